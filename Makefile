@@ -1,0 +1,47 @@
+# `make demo` and `make test` each set up everything they need in .venv, from Python and a package index.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORES ?= 2
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: help demo test check format clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: $(VENV)/.runs ## run the demonstration to its tables, without a network
+	$(BIN)/snakemake --cores $(CORES) demo
+	@echo; cat results/tables/demo_statistics.md
+
+test: $(VENV)/.tests check ## run the linters and all tests
+	$(BIN)/python -m pytest --numprocesses $(CORES)
+
+check: $(VENV)/.tests ## run the linters alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.tests ## bring the sources into their format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow
+
+clean: ## remove the environment and caches; results stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "fedrec needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.tests: $(VENV)/.runs
+	$(INSTALL) --editable '.[dev]'
+	touch $@
