@@ -1,0 +1,29 @@
+"""Errors a user can act on.
+
+Every message says what is wrong, where, and what to do about it. The command line prints
+the message alone; a traceback means a defect in fedrec.
+"""
+
+
+class FedrecError(Exception):
+    """Base of all errors that are the input's or the machine's fault, not the program's."""
+
+
+class ConfigurationError(FedrecError):
+    """A configuration file or a setting is wrong."""
+
+
+class SourceError(FedrecError):
+    """A raw file could not be had from one source, or from any."""
+
+
+class DataError(FedrecError):
+    """A raw file was had but its content is not what its catalogue entry describes."""
+
+
+class SplitError(FedrecError):
+    """The interactions cannot be split as the protocol asks."""
+
+
+class StorageError(FedrecError):
+    """A file could not be written or read back whole."""

@@ -1,0 +1,82 @@
+"""Random draws as a pure function of where they are used.
+
+Every draw is Philox4x32-10 (Salmon et al., 2011) applied to the counter
+(index // 4, user, round, purpose) under the key `seed`; draw `index` is word `index % 4`.
+So a draw depends on nothing else: not on the order of users, the size of a block, the
+number of processes or the device. Philox uses only 32-bit multiplications and xors, which
+numpy, torch and GPU kernels all compute exactly.
+"""
+
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Words: TypeAlias = NDArray[np.uint64]
+"""Unsigned 32-bit words, held in 64 bits so that products do not overflow."""
+
+_MASK = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+LANES = 4
+
+
+class Purpose(IntEnum):
+    """What a draw is for. Numbers are part of every result: never reuse or change one."""
+
+    TIES = 1
+    CANDIDATES = 2
+    SYNTHETIC = 3
+
+
+def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:
+    """The four output words for each counter, on a new last axis.
+
+    The counter's parts broadcast against each other; `seed` is the 64-bit key.
+    """
+    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(part, dtype=np.uint64) for part in counter))
+    key0, key1 = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    for _ in range(_ROUNDS):
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (product1 >> _SHIFT) ^ c1 ^ np.uint64(key0),
+            product1 & _MASK,
+            (product0 >> _SHIFT) ^ c3 ^ np.uint64(key1),
+            product0 & _MASK,
+        )
+        key0, key1 = (key0 + _KEY_STEPS[0]) & 0xFFFFFFFF, (key1 + _KEY_STEPS[1]) & 0xFFFFFFFF
+    return np.stack((c0, c1, c2, c3), axis=-1)
+
+
+def draws(seed: int, purpose: Purpose, *, user: ArrayLike, first: int, count: int, round_: int = 0) -> Words:
+    """Draws `first` to `first + count - 1` of each user: shape `user.shape + (count,)`.
+
+    `first` and `count` must be multiples of four (whole Philox blocks).
+    """
+    if first % LANES or count % LANES:
+        raise ValueError(f"draws come in blocks of {LANES}: got first={first}, count={count}")
+    users = np.asarray(user, dtype=np.uint64)[..., np.newaxis]
+    blocks = np.arange(first // LANES, (first + count) // LANES, dtype=np.uint64)
+    words = philox((blocks, users, round_, int(purpose)), seed)
+    return words.reshape(*words.shape[:-2], count)
+
+
+def draw_at(seed: int, purpose: Purpose, *, user: ArrayLike, index: ArrayLike, round_: int = 0) -> Words:
+    """Draw `index` of `user`, elementwise."""
+    index = np.asarray(index, dtype=np.uint64)
+    words = philox((index // np.uint64(LANES), user, round_, int(purpose)), seed)
+    lane = (index % np.uint64(LANES)).astype(np.int64)
+    return np.take_along_axis(words, lane[..., np.newaxis], axis=-1)[..., 0]
+
+
+def below(words: Words, bound: int) -> NDArray[np.int64]:
+    """Map words to integers in [0, bound) by multiplication, as a GPU kernel does.
+
+    The bias is at most bound / 2**32, far below what any sample here could show.
+    """
+    if not 0 < bound <= 2**32:
+        raise ValueError(f"bound must be between 1 and 2**32, got {bound}")
+    return ((words * np.uint64(bound)) >> _SHIFT).astype(np.int64)
