@@ -1,0 +1,112 @@
+"""The items each held-out item is ranked against, drawn once and frozen.
+
+A user's draws are an endless sequence of items, a function of (seed, user); its candidates
+are the first distinct ones it never interacted with. So a list does not depend on other
+users, on the number of users drawn at once, or on the machine.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedrec.data.protocol import Protocol
+from fedrec.errors import SplitError
+from fedrec.randomness import LANES, Purpose, below, draws
+
+_LARGEST_BITMAP_BYTES = 64 * 1024**2
+_DRAWS_AT_ONCE = 16 * LANES
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """For each user, the items ranked against its validation item and its test item."""
+
+    user: NDArray[np.int32]
+    validation: NDArray[np.int32]
+    test: NDArray[np.int32]
+
+    def table(self) -> pa.Table:
+        """One row per user, with two lists of fixed length."""
+
+        def lists(values: NDArray[np.int32]) -> pa.Array:
+            return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+        return pa.table({"user": self.user, "validation": lists(self.validation), "test": lists(self.test)})
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        """The inverse of `table`."""
+
+        def values(name: str) -> NDArray[np.int32]:
+            column = table[name].combine_chunks()
+            flat: NDArray[np.int32] = column.flatten().to_numpy()
+            return flat.reshape(len(table), column.type.list_size)
+
+        return cls(table["user"].to_numpy(), values("validation"), values("test"))
+
+
+def draw_candidates(
+    user: NDArray[np.int32], item: NDArray[np.int32], items: int, protocol: Protocol, dataset: str
+) -> Candidates:
+    """Draw the lists for every user in `user` (sorted; with `item`, all their interactions).
+
+    Raises `SplitError` naming the users that have too few unseen items.
+    """
+    users, rows_of = np.unique(user, return_counts=True)
+    ends = np.cumsum(rows_of)
+    lists = 2 if protocol.candidate_lists == "separate" else 1
+    wanted = lists * protocol.candidates
+    drawn = np.empty((len(users), wanted), dtype=np.int32)
+    at_once = max(1, _LARGEST_BITMAP_BYTES // items)
+    for first in range(0, len(users), at_once):
+        block = slice(first, min(first + at_once, len(users)))
+        rows = slice(ends[block][0] - rows_of[block][0], ends[block][-1])
+        seen = np.zeros((len(users[block]), items), dtype=bool)
+        seen[np.repeat(np.arange(len(seen)), rows_of[block]), item[rows]] = True
+        _refuse_small_pools(users[block], seen, wanted, protocol, dataset)
+        drawn[block] = _first_unseen(protocol.seed, users[block], seen, wanted)
+    return Candidates(users, drawn[:, : protocol.candidates], drawn[:, -protocol.candidates :])
+
+
+def _first_unseen(
+    seed: int, users: NDArray[np.int32], seen: NDArray[np.bool_], wanted: int
+) -> NDArray[np.int32]:
+    """The first `wanted` distinct items of each user's sequence that are not in `seen`.
+
+    Marks what it takes in `seen`. Every user must have `wanted` unseen items.
+    """
+    items = seen.shape[1]
+    seen_flat = seen.ravel()
+    taken = np.empty((len(users), wanted), dtype=np.int32)
+    count = np.zeros(len(users), dtype=np.int64)
+    short = np.arange(len(users))
+    first = 0
+    while len(short):
+        words = draws(seed, Purpose.CANDIDATES, user=users[short], first=first, count=_DRAWS_AT_ONCE)
+        for item in np.ascontiguousarray(below(words, items).T):
+            place = short * items + item
+            new = np.flatnonzero(~seen_flat[place] & (count[short] < wanted))
+            who = short[new]
+            seen_flat[place[new]] = True
+            taken[who, count[who]] = item[new]
+            count[who] += 1
+        short = short[count[short] < wanted]
+        first += _DRAWS_AT_ONCE
+    return taken
+
+
+def _refuse_small_pools(
+    users: NDArray[np.int32], seen: NDArray[np.bool_], wanted: int, protocol: Protocol, dataset: str
+) -> None:
+    unseen = seen.shape[1] - np.count_nonzero(seen, axis=1)
+    if (unseen >= wanted).all():
+        return
+    worst = int(np.argmin(unseen))
+    raise SplitError(
+        f"{dataset}, {protocol.name}: {np.count_nonzero(unseen < wanted):,} users have too few unseen items "
+        f"for {wanted} candidates; user {users[worst]} has {unseen[worst]} of {seen.shape[1]}. Lower "
+        f"'candidates' ({protocol.candidates}) in the protocol, or leave out so dense a dataset."
+    )

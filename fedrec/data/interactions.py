@@ -1,0 +1,77 @@
+"""Who interacted with what, and when: the tidy form every dataset is brought into."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedrec.data.store import content_hash, read_table, write_table
+
+_ROW_ORDER_PREFIX = "row_"
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The filtered rows of one dataset, with users and items numbered from 0.
+
+    `row` is the row's number in the raw file, `row_orders` its number in a paper's own copy.
+    `timed` tells whether `time` was recorded, or is the position of the item's first row.
+    """
+
+    dataset: str
+    users: int
+    items: int
+    timed: bool
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    rating: NDArray[np.float32]
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+    row_orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def table(self) -> pa.Table:
+        """The columns user, item, rating, time, row and one `row_<paper>` per other order."""
+        columns: dict[str, NDArray[Any]] = {
+            "user": self.user,
+            "item": self.item,
+            "rating": self.rating,
+            "time": self.time,
+            "row": self.row,
+        }
+        columns |= {f"{_ROW_ORDER_PREFIX}{paper}": order for paper, order in sorted(self.row_orders.items())}
+        return pa.table(columns)
+
+    def content_hash(self) -> str:
+        """Names the content of these interactions, in every file derived from them."""
+        return content_hash(self.table())
+
+
+def write_interactions(path: Path, interactions: Interactions, about: dict[str, Any]) -> None:
+    """Write the rows, their counts and `about` (where they came from)."""
+    counts = {
+        "dataset": interactions.dataset,
+        "users": interactions.users,
+        "items": interactions.items,
+        "timed": interactions.timed,
+    }
+    write_table(path, interactions.table(), about | counts)
+
+
+def read_interactions_file(path: Path) -> Interactions:
+    """Read back what `write_interactions` wrote."""
+    table, about = read_table(path)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    orders = {
+        name.removeprefix(_ROW_ORDER_PREFIX): columns.pop(name)
+        for name in list(columns)
+        if name.startswith(_ROW_ORDER_PREFIX)
+    }
+    counts = {name: about[name] for name in ("dataset", "users", "items", "timed")}
+    return Interactions(**counts, **columns, row_orders=orders)

@@ -1,0 +1,167 @@
+"""Raw files to interactions: read, drop, filter, number.
+
+The papers' recipe, the same for every dataset: rows with a rating of 0 or less go; users
+with fewer than `min_rows` rows go, counted once and by rows; no filter on items. Users and
+items are numbered by their sorted original ids, so the numbers do not depend on row order.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedrec.data.catalogue import Dataset, RawFile
+from fedrec.data.interactions import Interactions, write_interactions
+from fedrec.data.parse import read_interactions, read_titles
+from fedrec.data.store import write_table
+from fedrec.data.synthetic import synthetic_interactions, synthetic_titles
+from fedrec.errors import DataError
+from fedrec.files import sha256_of_file
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset in tidy form: its rows, and what its numbered users and items were called."""
+
+    interactions: Interactions
+    users: pl.DataFrame
+    items: pl.DataFrame
+
+
+def prepare(dataset: Dataset, raw: Path) -> Prepared:
+    """Read the dataset's files below `raw` (or make it, if synthetic) and bring it into tidy form."""
+    rows = _read(dataset, raw)
+    if dataset.time == "first_appearance":
+        # Over the whole file, before any filter, as the papers' loaders do.
+        rows = rows.with_columns(time=pl.col("row").min().over("item"))
+    kept = _filter(rows, dataset.min_rows)
+    if kept.is_empty():
+        raise DataError(
+            f"{dataset.name}: no row is left of {len(rows):,}: no user has {dataset.min_rows} rows with "
+            "a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
+        )
+    users, user = _numbered(kept["user"])
+    items, item = _numbered(kept["item"])
+    interactions = Interactions(
+        dataset=dataset.name,
+        users=len(users),
+        items=len(items),
+        timed=dataset.time == "file",
+        user=user,
+        item=item,
+        rating=kept["rating"].cast(pl.Float32).to_numpy(),
+        time=kept["time"].to_numpy(),
+        row=kept["row"].to_numpy(),
+        row_orders={paper: kept[f"row_{paper}"].to_numpy() for paper in dataset.row_orders or {}},
+    )
+    logger.info(
+        "%s: %s rows read, %s kept: %s users, %s items",
+        dataset.name,
+        f"{len(rows):,}",
+        f"{len(kept):,}",
+        f"{len(users):,}",
+        f"{len(items):,}",
+    )
+    return Prepared(
+        interactions,
+        users=pl.DataFrame(
+            {"user": np.arange(len(users), dtype=np.int32), "original_id": users.cast(pl.String)}
+        ),
+        items=_with_titles(dataset, raw, items),
+    )
+
+
+def write_prepared(prepared: Prepared, dataset: Dataset, raw: Path, folder: Path) -> None:
+    """Write interactions.parquet, users.parquet and items.parquet into `folder`."""
+    about: dict[str, Any] = {
+        "recipe": dataset.recipe(),
+        "raw": {file.path: sha256_of_file(raw / file.path) for file in dataset.files()},
+    }
+    write_interactions(folder / "interactions.parquet", prepared.interactions, about)
+    write_table(folder / "users.parquet", prepared.users.to_arrow(), {"dataset": dataset.name})
+    write_table(folder / "items.parquet", prepared.items.to_arrow(), {"dataset": dataset.name})
+
+
+def _read(dataset: Dataset, raw: Path) -> pl.DataFrame:
+    if dataset.synthetic is not None:
+        return synthetic_interactions(dataset.synthetic)
+    assert dataset.interactions is not None, "the catalogue gives files to what is not synthetic"
+    rows = read_interactions(_checked(dataset.interactions, raw), dataset.interactions.format)
+    for paper, file in (dataset.row_orders or {}).items():
+        rows = _with_row_order(
+            rows, paper, read_interactions(_checked(file, raw), file.format), raw / file.path
+        )
+    return rows
+
+
+def _checked(file: RawFile, raw: Path) -> Path:
+    """The path of `file` below `raw`, once its content is known to be right."""
+    path = raw / file.path
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. Run `fedrec fetch {file.path}`, or ask snakemake for it.")
+    accepted = file.accepted_sha256()
+    if None not in accepted and sha256_of_file(path) not in accepted:
+        raise DataError(
+            f"{path}: its content has changed since it was fetched, or was placed by hand and is another "
+            f"edition (expected sha256 {file.sha256}). Delete it and run again to fetch it anew."
+        )
+    return path
+
+
+def _with_row_order(rows: pl.DataFrame, paper: str, other: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Add `row_<paper>`: where each row stands in the paper's own copy of the same rows."""
+    same = ["user", "item", "rating", "time"]
+    repeats = pl.int_range(pl.len()).over(same).alias("repeat")
+    theirs = other.with_columns(repeats).rename({"row": f"row_{paper}"})
+    joined = rows.with_columns(repeats).join(theirs, on=[*same, "repeat"], how="left", maintain_order="left")
+    missing = joined[f"row_{paper}"].null_count()
+    if missing or len(other) != len(rows):
+        raise DataError(
+            f"{path}: must hold the same rows in another order, but has {len(other):,} rows for "
+            f"{len(rows):,}, and {missing:,} of those are not in it."
+        )
+    return joined.drop("repeat")
+
+
+def _filter(rows: pl.DataFrame, min_rows: int) -> pl.DataFrame:
+    if rows["rating"].min() <= 0:  # type: ignore[operator]
+        rows = rows.filter(pl.col("rating") > 0)
+    if min_rows > 1:
+        rows = rows.filter(pl.len().over("user") >= min_rows)
+    return rows
+
+
+def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.int32]]]:
+    """The sorted distinct ids, and for each row the place of its id among them."""
+    known = ids.unique().sort()
+    if ids.dtype == pl.String:
+        return known, ids.cast(pl.Enum(known)).to_physical().cast(pl.Int32).to_numpy()
+    lowest, highest = int(known[0]), int(known[-1])
+    if highest - lowest < 16 * len(ids):
+        # Dense enough for a table of all possible ids, which is much faster than a search.
+        places = np.zeros(highest - lowest + 1, dtype=np.int32)
+        places[known.to_numpy() - lowest] = np.arange(len(known), dtype=np.int32)
+        return known, places[ids.to_numpy() - lowest]
+    return known, np.searchsorted(known.to_numpy(), ids.to_numpy()).astype(np.int32)
+
+
+def _with_titles(dataset: Dataset, raw: Path, items: pl.Series) -> pl.DataFrame:
+    """item, original_id and title; titles are null where the source has none or was not had."""
+    numbered = pl.DataFrame(
+        {"item": np.arange(len(items), dtype=np.int32), "original_id": items.cast(pl.String)}
+    )
+    if dataset.synthetic is not None:
+        titles = synthetic_titles(dataset.synthetic)
+    elif dataset.titles is not None and (raw / dataset.titles.path).is_file():
+        titles = read_titles(_checked(dataset.titles, raw), dataset.titles.format)
+    else:
+        if dataset.titles is not None:
+            logger.warning("%s: no item titles, since %s was not had", dataset.name, dataset.titles.path)
+        return numbered.with_columns(title=pl.lit(None, pl.String))
+    titles = titles.unique("item", keep="first", maintain_order=True).rename({"item": "original_id"})
+    return numbered.join(titles, on="original_id", how="left", maintain_order="left")

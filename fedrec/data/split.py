@@ -1,0 +1,212 @@
+"""Leave-one-out: each user's latest item is for test, the one before for validation.
+
+A split is a pure function of the interactions and the protocol. What "latest" means where
+times tie or are missing is the protocol's choice, never an accident of a sort.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedrec.data.candidates import Candidates, draw_candidates
+from fedrec.data.interactions import Interactions
+from fedrec.data.protocol import Protocol
+from fedrec.data.store import content_hash, read_table, write_table
+from fedrec.errors import SplitError
+from fedrec.randomness import Purpose, draw_at
+
+PARTS = ("train", "validation", "test")
+TRAIN, VALIDATION, TEST = range(3)
+FEWEST_ROWS = 3
+"""One row each for training, validation and test."""
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows sorted by user, part and item, and the candidates of each user.
+
+    Users keep the numbers they have in the interactions; `dropped` are those with too few
+    rows to be split, who take no part.
+    """
+
+    dataset: str
+    protocol: Protocol
+    users: int
+    items: int
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    part: NDArray[np.int8]
+    candidates: Candidates
+    dropped: NDArray[np.int32]
+    interactions: str
+    """Content hash of the interactions."""
+
+    def table(self) -> pa.Table:
+        """The columns user, item and part (by name)."""
+        names = pa.DictionaryArray.from_arrays(pa.array(self.part), pa.array(PARTS))
+        return pa.table({"user": self.user, "item": self.item, "part": names})
+
+    def content_hash(self) -> str:
+        """Names who is trained on what and tested on what, candidates included."""
+        return content_hash(self.table(), self.candidates.table())
+
+    def rows_of(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Users and items of one part."""
+        chosen = self.part == part
+        return self.user[chosen], self.item[chosen]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows sorted by user and item.
+
+    Of rows with the same user and time, the one with the smallest tie counts as latest: its
+    place in the file, or with `tie_seed` a random number that does not depend on that place.
+    """
+
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    time: NDArray[np.int64]
+    row: NDArray[np.int64]
+    tie_seed: int | None
+
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> "_Rows":
+        """The chosen rows."""
+        return _Rows(self.user[chosen], self.item[chosen], self.time[chosen], self.row[chosen], self.tie_seed)
+
+    def ties(self) -> NDArray[np.int64]:
+        """The tie of each row."""
+        if self.tie_seed is None:
+            return self.row
+        words = draw_at(self.tie_seed, Purpose.TIES, user=self.user, index=self.item).astype(np.int64)
+        # Equal words are settled by the item; rows of the same pair are alike in all that matters.
+        return (words << 31) | self.item
+
+
+def make_split(interactions: Interactions, protocol: Protocol) -> Split:
+    """Split `interactions` by `protocol`.
+
+    Raises `SplitError` if no user has enough rows, or a user too few unseen items for the
+    candidates.
+    """
+    rows = _rows_by_user(interactions, protocol)
+    rows, dropped = _without_short_histories(rows)
+    if not len(rows.user):
+        raise SplitError(
+            f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_ROWS} rows, one each for "
+            "training, validation and test."
+        )
+    part = np.zeros(len(rows.user), dtype=np.int8)
+    test = _latest(rows)
+    part[test] = TEST
+    rows.time[test] = _NEVER
+    part[_latest(rows)] = VALIDATION
+    user, item, part = _sorted_rows(rows, part, interactions.items)
+    return Split(
+        dataset=interactions.dataset,
+        protocol=protocol,
+        users=interactions.users,
+        items=interactions.items,
+        user=user,
+        item=item,
+        part=part,
+        candidates=draw_candidates(user, item, interactions.items, protocol, interactions.dataset),
+        dropped=dropped,
+        interactions=interactions.content_hash(),
+    )
+
+
+def write_split(split: Split, folder: Path) -> None:
+    """Write split.parquet and candidates.parquet into `folder`."""
+    about: dict[str, Any] = {
+        "dataset": split.dataset,
+        "protocol": split.protocol.as_dict(),
+        "users": split.users,
+        "items": split.items,
+        "dropped_users": split.dropped.tolist(),
+        "interactions": split.interactions,
+        "split": split.content_hash(),
+    }
+    write_table(folder / "split.parquet", split.table(), about)
+    write_table(folder / "candidates.parquet", split.candidates.table(), about)
+
+
+def read_split(folder: Path) -> Split:
+    """Read back what `write_split` wrote."""
+    rows, about = read_table(folder / "split.parquet")
+    listed, _ = read_table(folder / "candidates.parquet")
+    return Split(
+        dataset=about["dataset"],
+        protocol=Protocol(**about["protocol"]),
+        users=about["users"],
+        items=about["items"],
+        user=rows["user"].to_numpy(),
+        item=rows["item"].to_numpy(),
+        part=rows["part"].combine_chunks().indices.to_numpy(),
+        candidates=Candidates.from_table(listed),
+        dropped=np.array(about["dropped_users"], dtype=np.int32),
+        interactions=about["interactions"],
+    )
+
+
+def _rows_by_user(interactions: Interactions, protocol: Protocol) -> _Rows:
+    """The rows that take part, sorted by user and item, with time and tie as the protocol says."""
+    pair = interactions.user.astype(np.int64) * interactions.items + interactions.item
+    order = np.argsort(pair)
+    user, item = interactions.user[order], interactions.item[order]
+    timed = interactions.timed or protocol.no_times == "first_appearance"
+    time = interactions.time[order] if timed else np.zeros(len(order), dtype=np.int64)
+    row = interactions.row_orders.get(protocol.paper or "", interactions.row)[order]
+    if protocol.repeated_pairs == "drop":
+        starts = _starts(pair[order])
+        # An item belongs to the time the user first met it.
+        user, item, time = user[starts], item[starts], np.minimum.reduceat(time, starts)
+        row = np.minimum.reduceat(row, starts)
+    random = protocol.equal_times == "random" if timed else protocol.no_times == "random"
+    return _Rows(user, item, time, row, protocol.seed if random else None)
+
+
+def _without_short_histories(rows: _Rows) -> tuple[_Rows, NDArray[np.int32]]:
+    starts = _starts(rows.user)
+    lengths = np.diff(starts, append=len(rows.user))
+    short = lengths < FEWEST_ROWS
+    if not short.any():
+        return rows, np.array([], dtype=np.int32)
+    stays = np.repeat(~short, lengths)
+    return rows.where(stays), rows.user[starts[short]]
+
+
+def _latest(rows: _Rows) -> NDArray[np.int64]:
+    """The index of each user's latest row, ties settled."""
+    starts = _starts(rows.user)
+    lengths = np.diff(starts, append=len(rows.user))
+    latest = np.flatnonzero(rows.time == np.repeat(np.maximum.reduceat(rows.time, starts), lengths))
+    tied = rows.where(latest)
+    ties = tied.ties()
+    starts = _starts(tied.user)
+    lengths = np.diff(starts, append=len(tied.user))
+    first = np.flatnonzero(ties == np.repeat(np.minimum.reduceat(ties, starts), lengths))
+    # Repeated pairs under random ties share one tie: any of them stands for all.
+    return latest[first[_starts(tied.user[first])]]
+
+
+def _sorted_rows(
+    rows: _Rows, part: NDArray[np.int8], items: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8]]:
+    """The rows in their one order: by user, part, item."""
+    packed = np.sort((rows.user.astype(np.int64) * len(PARTS) + part) * items + rows.item)
+    packed, item = np.divmod(packed, items)
+    user, part_ = np.divmod(packed, len(PARTS))
+    return user.astype(np.int32), item.astype(np.int32), part_.astype(np.int8)
+
+
+def _starts(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each run of equal neighbours begins."""
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.concatenate(([0], changes)) if len(values) else changes

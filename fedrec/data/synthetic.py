@@ -1,0 +1,84 @@
+"""A small dataset made from a seed, for demonstrations and tests without a network.
+
+Users and items belong to taste groups. A user mostly picks items of its own group, the
+better known ones more often, and now and then any item; so popularity helps, and knowing
+what similar users did helps more. All arithmetic is on integers: the same seed gives the
+same rows on every machine.
+"""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from fedrec.data.catalogue import Synthetic
+from fedrec.data.parse import INTERACTION_SCHEMA
+from fedrec.randomness import LANES, Purpose, below, draws
+
+_FEWEST_ROWS = 12
+_MORE_ROWS = 18
+_OWN_TASTE_PERCENT = 85
+_WEIGHT_SCALE = 10_000
+_HEAD = 2
+"""Softens the head of the popularity curve: weight of rank r is scale / (r + head)."""
+_START = 1_600_000_000
+_LONGEST_PAUSE = 90_000
+_DRAWS_PER_PICK = LANES
+
+
+def synthetic_interactions(settings: Synthetic) -> pl.DataFrame:
+    """The raw rows of the made dataset, as `fedrec.data.parse.read_interactions` gives them."""
+    taste_of_item = np.arange(settings.items) % settings.tastes
+    # Rank inside a taste group: items 0..tastes-1 lead their groups, and so on.
+    weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD)
+    columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "item": [], "rating": [], "time": []}
+    for user in range(settings.users):
+        own = np.where(taste_of_item == user % settings.tastes, weights, 0)
+        items, ratings, times = _history(settings.seed, user, own, weights)
+        columns["user"].append(np.full(len(items), user + 1))
+        columns["item"].append(items + 1)
+        columns["rating"].append(ratings)
+        columns["time"].append(times)
+    table = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
+    return table.with_columns(row=pl.int_range(pl.len())).with_columns(
+        pl.col(name).cast(kind) for name, kind in INTERACTION_SCHEMA.items()
+    )
+
+
+def synthetic_titles(settings: Synthetic) -> pl.DataFrame:
+    """A title for every item that tells its taste group and its rank there."""
+    numbers = range(settings.items)
+    return pl.DataFrame(
+        {
+            "item": [str(number + 1) for number in numbers],
+            "title": [f"Taste {n % settings.tastes + 1}, No. {n // settings.tastes + 1}" for n in numbers],
+        }
+    )
+
+
+def _history(
+    seed: int, user: int, own: NDArray[np.int64], everything: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """One user's distinct items in the order they were picked, with ratings and times."""
+    own_ends, all_ends = np.cumsum(own), np.cumsum(everything)
+    header = draws(seed, Purpose.SYNTHETIC, user=user, first=0, count=LANES)
+    wanted = min(_FEWEST_ROWS + int(below(header[0], _MORE_ROWS + 1)), len(everything) // 2)
+    time = _START + int(below(header[1], 300 * _LONGEST_PAUSE))
+    items: list[int] = []
+    ratings: list[int] = []
+    times: list[int] = []
+    pick = LANES
+    while len(items) < wanted:
+        kind, place, rating, pause = draws(
+            seed, Purpose.SYNTHETIC, user=user, first=pick, count=_DRAWS_PER_PICK
+        )
+        pick += _DRAWS_PER_PICK
+        # A taste group may be smaller than a user's history: then the rest comes from anywhere.
+        own_left = 5 * np.count_nonzero(own[items]) < 4 * np.count_nonzero(own)
+        ends = own_ends if own_left and below(kind, 100) < _OWN_TASTE_PERCENT else all_ends
+        item = int(np.searchsorted(ends, below(place, int(ends[-1])), side="right"))
+        if item not in items:
+            time += int(below(pause, _LONGEST_PAUSE))
+            items.append(item)
+            ratings.append(3 + int(below(rating, 3)))
+            times.append(time)
+    return np.array(items), np.array(ratings), np.array(times)
