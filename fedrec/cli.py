@@ -1,0 +1,216 @@
+"""The `fedrec` command: arguments in, one call, files out.
+
+Commands import what they need when they run, so that each starts fast and needs no more
+packages than its own work does.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedrec import __version__
+from fedrec.errors import ConfigurationError, FedrecError, SourceError
+
+_CATALOGUE = Path("config/datasets.yaml")
+_PROTOCOLS = Path("config/protocols.yaml")
+_RAW = Path("results/raw")
+MIRROR_VARIABLE = "FEDREC_MIRROR"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, or 1 after an error message."""
+    parsed = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    command: Callable[[argparse.Namespace], None] = parsed.command
+    try:
+        command(parsed)
+    except FedrecError as error:
+        print(f"fedrec: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _datasets(parsed: argparse.Namespace) -> None:
+    """List the catalogue and what is at hand."""
+    from fedrec.data.availability import is_at_hand
+    from fedrec.data.catalogue import load_catalogue
+
+    for name, dataset in load_catalogue(parsed.catalogue).items():
+        at_hand = all(is_at_hand(file, parsed.raw, parsed.mirror) for file in dataset.files())
+        state = "at hand" if at_hand else "to be fetched"
+        print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
+
+
+def _fetch(parsed: argparse.Namespace) -> None:
+    """Fetch raw files."""
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.data.fetch import fetch
+
+    catalogue = load_catalogue(parsed.catalogue)
+    if parsed.what in catalogue.raw_files():
+        fetch(catalogue.raw_file(parsed.what), parsed.raw / parsed.what, parsed.mirror)
+        return
+    dataset = catalogue[parsed.what]
+    for file in dataset.files():
+        fetch(file, parsed.raw / file.path, parsed.mirror)
+    if dataset.titles is not None:
+        try:
+            fetch(dataset.titles, parsed.raw / dataset.titles.path, parsed.mirror)
+        except SourceError as error:
+            print(f"{dataset.name} will have no item titles: {error}", file=sys.stderr)
+
+
+def _prepare(parsed: argparse.Namespace) -> None:
+    """Parse and filter a dataset."""
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.data.prepare import prepare, write_prepared
+
+    dataset = load_catalogue(parsed.catalogue)[parsed.dataset]
+    write_prepared(prepare(dataset, parsed.raw), dataset, parsed.raw, parsed.out)
+
+
+def _split(parsed: argparse.Namespace) -> None:
+    """Split a prepared dataset by a protocol."""
+    from fedrec.data.interactions import read_interactions_file
+    from fedrec.data.protocols import load_protocols, protocol_named
+    from fedrec.data.split import make_split, write_split
+
+    protocol = protocol_named(load_protocols(parsed.protocols), parsed.protocol)
+    split = make_split(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
+    if len(split.dropped):
+        print(
+            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows to be split and "
+            "take no part; they are listed in the metadata of split.parquet.",
+            file=sys.stderr,
+        )
+    write_split(split, parsed.data / protocol.name)
+
+
+def _describe(parsed: argparse.Namespace) -> None:
+    """Statistics of a dataset and its splits."""
+    from fedrec.data.interactions import read_interactions_file
+    from fedrec.data.split import read_split
+    from fedrec.data.statistics import describe_interactions, describe_split
+    from fedrec.files import write_text
+
+    described = describe_interactions(read_interactions_file(parsed.data / "interactions.parquet"))
+    described["splits"] = {name: describe_split(read_split(parsed.data / name)) for name in parsed.protocol}
+    write_text(parsed.out, json.dumps(described, indent=2) + "\n")
+
+
+def _table(parsed: argparse.Namespace) -> None:
+    """Write the table of dataset statistics."""
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.provenance import code_hash
+    from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
+    from fedrec.reporting.tables import write_forms
+
+    described = {}
+    for path in parsed.statistics:
+        statistics = json.loads(path.read_text(encoding="utf-8"))
+        described[statistics["dataset"]] = statistics
+    rows = statistics_rows(load_catalogue(parsed.catalogue), described, json.loads(parsed.unavailable))
+    if not rows:
+        raise ConfigurationError("no dataset was given to tabulate.")
+    write_forms(parsed.out, rows, statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics")))
+
+
+def _benchmark(parsed: argparse.Namespace) -> None:
+    """Time the preparation of a dataset against merely reading its file."""
+    from fedrec.data.benchmark import benchmark_prepare
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.data.protocols import load_protocols, protocol_named
+    from fedrec.files import write_text
+
+    dataset = load_catalogue(parsed.catalogue)[parsed.dataset]
+    protocol = protocol_named(load_protocols(parsed.protocols), parsed.protocol)
+    report = benchmark_prepare(dataset, parsed.raw, protocol, parsed.repeats)
+    write_text(parsed.out, json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report, indent=2))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedrec",
+        description="Federated recommendation papers, regenerated under an honest protocol. "
+        "Snakemake calls these commands; each can be called by hand.",
+    )
+    parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
+        added.set_defaults(command=command)
+        return added
+
+    def add_catalogue(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--catalogue", type=Path, default=_CATALOGUE, help="default: %(default)s")
+
+    def add_raw(command: argparse.ArgumentParser) -> None:
+        command.add_argument(
+            "--raw", type=Path, default=_RAW, help="folder of raw files (default: %(default)s)"
+        )
+
+    def add_mirror(command: argparse.ArgumentParser) -> None:
+        mirror = os.environ.get(MIRROR_VARIABLE)
+        command.add_argument(
+            "--mirror",
+            type=Path,
+            default=Path(mirror) if mirror else None,
+            help=f"folder of local copies, tried first (default: ${MIRROR_VARIABLE})",
+        )
+
+    def add_protocols(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--protocols", type=Path, default=_PROTOCOLS, help="default: %(default)s")
+
+    command = add("datasets", _datasets)
+    add_catalogue(command)
+    add_raw(command)
+    add_mirror(command)
+
+    command = add("fetch", _fetch)
+    command.add_argument("what", help="a dataset, or the path of one raw file in the catalogue")
+    add_catalogue(command)
+    add_raw(command)
+    add_mirror(command)
+
+    command = add("prepare", _prepare)
+    command.add_argument("dataset")
+    add_catalogue(command)
+    add_raw(command)
+    command.add_argument("--out", type=Path, required=True, help="folder for interactions, users and items")
+
+    command = add("split", _split)
+    command.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
+    command.add_argument("--protocol", required=True, help="clean, published-<paper>, or one of your own")
+    add_protocols(command)
+
+    command = add("describe", _describe)
+    command.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
+    command.add_argument("--protocol", nargs="*", default=[], help="protocols whose splits to describe")
+    command.add_argument("--out", type=Path, required=True, help="json file to write")
+
+    command = add("table", _table)
+    command.add_argument("statistics", nargs="*", type=Path, help="json files written by `fedrec describe`")
+    add_catalogue(command)
+    command.add_argument(
+        "--unavailable", default="{}", help="json: the reason for each dataset that cannot be had"
+    )
+    command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
+
+    command = add("benchmark", _benchmark)
+    command.add_argument("dataset")
+    add_catalogue(command)
+    add_raw(command)
+    add_protocols(command)
+    command.add_argument("--protocol", default="clean", help="default: %(default)s")
+    command.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
+    command.add_argument("--out", type=Path, required=True, help="json file to write")
+    return parser
