@@ -1,0 +1,22 @@
+# Speed, measured as ratios within one run.
+
+
+rule benchmark_prepare:
+    """Parse, filter and split against merely reading the file."""
+    input:
+        raw=raw_files_of,
+        code=code("fedrec.data.benchmark"),
+    output:
+        results("benchmarks/prepare_{dataset}.json"),
+    log:
+        results("logs/benchmark/prepare_{dataset}.log"),
+    # Alone on the machine, or the ratio would measure the neighbours.
+    threads: workflow.cores
+    params:
+        recipe=lambda wildcards: CATALOGUE[wildcards.dataset].recipe(),
+        catalogue=config["catalogue"],
+        protocols=config["protocol_file"],
+        raw=str(RAW),
+    shell:
+        "fedrec benchmark {wildcards.dataset} --catalogue {params.catalogue}"
+        " --protocols {params.protocols} --raw {params.raw} --out {output} 2> {log}"

@@ -1,0 +1,116 @@
+# Configuration and the functions rules are written with. No rules here.
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from fedrec.data.availability import why_file_unavailable, why_unavailable
+from fedrec.data.catalogue import load_catalogue
+from fedrec.data.protocols import load_protocols, protocol_named
+from fedrec.errors import FedrecError
+from fedrec.files import canonical_json
+from fedrec.provenance import sources_of
+from fedrec.schema import Document, check
+
+
+
+def read_configuration():
+    """The catalogue and the protocols; a mistake in any file is an error before any job runs."""
+    try:
+        check(Document("configuration", dict(config)), "config")
+        catalogue = load_catalogue(Path(config["catalogue"]))
+        protocols = load_protocols(Path(config["protocol_file"]))
+        for dataset in config["datasets"]:
+            catalogue[dataset]
+        for protocol in config["protocols"]:
+            if protocol != "published":
+                protocol_named(protocols, protocol)
+        return catalogue, protocols
+    except FedrecError as error:
+        raise WorkflowError(str(error)) from None
+
+
+CATALOGUE, PROTOCOLS = read_configuration()
+RAW = Path(config["results"]) / "raw"
+MIRROR = os.environ.get("FEDREC_MIRROR") or config["mirror"]
+MIRROR = Path(MIRROR) if MIRROR else None
+# Jobs find the `fedrec` command of this environment, activated or not, and the mirror.
+shell.prefix(
+    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+    f" FEDREC_MIRROR={shlex.quote(str(MIRROR or ''))}; "
+)
+
+
+def results(path):
+    """A path below the results folder."""
+    return f"{config['results']}/{path}"
+
+
+def code(module):
+    """The sources a job that runs `module` depends on, as paths below this folder where possible."""
+    return [os.path.relpath(path) for path in sources_of(module)]
+
+
+def unavailable(names):
+    """The datasets of `names` that cannot be had here, each with the reason."""
+    reasons = {name: why_unavailable(CATALOGUE[name], RAW, MIRROR) for name in names}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def available(names):
+    """The datasets of `names` that can be had here."""
+    missing = unavailable(names)
+    return [name for name in names if name not in missing]
+
+
+def protocols_of(dataset, protocols):
+    """The names behind `protocols` for one dataset: `published` is each of its papers' own."""
+    expanded = []
+    for protocol in protocols:
+        if protocol == "published":
+            expanded += [f"published-{paper}" for paper in CATALOGUE[dataset].papers]
+        else:
+            expanded.append(protocol)
+    return expanded
+
+
+def splits_of(datasets, protocols):
+    """The split files of each dataset for each of `protocols`."""
+    return [
+        results(f"data/{dataset}/{protocol}/{file}.parquet")
+        for dataset in datasets
+        for protocol in protocols_of(dataset, protocols)
+        for file in ("split", "candidates")
+    ]
+
+
+def raw_files_of(wildcards):
+    """The raw files of a dataset; its titles only where they can be had."""
+    dataset = CATALOGUE[wildcards.dataset]
+    files = [*dataset.files()]
+    if (
+        dataset.titles is not None
+        and why_file_unavailable(dataset.titles, RAW, MIRROR) is None
+    ):
+        files.append(dataset.titles)
+    return [str(RAW / file.path) for file in files]
+
+
+# The selections of datasets a table of statistics is made of.
+SELECTIONS = {
+    "dataset": list(CATALOGUE),
+    "selected": config["datasets"],
+    "demo": ["demo"],
+}
+
+
+def statistics_table(selection):
+    """The three forms of the table of statistics of one selection."""
+    return [
+        results(f"tables/{selection}_statistics.{form}")
+        for form in ("csv", "md", "tex")
+    ]
