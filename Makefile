@@ -12,7 +12,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/.runs ## run the demonstration to its tables, without a network
-	$(BIN)/snakemake --cores $(CORES) demo
+	$(BIN)/snakemake --cores $(CORES) --quiet rules -- demo
 	@echo; cat results/tables/demo_statistics.md
 
 test: $(VENV)/.tests check ## run the linters and all tests

@@ -9,8 +9,6 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/data.smk"
-include: "workflow/rules/benchmark.smk"
 
 
 localrules:
@@ -22,7 +20,6 @@ localrules:
 
 
 rule all:
-    default_target: True
     """Everything the configuration asks for: splits and statistics of the configured datasets."""
     input:
         splits_of(config["datasets"], config["protocols"]),
@@ -52,3 +49,8 @@ rule benchmark:
     """Speed of preparing MovieLens 1M, as a ratio to merely reading its file."""
     input:
         results("benchmarks/prepare_ml-1m.json"),
+
+
+# The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
+include: "workflow/rules/data.smk"
+include: "workflow/rules/benchmark.smk"

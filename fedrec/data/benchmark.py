@@ -1,5 +1,6 @@
 """How long preparing a dataset takes, as a ratio to merely reading its file in the same run."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ def benchmark_prepare(dataset: Dataset, raw: Path, protocol: Protocol, repeats: 
         "dataset": dataset.name,
         "protocol": protocol.name,
         "repeats": repeats,
+        "cores": os.cpu_count(),
+        "polars": pl.__version__,
         "rows": len(prepared.interactions),
         "seconds": median,
         "ratio": (median["prepare"] + median["split"]) / median["read"],

@@ -244,6 +244,7 @@ def test_a_killed_run_is_taken_up_again(fresh):
 
 def test_every_target_can_be_planned(fresh):
     fresh.set_entries(**fresh.entries | {"ml-1m": fresh.entries["alpha"]})
+    assert "rule all:" in fresh.snakemake("--dry-run")
     for target in ("all", "demo", "datasets", "splits", "benchmark"):
         fresh.snakemake("--dry-run", target)
 

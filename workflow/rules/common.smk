@@ -1,6 +1,6 @@
 # Configuration and the functions rules are written with. No rules here.
 
-import json
+
 import os
 import shlex
 import sys
@@ -15,7 +15,6 @@ from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
 from fedrec.provenance import sources_of
 from fedrec.schema import Document, check
-
 
 
 def read_configuration():
