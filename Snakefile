@@ -22,14 +22,14 @@ localrules:
 rule all:
     """Everything the configuration asks for: splits and statistics of the configured datasets."""
     input:
-        splits_of(config["datasets"], config["protocols"]),
+        lambda wildcards: splits_of(config["datasets"], config["protocols"]),
         statistics_table("selected"),
 
 
 rule demo:
     """The synthetic dataset from nothing to its tables; needs no network."""
     input:
-        splits_of(["demo"], ["published", "clean"]),
+        lambda wildcards: splits_of(["demo"], ["published", "clean"]),
         statistics_table("demo"),
 
 

@@ -43,8 +43,8 @@ def _datasets(parsed: argparse.Namespace) -> None:
     from fedrec.data.catalogue import load_catalogue
 
     for name, dataset in load_catalogue(parsed.catalogue).items():
-        at_hand = all(is_at_hand(file, parsed.raw, parsed.mirror) for file in dataset.files())
-        state = "at hand" if at_hand else "to be fetched"
+        missing = [file.path for file in dataset.files() if not is_at_hand(file, parsed.raw, parsed.mirror)]
+        state = "to be fetched" if missing else "at hand"
         print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
 
 
@@ -59,12 +59,12 @@ def _fetch(parsed: argparse.Namespace) -> None:
         return
     dataset = catalogue[parsed.what]
     for file in dataset.files():
-        fetch(file, parsed.raw / file.path, parsed.mirror)
-    if dataset.titles is not None:
         try:
-            fetch(dataset.titles, parsed.raw / dataset.titles.path, parsed.mirror)
+            fetch(file, parsed.raw / file.path, parsed.mirror)
         except SourceError as error:
-            print(f"{dataset.name} will have no item titles: {error}", file=sys.stderr)
+            if file not in dataset.welcome_files():
+                raise
+            print(f"{dataset.name} will do without {error}", file=sys.stderr)
 
 
 def _prepare(parsed: argparse.Namespace) -> None:

@@ -17,9 +17,19 @@ _REFUSALS_OF_HEAD = (403, 405, 501)
 
 
 def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None) -> str | None:
-    """Why a file of `dataset` cannot be had, in a stable sentence; None where all can."""
-    reasons = (why_file_unavailable(file, raw, mirror) for file in dataset.files())
-    return next((reason for reason in reasons if reason is not None), None)
+    """Why `dataset` cannot be had, in a stable sentence; None where it can."""
+    return None if dataset.interactions is None else why_file_unavailable(dataset.interactions, raw, mirror)
+
+
+def why_split_unavailable(dataset: Dataset, paper: str, raw: Path, mirror: Path | None) -> str | None:
+    """Why `dataset` cannot be split as `paper` did; None where it can.
+
+    A paper's own row order decides its ties: without it the split would be another one.
+    """
+    reason = why_unavailable(dataset, raw, mirror)
+    if reason is None and paper in dataset.row_orders:
+        return why_file_unavailable(dataset.row_orders[paper], raw, mirror)
+    return reason
 
 
 def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None) -> str | None:

@@ -5,7 +5,7 @@ checked values. Nothing here reads a raw file.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,21 +111,26 @@ class Dataset:
     published: Mapping[str, Published]
     interactions: RawFile | None = None
     titles: RawFile | None = None
-    row_orders: Mapping[str, RawFile] | None = None
+    row_orders: Mapping[str, RawFile] = field(default_factory=dict)
     synthetic: Synthetic | None = None
     homepage: str = ""
     note: str = ""
 
     def files(self) -> tuple[RawFile, ...]:
-        """The files this dataset cannot do without (titles are welcome, not needed)."""
-        orders = (self.row_orders or {}).values()
-        return tuple(file for file in (self.interactions, *orders) if file is not None)
+        """Every file of this dataset: the one it cannot do without, then the welcome ones."""
+        needed = () if self.interactions is None else (self.interactions,)
+        return (*needed, *self.welcome_files())
+
+    def welcome_files(self) -> tuple[RawFile, ...]:
+        """Files that add something where they can be had: titles, a paper's own row order."""
+        titles = () if self.titles is None else (self.titles,)
+        return (*self.row_orders.values(), *titles)
 
     def recipe(self) -> str:
         """Everything that decides `interactions.parquet`, in one canonical line."""
-        formats = [asdict(file.format) for file in (*self.files(), self.titles) if file is not None]
+        formats = [asdict(file.format) for file in self.files()]
         synthetic = asdict(self.synthetic) if self.synthetic else None
-        orders = sorted(self.row_orders or {})
+        orders = sorted(self.row_orders)
         return canonical_json([self.name, formats, orders, synthetic, self.min_rows, self.time])
 
     def description(self) -> str:
@@ -173,15 +178,14 @@ class Catalogue(Mapping[str, Dataset]):
         """Every raw file by path, titles included; datasets may share one."""
         found: dict[str, RawFile] = {}
         for dataset in self.values():
-            for file in (*dataset.files(), dataset.titles):
-                if file is not None:
-                    known = found.setdefault(file.path, file)
-                    if known.recipe() != file.recipe():
-                        raise ConfigurationError(
-                            f"{self._origin}, {dataset.name}: {file.path} is described differently "
-                            "by another entry. Give both the same sha256 and sources (a YAML anchor "
-                            "keeps them equal), or another path."
-                        )
+            for file in dataset.files():
+                known = found.setdefault(file.path, file)
+                if known.recipe() != file.recipe():
+                    raise ConfigurationError(
+                        f"{self._origin}, {dataset.name}: {file.path} is described differently "
+                        "by another entry. Give both the same sha256 and sources (a YAML anchor "
+                        "keeps them equal), or another path."
+                    )
         return found
 
 
@@ -221,7 +225,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
         homepage=entry.get("homepage", ""),
         note=entry.get("note", ""),
     )
-    for paper in dataset.row_orders or {}:
+    for paper in dataset.row_orders:
         if paper not in dataset.papers:
             raise ConfigurationError(
                 f"{document.place((name, 'row_orders', paper))}: '{paper}' is not among the papers "

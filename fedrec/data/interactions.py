@@ -18,7 +18,8 @@ _ROW_ORDER_PREFIX = "row_"
 class Interactions:
     """The filtered rows of one dataset, with users and items numbered from 0.
 
-    `row` is the row's number in the raw file, `row_orders` its number in a paper's own copy.
+    `row` is the row's number in the raw file, `row_orders` its number in a paper's own copy;
+    `missing_row_orders` are the papers that have such a copy which could not be had.
     `timed` tells whether `time` was recorded, or is the position of the item's first row.
     """
 
@@ -32,6 +33,7 @@ class Interactions:
     time: NDArray[np.int64]
     row: NDArray[np.int64]
     row_orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    missing_row_orders: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.user)
@@ -49,8 +51,8 @@ class Interactions:
         return pa.table(columns)
 
     def content_hash(self) -> str:
-        """Names the content of these interactions, in every file derived from them."""
-        return content_hash(self.table())
+        """Names these interactions, in every file derived from them, with or without other row orders."""
+        return content_hash(self.table().select(["user", "item", "rating", "time", "row"]))
 
 
 def write_interactions(path: Path, interactions: Interactions, about: dict[str, Any]) -> None:
@@ -60,6 +62,7 @@ def write_interactions(path: Path, interactions: Interactions, about: dict[str, 
         "users": interactions.users,
         "items": interactions.items,
         "timed": interactions.timed,
+        "missing_row_orders": interactions.missing_row_orders,
     }
     write_table(path, interactions.table(), about | counts)
 
@@ -74,4 +77,5 @@ def read_interactions_file(path: Path) -> Interactions:
         if name.startswith(_ROW_ORDER_PREFIX)
     }
     counts = {name: about[name] for name in ("dataset", "users", "items", "timed")}
-    return Interactions(**counts, **columns, row_orders=orders)
+    missing = tuple(about["missing_row_orders"])
+    return Interactions(**counts, **columns, row_orders=orders, missing_row_orders=missing)

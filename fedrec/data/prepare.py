@@ -45,6 +45,7 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
             f"{dataset.name}: no row is left of {len(rows):,}: no user has {dataset.min_rows} rows with "
             "a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
         )
+    orders = [paper for paper in dataset.row_orders if f"row_{paper}" in kept.columns]
     users, user = _numbered(kept["user"])
     items, item = _numbered(kept["item"])
     interactions = Interactions(
@@ -57,7 +58,8 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
         rating=kept["rating"].cast(pl.Float32).to_numpy(),
         time=kept["time"].to_numpy(),
         row=kept["row"].to_numpy(),
-        row_orders={paper: kept[f"row_{paper}"].to_numpy() for paper in dataset.row_orders or {}},
+        row_orders={paper: kept[f"row_{paper}"].to_numpy() for paper in orders},
+        missing_row_orders=tuple(paper for paper in dataset.row_orders if paper not in orders),
     )
     logger.info(
         "%s: %s rows read, %s kept: %s users, %s items",
@@ -80,7 +82,11 @@ def write_prepared(prepared: Prepared, dataset: Dataset, raw: Path, folder: Path
     """Write interactions.parquet, users.parquet and items.parquet into `folder`."""
     about: dict[str, Any] = {
         "recipe": dataset.recipe(),
-        "raw": {file.path: sha256_of_file(raw / file.path) for file in dataset.files()},
+        "raw": {
+            file.path: sha256_of_file(raw / file.path)
+            for file in dataset.files()
+            if (raw / file.path).is_file()
+        },
     }
     write_interactions(folder / "interactions.parquet", prepared.interactions, about)
     write_table(folder / "users.parquet", prepared.users.to_arrow(), {"dataset": dataset.name})
@@ -92,10 +98,12 @@ def _read(dataset: Dataset, raw: Path) -> pl.DataFrame:
         return synthetic_interactions(dataset.synthetic)
     assert dataset.interactions is not None, "the catalogue gives files to what is not synthetic"
     rows = read_interactions(_checked(dataset.interactions, raw), dataset.interactions.format)
-    for paper, file in (dataset.row_orders or {}).items():
-        rows = _with_row_order(
-            rows, paper, read_interactions(_checked(file, raw), file.format), raw / file.path
-        )
+    for paper, file in dataset.row_orders.items():
+        if (raw / file.path).is_file():
+            theirs = read_interactions(_checked(file, raw), file.format)
+            rows = _with_row_order(rows, paper, theirs, raw / file.path)
+        else:
+            logger.warning("%s: no row order of %s, since %s was not had", dataset.name, paper, file.path)
     return rows
 
 

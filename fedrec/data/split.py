@@ -92,9 +92,14 @@ class _Rows:
 def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     """Split `interactions` by `protocol`.
 
-    Raises `SplitError` if no user has enough rows, or a user too few unseen items for the
-    candidates.
+    Raises `SplitError` if no user has enough rows, a user has too few unseen items for the
+    candidates, or the paper's own order of rows is missing.
     """
+    if protocol.paper in interactions.missing_row_orders:
+        raise SplitError(
+            f"{interactions.dataset}, {protocol.name}: that paper's own order of rows decides its ties, and "
+            f"the file that holds it could not be had. `fedrec fetch {interactions.dataset}` says why."
+        )
     rows = _rows_by_user(interactions, protocol)
     rows, dropped = _without_short_histories(rows)
     if not len(rows.user):

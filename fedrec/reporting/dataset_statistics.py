@@ -16,13 +16,14 @@ def statistics_rows(
     """One row per dataset and paper, in the catalogue's order.
 
     `described` holds the statistics of each dataset at hand, `unavailable` the reason for
-    each one that is not; every dataset of either is in the table.
+    each dataset, or split (`dataset/protocol`), that is not; every dataset of either is in
+    the table.
     """
     return [
         row
         for name in catalogue
         if name in described or name in unavailable
-        for row in _rows_of(catalogue[name], described.get(name), unavailable.get(name))
+        for row in _rows_of(catalogue[name], described.get(name), unavailable)
     ]
 
 
@@ -65,7 +66,8 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         for key in ("unavailable", "note", "note_on_printed"):
             if row[key]:
-                yield f"{row['dataset']}: {row[key]}"
+                about = row["dataset"] if key == "note" else f"{row['dataset']}, {row['paper']}"
+                yield f"{about}: {row[key]}"
 
 
 def _splits_table(rows: Sequence[Row], code: str) -> Table:
@@ -92,7 +94,9 @@ def _splits_table(rows: Sequence[Row], code: str) -> Table:
     )
 
 
-def _rows_of(dataset: Dataset, described: Mapping[str, Any] | None, reason: str | None) -> Iterator[Row]:
+def _rows_of(
+    dataset: Dataset, described: Mapping[str, Any] | None, unavailable: Mapping[str, str]
+) -> Iterator[Row]:
     papers = [*dataset.published, *(paper for paper in dataset.papers if paper not in dataset.published)]
     for paper in papers:
         printed = dataset.published.get(paper)
@@ -105,7 +109,7 @@ def _rows_of(dataset: Dataset, described: Mapping[str, Any] | None, reason: str 
             "printed_in": f"{paper}, {printed.table}" if printed else None,
             **_counts(described, printed),
             "match": "not available" if described is None else _match(described, printed),
-            "unavailable": reason,
+            "unavailable": unavailable.get(dataset.name, unavailable.get(f"{dataset.name}/{name}")),
             "note": dataset.note or None,
             "note_on_printed": (printed.note or None) if printed else None,
             "unprinted": not dataset.published,

@@ -37,9 +37,8 @@ def prepared(catalogue, mirror, tmp_path_factory):
     def get(name):
         if name not in made:
             dataset = catalogue[name]
-            for file in (*dataset.files(), dataset.titles):
-                if file is not None:
-                    fetch(file, raw / file.path, mirror)
+            for file in dataset.files():
+                fetch(file, raw / file.path, mirror)
             made[name] = prepare(dataset, raw)
         return made[name]
 

@@ -136,7 +136,12 @@ def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
     )
     counts, splits = statistics_tables(rows, "f" * 64)
     assert [row["dataset"] for row in counts.rows] == ["alpha", "beta", "gamma"]
-    assert counts.notes == ["alpha: Odd.", "beta: no network", "beta: A note.", "beta: Odd."]
+    assert counts.notes == [
+        "alpha, pfedrec: Odd.",
+        "beta, pfedrec: no network",
+        "beta: A note.",
+        "beta, pfedrec: Odd.",
+    ]
     assert [row["dataset"] for row in splits.rows] == ["alpha"]
     for table in (counts, splits):
         assert "Code ffffffffffff" in table.caption

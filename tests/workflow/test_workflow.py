@@ -119,7 +119,7 @@ def test_a_dataset_that_cannot_be_had_is_listed_with_the_reason_and_stops_nothin
     table = (built.folder / "results/tables/dataset_statistics.md").read_text()
     assert re.search(r"\| alpha .*\| nothing printed", table)
     assert re.search(r"\| gamma .*\| not available", table)
-    assert "- gamma: gamma.csv is not at hand; its licence must be accepted first" in table
+    assert "- gamma, pfedrec: gamma.csv is not at hand; its licence must be accepted first" in table
 
 
 def test_a_second_run_has_nothing_to_do(built):
@@ -176,6 +176,7 @@ def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
     said = fresh.snakemake("results/data/gamma/clean/split.parquet", succeeds=False)
     assert "gamma.csv could not be had. Tried, in order:" in said
     assert "To place it by hand" in said
+    assert "MissingOutputException" not in said
     assert not any(path.endswith((".parquet", ".csv")) for path in fresh.files())
     # As soon as the file is there, the same command works.
     shutil.copy(fresh.folder / "mirror/alpha.csv", fresh.folder / "mirror/gamma.csv")
@@ -195,6 +196,26 @@ def test_bad_data_gives_its_error_and_leaves_no_output(fresh, content, said):
     fresh.write("mirror/alpha.csv", content)
     assert said in fresh.snakemake("results/data/alpha/clean/split.parquet", succeeds=False)
     assert "results/data/alpha/clean/split.parquet" not in fresh.files()
+
+
+def test_a_split_whose_row_order_cannot_be_had_is_left_out_and_listed(fresh):
+    ordered = entry("alpha.csv", papers=["pfedrec", "fedrap"])
+    ordered["row_orders"] = {"pfedrec": ordered["interactions"] | {"path": "alpha-by-pfedrec.csv"}}
+    fresh.set_entries(**fresh.entries | {"alpha": ordered})
+    fresh.configure(datasets=["alpha"])
+    fresh.snakemake("all")
+    assert fresh.exists("results/data/alpha/published-fedrap/split.parquet")
+    assert not fresh.exists("results/data/alpha/published-pfedrec/split.parquet")
+    table = (fresh.folder / "results/tables/selected_statistics.md").read_text()
+    assert "- alpha, pfedrec: alpha-by-pfedrec.csv is not at hand" in table
+    # Asked for by name it is an error, and once the file is there it is built.
+    said = fresh.snakemake("results/data/alpha/published-pfedrec/split.parquet", succeeds=False)
+    assert "that paper's own order of rows decides its ties" in said
+    before = (fresh.folder / "results/data/alpha/clean/split.parquet").read_bytes()
+    shutil.copy(fresh.folder / "mirror/alpha.csv", fresh.folder / "mirror/alpha-by-pfedrec.csv")
+    fresh.snakemake("all")
+    assert fresh.exists("results/data/alpha/published-pfedrec/split.parquet")
+    assert (fresh.folder / "results/data/alpha/clean/split.parquet").read_bytes() == before
 
 
 def test_wrong_content_gives_its_error_and_the_rest_is_built(fresh):

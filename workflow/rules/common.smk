@@ -8,7 +8,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from fedrec.data.availability import why_file_unavailable, why_unavailable
+from fedrec.data.availability import (
+    why_file_unavailable,
+    why_split_unavailable,
+    why_unavailable,
+)
 from fedrec.data.catalogue import load_catalogue
 from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
@@ -39,6 +43,8 @@ MIRROR = os.environ.get("FEDREC_MIRROR") or config["mirror"]
 MIRROR = Path(MIRROR) if MIRROR else None
 # Jobs find the `fedrec` command of this environment, activated or not, and the mirror.
 shell.prefix(
+    # A prefix of our own replaces Snakemake's, which is the first line here.
+    "set -euo pipefail; "
     f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
     f" FEDREC_MIRROR={shlex.quote(str(MIRROR or ''))}; "
 )
@@ -55,9 +61,17 @@ def code(module):
 
 
 def unavailable(names):
-    """The datasets of `names` that cannot be had here, each with the reason."""
-    reasons = {name: why_unavailable(CATALOGUE[name], RAW, MIRROR) for name in names}
-    return {name: reason for name, reason in reasons.items() if reason is not None}
+    """Why datasets of `names`, or splits of them (`dataset/protocol`), cannot be had here."""
+    reasons = {}
+    for name in names:
+        dataset = CATALOGUE[name]
+        reasons[name] = why_unavailable(dataset, RAW, MIRROR)
+        for paper in dataset.row_orders:
+            if reasons[name] is None:
+                reasons[f"{name}/published-{paper}"] = why_split_unavailable(
+                    dataset, paper, RAW, MIRROR
+                )
+    return {what: reason for what, reason in reasons.items() if reason is not None}
 
 
 def available(names):
@@ -67,11 +81,17 @@ def available(names):
 
 
 def protocols_of(dataset, protocols):
-    """The names behind `protocols` for one dataset: `published` is each of its papers' own."""
+    """The names behind `protocols` for one dataset: `published` is each of its papers' own.
+
+    A paper's protocol is left out, and listed in the table of statistics, where its own order
+    of rows cannot be had.
+    """
+    missing = unavailable([dataset])
     expanded = []
     for protocol in protocols:
         if protocol == "published":
-            expanded += [f"published-{paper}" for paper in CATALOGUE[dataset].papers]
+            own = [f"published-{paper}" for paper in CATALOGUE[dataset].papers]
+            expanded += [name for name in own if f"{dataset}/{name}" not in missing]
         else:
             expanded.append(protocol)
     return expanded
@@ -88,15 +108,14 @@ def splits_of(datasets, protocols):
 
 
 def raw_files_of(wildcards):
-    """The raw files of a dataset; its titles only where they can be had."""
+    """The raw files of a dataset; welcome ones (titles, row orders) only where they can be had."""
     dataset = CATALOGUE[wildcards.dataset]
-    files = [*dataset.files()]
-    if (
-        dataset.titles is not None
-        and why_file_unavailable(dataset.titles, RAW, MIRROR) is None
-    ):
-        files.append(dataset.titles)
-    return [str(RAW / file.path) for file in files]
+    welcome = dataset.welcome_files()
+    return [
+        str(RAW / file.path)
+        for file in dataset.files()
+        if file not in welcome or why_file_unavailable(file, RAW, MIRROR) is None
+    ]
 
 
 # The selections of datasets a table of statistics is made of.
