@@ -17,6 +17,7 @@ from fedrec.errors import ConfigurationError, FedrecError, SourceError
 
 _CATALOGUE = Path("config/datasets.yaml")
 _PROTOCOLS = Path("config/protocols.yaml")
+_METHODS = Path("config/methods.yaml")
 _RAW = Path("results/raw")
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 
@@ -122,6 +123,26 @@ def _table(parsed: argparse.Namespace) -> None:
     write_forms(parsed.out, rows, statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics")))
 
 
+def _train(parsed: argparse.Namespace) -> None:
+    """Train a method on a split."""
+    from fedrec.run import train
+
+    train(
+        data=parsed.data,
+        method=parsed.method,
+        paper=parsed.paper,
+        protocol=parsed.protocol,
+        seed=parsed.seed,
+        out=parsed.out,
+        changes=parsed.set,
+        engine=parsed.engine,
+        device=parsed.device,
+        methods_file=parsed.methods,
+        memory_gib=parsed.memory,
+        checkpoint_seconds=parsed.checkpoint_seconds,
+    )
+
+
 def _benchmark(parsed: argparse.Namespace) -> None:
     """Time the preparation of a dataset against merely reading its file."""
     from fedrec.data.benchmark import benchmark_prepare
@@ -204,6 +225,26 @@ def _parser() -> argparse.ArgumentParser:
         "--unavailable", default="{}", help="json: the reason for each dataset that cannot be had"
     )
     command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
+
+    command = add("train", _train)
+    command.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
+    command.add_argument("--method", required=True, help="a method of config/methods.yaml")
+    command.add_argument("--protocol", required=True, choices=["published", "clean"])
+    command.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
+    command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    command.add_argument("--out", type=Path, required=True, help="folder for the results")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    command.add_argument(
+        "--engine", choices=["auto", "loop", "batched"], default="auto", help="default: %(default)s"
+    )
+    command.add_argument(
+        "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
+    )
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
+    command.add_argument(
+        "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
+    )
+    command.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")
 
     command = add("benchmark", _benchmark)
     command.add_argument("dataset")

@@ -27,3 +27,15 @@ class SplitError(FedrecError):
 
 class StorageError(FedrecError):
     """A file could not be written or read back whole."""
+
+
+class FederationError(FedrecError):
+    """A method asked for something a federation does not allow."""
+
+
+class DivergenceError(FedrecError):
+    """Training left the finite numbers."""
+
+
+class OutOfMemoryError(FedrecError):
+    """A client does not fit into the memory there is."""

@@ -52,3 +52,34 @@ class ByteProgress:
     def _amount(self) -> str:
         megabytes = f"{self._done / 1e6:.1f}"
         return f"{megabytes} of {self.total / 1e6:.1f} MB" if self.total else f"{megabytes} MB"
+
+
+class RoundProgress:
+    """Rounds of training: a bar on a terminal, a line now and then in a log."""
+
+    def __init__(self, label: str, rounds: int, done: int, stream: TextIO | None = None) -> None:
+        self._label = label
+        self._rounds = rounds
+        self._done = done
+        self._stream = stream if stream is not None else sys.stderr
+        self._last_line = float("-inf")
+        self._bar: tqdm[NoReturn] | None = None
+        if self._stream.isatty():
+            self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
+
+    def update(self, loss: float, metric: float, seconds: float) -> None:
+        """Tell that a round is done: its loss, its validation HR@10 and the seconds it took."""
+        self._done += 1
+        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {seconds:.3f} s a round"
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update()
+        elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or self._done == self._rounds:
+            self._last_line = time.monotonic()
+            self._stream.write(f"{self._label}: round {self._done} of {self._rounds}, {text}\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Training has ended."""
+        if self._bar is not None:
+            self._bar.close()

@@ -30,6 +30,12 @@ class Purpose(IntEnum):
     TIES = 1
     CANDIDATES = 2
     SYNTHETIC = 3
+    INITIAL = 4
+    PARTICIPANTS = 5
+    AGGREGATED = 6
+    NEGATIVES = 7
+    SHUFFLE = 8
+    NOISE = 9
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:
@@ -80,3 +86,21 @@ def below(words: Words, bound: int) -> NDArray[np.int64]:
     if not 0 < bound <= 2**32:
         raise ValueError(f"bound must be between 1 and 2**32, got {bound}")
     return ((words * np.uint64(bound)) >> _SHIFT).astype(np.int64)
+
+
+def normal(seed: int, purpose: Purpose, *, stream: int, count: int) -> NDArray[np.float32]:
+    """`count` standard normal numbers (Box-Muller in double precision, on every device the same)."""
+    blocks = -(-count // LANES)
+    words = draws(seed, purpose, user=stream, first=0, count=LANES * blocks).astype(np.float64)
+    # Both in (0, 1): neither the logarithm nor the angle meets an end of the range.
+    first, second = ((words.reshape(-1, 2)[:, side] + 0.5) / 2.0**32 for side in (0, 1))
+    radius, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
+    pairs = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1)
+    return pairs.ravel()[:count].astype(np.float32)
+
+
+def uniform(seed: int, purpose: Purpose, *, stream: int, count: int) -> NDArray[np.float32]:
+    """`count` numbers uniform in (-1, 1)."""
+    blocks = -(-count // LANES)
+    words = draws(seed, purpose, user=stream, first=0, count=LANES * blocks).astype(np.float64)
+    return ((words + 0.5) / 2.0**31 - 1)[:count].astype(np.float32)

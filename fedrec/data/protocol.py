@@ -21,6 +21,7 @@ class Protocol:
     candidates: int
     candidate_lists: Literal["shared", "separate"]
     negative_pool: Literal["exclude_all", "exclude_train", "exclude_train_and_candidates"]
+    ranked_score: Literal["probability", "logit"]
     rank_ties: Literal["target_last", "target_mean"]
     round_rule: Literal["best_validation", "best_test", "last"]
 

@@ -1,0 +1,108 @@
+"""The clients of a federation: what each one holds, on the device that trains."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrec.data.protocol import Protocol
+from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
+from fedrec.errors import SplitError
+from fedrec.federation.draws import counted, negatives
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The training samples of some clients in one round: positives and their negatives.
+
+    Samples of a client stand together, clients in the order they were asked for; `size` is
+    the number of samples of each client.
+    """
+
+    item: Tensor
+    label: Tensor
+    size: Tensor
+
+
+@dataclass(frozen=True)
+class Clients:
+    """All clients: training items (by user, from `start`), held-out items and candidates.
+
+    Users are numbered by their place here; `user` gives their number in the dataset.
+    """
+
+    protocol: Protocol
+    items: int
+    user: Tensor
+    start: Tensor
+    train_item: Tensor
+    held_out: dict[str, Tensor]
+    candidates: dict[str, Tensor]
+    allowed: Tensor
+    """users x items: what each may draw as a training negative."""
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the clients' data lies."""
+        return self.user.device
+
+    @property
+    def rows(self) -> Tensor:
+        """Training rows of each client."""
+        return self.start.diff()
+
+    @classmethod
+    def of_split(cls, split: Split, device: torch.device) -> Self:
+        """The clients of a frozen split."""
+        users, dense = np.unique(split.user, return_inverse=True)
+        trained = split.part == TRAIN
+        start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
+        held_out = {"validation": split.rows_of(VALIDATION)[1], "test": split.rows_of(TEST)[1]}
+        candidates = {"validation": split.candidates.validation, "test": split.candidates.test}
+        allowed = np.ones((len(users), split.items), dtype=bool)
+        blocked = trained if split.protocol.negative_pool == "exclude_train" else slice(None)
+        allowed[dense[blocked], split.item[blocked]] = False
+        if split.protocol.negative_pool == "exclude_train_and_candidates":
+            for listed in candidates.values():
+                allowed[np.arange(len(users))[:, None], listed] = False
+
+        def tensor(values: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values).astype(np.int64)).to(device)
+
+        return cls(
+            protocol=split.protocol,
+            items=split.items,
+            user=tensor(users),
+            start=tensor(start),
+            train_item=tensor(split.item[trained]),
+            held_out={part: tensor(items) for part, items in held_out.items()},
+            candidates={part: tensor(items) for part, items in candidates.items()},
+            allowed=torch.from_numpy(allowed).to(device),
+        )
+
+    def samples(self, who: Tensor, per_positive: int, seed: int, round_: int) -> Samples:
+        """The samples of the clients `who` in `round_`: each training row and its negatives."""
+        rows = self.rows[who]
+        owner = torch.repeat_interleave(who, rows)
+        place = counted(rows)
+        positive = self.train_item[self.start[owner] + place]
+        drawn = negatives(owner, place, self.allowed, per_positive, seed, round_)
+        width = 1 + per_positive
+        item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
+        label = torch.zeros(len(owner), width, device=self.device)
+        label[:, 0] = 1
+        return Samples(item, label.reshape(-1), rows * width)
+
+    def check_pools(self, per_positive: int) -> None:
+        """Raise `SplitError` unless every client has enough items to draw negatives from."""
+        fewest, who = self.allowed.sum(1).min(0)
+        if fewest < per_positive:
+            raise SplitError(
+                f"user {int(self.user[who])} may draw only {int(fewest)} items as training negatives under "
+                f"{self.protocol.name}, and {per_positive} distinct ones are asked for per training row."
+            )

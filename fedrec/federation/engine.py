@@ -1,0 +1,65 @@
+"""What both engines share: the task of a round, its outcome, and what an engine is."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedrec.errors import DivergenceError
+from fedrec.federation.clients import Clients, Samples
+from fedrec.federation.method import Method
+from fedrec.federation.server import Server
+from fedrec.federation.state import State
+
+
+@dataclass(frozen=True)
+class Task:
+    """One round of local training: whose, on which samples, in which mini-batches."""
+
+    method: Method
+    state: State
+    server: Server
+    clients: Clients
+    who: Tensor
+    samples: Samples
+    batch_size: int
+    seed: int
+    round_: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a round of local training reports: each client's mean loss in its last epoch.
+
+    `slowest` is the seconds the slowest client took; None where clients are not told apart.
+    """
+
+    loss: Tensor
+    slowest: float | None = None
+
+
+class Engine(Protocol):
+    """Runs the local rounds of a task: reads and writes its state, sends uploads to its server."""
+
+    def run(self, task: Task) -> Outcome:
+        """Train every client of the task."""
+
+
+def check_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
+    """Raise `DivergenceError` naming round, client and parameter if a number is not finite.
+
+    `values` holds each client's trained parameters on a leading client axis.
+    """
+    finite = loss.isfinite()
+    for value in values.values():
+        finite &= value.flatten(1).isfinite().all(1)
+    if finite.all():
+        return
+    client = int(torch.nonzero(~finite)[0])
+    broken = [name for name, value in values.items() if not value[client].isfinite().all()]
+    raise DivergenceError(
+        f"round {task.round_}, client {int(task.clients.user[who[client]])}: training diverged; "
+        f"{', '.join(broken) or 'the loss'} is not finite (mean loss {float(loss[client]):.4g}). "
+        "Lower the learning rate."
+    )

@@ -1,0 +1,44 @@
+"""What a training run needs of anything that learns: rounds, scores, and a state to store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one round cost and gave.
+
+    `loss` is the mean over the clients that trained; `down` and `up` are the numbers (of four
+    bytes) each of them received and sent. `slowest` is the papers' time of the slowest client,
+    None where clients are not timed one by one.
+    """
+
+    loss: float
+    clients: int
+    down: int
+    up: int
+    local_seconds: float
+    server_seconds: float
+    slowest: float | None = None
+
+
+class Learner(Protocol):
+    """Anything that learns in rounds and scores items for clients."""
+
+    logits: bool
+    """Whether scores are logits of a probability (which a protocol may ask to rank)."""
+
+    def train_round(self, round_: int) -> Report:
+        """Do round `round_`, counted from 1."""
+
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
+        """The scores of `items` (clients x k) for the clients `who`."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything it has learnt."""
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` once gave; the next round then goes as if never stopped."""

@@ -1,0 +1,88 @@
+"""What a method's model is made of, and where each part lives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrec.randomness import Purpose, normal, uniform
+
+Place: TypeAlias = Literal["shared", "private"]
+
+
+@dataclass(frozen=True)
+class Initial:
+    """How a parameter starts: normal with a standard deviation, uniform up to a bound, or a constant."""
+
+    kind: Literal["normal", "uniform", "constant"]
+    scale: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One part of a model, as one client sees it.
+
+    `shared` parameters live on the server; a client trains a copy and may upload it.
+    `private` ones stay with the client, from round to round, and can never be uploaded.
+    A table has one row per item.
+    """
+
+    shape: tuple[int, ...]
+    place: Place
+    initial: Initial
+    table: bool = False
+
+    @property
+    def count(self) -> int:
+        """Numbers in it."""
+        return int(torch.Size(self.shape).numel())
+
+
+def item_table(items: int, size: int, place: Place, initial: Initial) -> Parameter:
+    """A table of one vector per item."""
+    return Parameter((items, size), place, initial, table=True)
+
+
+def vector(size: int, place: Place, initial: Initial) -> Parameter:
+    """One vector."""
+    # The leading axis lets it meet a batch of samples: (batch, size) with (1, size).
+    return Parameter((1, size), place, initial)
+
+
+def matrix(rows: int, columns: int, place: Place, initial: Initial) -> Parameter:
+    """One matrix."""
+    return Parameter((rows, columns), place, initial)
+
+
+def mlp(name: str, sizes: tuple[int, ...], place: Place) -> dict[str, Parameter]:
+    """The layers of a multi-layer perceptron: weights `name.0`, biases `name.0.bias`, and so on.
+
+    They start as torch.nn.Linear does: uniform up to 1 / sqrt(inputs).
+    """
+    layers: dict[str, Parameter] = {}
+    for number, (inputs, outputs) in enumerate(pairwise(sizes)):
+        start = Initial("uniform", inputs**-0.5)
+        layers[f"{name}.{number}"] = matrix(inputs, outputs, place, start)
+        layers[f"{name}.{number}.bias"] = vector(outputs, place, start)
+    return layers
+
+
+def initial_values(parameters: Mapping[str, Parameter], seed: int, device: torch.device) -> dict[str, Tensor]:
+    """The starting value of each parameter, the same for all clients and on every device."""
+    return {
+        name: _initial_value(parameter, seed, stream).to(device)
+        for stream, (name, parameter) in enumerate(parameters.items())
+    }
+
+
+def _initial_value(parameter: Parameter, seed: int, stream: int) -> Tensor:
+    start = parameter.initial
+    if start.kind == "constant":
+        return torch.full(parameter.shape, start.scale)
+    draw = normal if start.kind == "normal" else uniform
+    numbers = draw(seed, Purpose.INITIAL, stream=stream, count=parameter.count) * np.float32(start.scale)
+    return torch.from_numpy(numbers).reshape(parameter.shape).to(torch.get_default_dtype())

@@ -1,0 +1,58 @@
+"""Tensors in a file, in the safetensors format: a json header, then the bytes.
+
+Written here in a few lines because the machines that train need not have the package; any
+safetensors reader opens the files.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrec.errors import StorageError
+from fedrec.files import atomic
+
+_KINDS = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.int32: "I32"}
+_NUMPY = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> None:
+    """Write `tensors` and a `note` to `path`, whole or not at all; equal content gives equal bytes."""
+    header: dict[str, object] = {"__metadata__": {"note": note}}
+    arrays, offset = [], 0
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        header[name] = {
+            "dtype": _KINDS[value.dtype],
+            "shape": list(value.shape),
+            "data_offsets": [offset, offset + value.nbytes],
+        }
+        arrays.append(value.numpy())
+        offset += value.nbytes
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic(path) as temporary, temporary.open("wb") as stream:
+        stream.write(struct.pack("<Q", len(text)) + text)
+        for array in arrays:
+            stream.write(array.tobytes())
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
+    """What `save_tensors` wrote: the tensors, and the note."""
+    content = path.read_bytes()
+    try:
+        (length,) = struct.unpack_from("<Q", content)
+        header = json.loads(content[8 : 8 + length])
+        note = header.pop("__metadata__")["note"]
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            flat = np.frombuffer(content[begin:end], dtype=_NUMPY[entry["dtype"]])
+            tensors[name] = torch.from_numpy(flat.reshape(entry["shape"]).copy())
+    except (struct.error, ValueError, KeyError) as error:
+        raise StorageError(f"{path}: is damaged ({error}). Delete it and run again.") from error
+    return tensors, note

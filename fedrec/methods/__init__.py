@@ -1,0 +1,1 @@
+"""One file per method, readable beside its paper."""

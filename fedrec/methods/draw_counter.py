@@ -1,0 +1,52 @@
+"""draw-counter: an item's score falls with every time the user drew it as a training negative.
+
+A reference that learns nothing else: it measures how far the protocol alone tells which item was held out.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.clients import Clients
+from fedrec.federation.learner import Report
+
+
+class DrawCounter:
+    """Counts each user's draws of training negatives."""
+
+    logits = False
+
+    def __init__(self, clients: Clients, settings: Mapping[str, Any], seed: int) -> None:
+        clients.check_pools(settings["negatives"])
+        self.clients = clients
+        self.settings = settings
+        self.seed = seed
+        self.drawn = torch.zeros(len(clients), clients.items, device=clients.device)
+
+    def train_round(self, round_: int) -> Report:
+        """Draw the round's negatives as any method would, and count them."""
+        start = time.perf_counter()
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
+        user = torch.repeat_interleave(everyone, samples.size)
+        pair = (user * self.clients.items + samples.item)[samples.label == 0]
+        self.drawn.view(-1).add_(torch.bincount(pair, minlength=self.drawn.numel()))
+        return Report(0.0, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
+
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
+        """See `learner.Learner.scores`."""
+        return -self.drawn[who.unsqueeze(1), items]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See `learner.Learner.tensors`."""
+        return {"kept/drawn": self.drawn}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """See `learner.Learner.load`."""
+        self.drawn = tensors["kept/drawn"].to(self.drawn.device)
+
+
+METHOD = DrawCounter

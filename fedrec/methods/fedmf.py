@@ -1,0 +1,54 @@
+"""FedMF: matrix factorisation whose user vectors stay at home.
+
+Chai, Wang, Chen, Yang: Secure federated matrix factorization, IEEE Intelligent Systems 2021; here the
+unencrypted embedding version the five papers compare with.
+
+    score     p_u . q_i
+    client    trains p_u and its copy of Q together
+    upload    Q_u
+    server    Q = sum of w_u Q_u
+    scored    own p_u with the server's newest Q
+
+Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u).
+"""
+
+from torch import Tensor
+
+from fedrec.federation.method import Client, Method, Step, Weights
+from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+
+
+class FedMF(Method):
+    """Federated matrix factorisation."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q is shared, p stays on the client."""
+        d, spread = self.settings["d"], Initial("normal", 1.0)
+        user = spread if self.settings["user_initial"] == "normal" else Initial("uniform", d**-0.5)
+        return {
+            "Q": item_table(self.items, d, "shared", spread),
+            "p": vector(d, "private", user),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """P . q."""
+        scored: Tensor = (w.Q[items] * w.p).sum(-1)
+        return scored
+
+    def local_round(self, client: Client) -> None:
+        """Train p and Q together, upload Q."""
+        self.train(client)
+        client.upload("Q")
+
+    def train(self, client: Client) -> None:
+        """The local epochs, on p and Q together."""
+        rates = {"Q": self.item_rate(), "p": self.settings["rate"]}
+        client.fit(
+            Step(rates, self.settings["optimiser"], batch_decay=self.settings["batch_decay"]),
+            epochs=self.settings["local_epochs"],
+            loss=self.loss,
+            early_stop=self.settings["early_stop"],
+        )
+
+
+METHOD = FedMF

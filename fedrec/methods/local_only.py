@@ -1,0 +1,26 @@
+"""local-only: matrix factorisation on every client alone, without any communication.
+
+A reference, not a method of a paper: it knows nothing of other users, so under an honest protocol it
+can do no better than chance on items it never saw.
+"""
+
+from dataclasses import replace
+
+from fedrec.federation.method import Client
+from fedrec.federation.parameters import Parameter
+from fedrec.methods.fedmf import FedMF
+
+
+class LocalOnly(FedMF):
+    """FedMF whose item table stays at home too."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Everything is private."""
+        return {name: replace(one, place="private") for name, one in super().parameters().items()}
+
+    def local_round(self, client: Client) -> None:
+        """Train, upload nothing."""
+        self.train(client)
+
+
+METHOD = LocalOnly

@@ -1,0 +1,27 @@
+"""MF: matrix factorisation with all data in one place.
+
+score     p_u . q_i
+training  Adam on the mean binary cross-entropy of mini-batches mixed over users
+"""
+
+from torch import Tensor
+
+from fedrec.federation.central import CentralMethod
+from fedrec.federation.loop import Parameters
+from fedrec.federation.parameters import Initial, Parameter, matrix
+
+
+class MF(CentralMethod):
+    """Centralised matrix factorisation."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """One vector per user, one per item."""
+        d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
+        return {"P": matrix(self.users, d, "shared", spread), "Q": matrix(self.items, d, "shared", spread)}
+
+    def score(self, w: Parameters, users: Tensor, items: Tensor) -> Tensor:
+        """P . q."""
+        return (w.P[users] * w.Q[items]).sum(-1)
+
+
+METHOD = MF

@@ -1,0 +1,36 @@
+"""NCF: neural collaborative filtering with all data in one place.
+
+He, Liao, Zhang, Nie, Hu, Chua: Neural collaborative filtering, WWW 2017; the tower alone (no GMF branch), as
+in the papers that compare with it.
+
+    score     MLP(p_u, q_i)
+    training  Adam on the mean binary cross-entropy of mini-batches mixed over users
+"""
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.central import CentralMethod
+from fedrec.federation.loop import Parameters
+from fedrec.federation.method import perceptron
+from fedrec.federation.parameters import Initial, Parameter, matrix, mlp
+
+
+class NCF(CentralMethod):
+    """Centralised neural collaborative filtering."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """One vector per user, one per item, and the tower."""
+        d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
+        return {
+            "P": matrix(self.users, d, "shared", spread),
+            "Q": matrix(self.items, d, "shared", spread),
+            **mlp("mlp", (2 * d, *self.settings["layers"], 1), "shared"),
+        }
+
+    def score(self, w: Parameters, users: Tensor, items: Tensor) -> Tensor:
+        """The tower's output for both vectors side by side."""
+        return perceptron(w, "mlp", torch.cat((w.P[users], w.Q[items]), dim=-1)).squeeze(-1)
+
+
+METHOD = NCF

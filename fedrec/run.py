@@ -1,0 +1,83 @@
+"""A run by name: finds split, settings, device and engine, and trains."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedrec.data.split import read_split
+from fedrec.errors import ConfigurationError
+from fedrec.federation.batched import BatchedEngine
+from fedrec.federation.clients import Clients
+from fedrec.federation.engine import Engine
+from fedrec.federation.loop import LoopEngine
+from fedrec.provenance import code_hash
+from fedrec.registry import make_learner, module_of
+from fedrec.settings import load_methods, resolve
+from fedrec.training import Run
+
+ENGINE_MODULE = "fedrec.run"
+
+
+def train(
+    *,
+    data: Path,
+    method: str,
+    paper: str | None,
+    protocol: str,
+    seed: int,
+    out: Path,
+    changes: Sequence[str] = (),
+    engine: str = "auto",
+    device: str = "auto",
+    methods_file: Path,
+    memory_gib: float | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> dict[str, Any]:
+    """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`."""
+    settings, sources, paper = resolve(load_methods(methods_file), method, paper, data.name, changes)
+    split = read_split(data / (f"published-{paper}" if protocol == "published" else protocol))
+    place = _device(device)
+    clients = Clients.of_split(split, place)
+    chosen = _engine(engine, place, memory_gib)
+    identity = {
+        "dataset": split.dataset,
+        "method": method,
+        "paper": paper,
+        "protocol": split.protocol.as_dict(),
+        "seed": seed,
+        "settings": settings,
+        "sources": sources,
+        "engine": "loop" if engine == "loop" else "batched",
+        "device": place.type,
+        "split": split.content_hash(),
+        "interactions": split.interactions,
+        "code": {"method": code_hash(module_of(method)), "engine": code_hash(ENGINE_MODULE)},
+    }
+    learner = make_learner(method, clients, settings, seed, chosen)
+    return Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds).train()
+
+
+def _engine(name: str, device: torch.device, memory_gib: float | None) -> Engine:
+    if name == "fused":
+        raise ConfigurationError(
+            "--engine fused: there is no fused kernel yet. Use --engine batched, or auto."
+        )
+    return LoopEngine() if name == "loop" else BatchedEngine(_memory(device, memory_gib))
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("--device cuda: torch finds no GPU here. Use --device cpu, or auto.")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def _memory(device: torch.device, gib: float | None) -> int:
+    """Bytes for clients in training: what is asked for, or half of what is free."""
+    if gib is not None:
+        return int(gib * 2**30)
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // 2
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") // 2

@@ -1,0 +1,47 @@
+"""Small federations for tests: planted blocks, random data, and a round of training by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fedrec.data.protocols import load_protocols
+from fedrec.data.split import Split, make_split
+from fedrec.federation.clients import Clients
+from fedrec.settings import load_methods, resolve
+from tests.conftest import ROOT, made_interactions
+
+CPU = torch.device("cpu")
+METHODS = load_methods(ROOT / "config/methods.yaml")
+
+
+def split_of(rows, items, protocol="clean", **changes) -> Split:
+    settings = replace(load_protocols(ROOT / "config/protocols.yaml")[protocol], **changes)
+    return make_split(made_interactions(rows, items=items), settings)
+
+
+def planted_blocks(users=60, items=80, per_user=20, seed=0, **changes) -> Split:
+    """Users of two kinds that only ever meet items of their own half; `per_user` or fewer each."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for user in range(users):
+        half = items // 2
+        count = per_user - user % 7
+        own = rng.permutation(half)[:count] + half * (user % 2)
+        rows += [(user, int(item), step) for step, item in enumerate(own)]
+    return split_of(rows, items, candidates=15, **changes)
+
+
+def uniform_noise(users=400, items=300, per_user=30, protocol="clean", candidates=99) -> Split:
+    """Items drawn uniformly: nothing can be learnt about the held-out one."""
+    rng = np.random.default_rng(1)
+    rows = [(u, int(i), s) for u in range(users) for s, i in enumerate(rng.permutation(items)[:per_user])]
+    return split_of(rows, items, protocol, candidates=candidates)
+
+
+def clients_of(split: Split) -> Clients:
+    return Clients.of_split(split, CPU)
+
+
+def settings_of(method: str, *changes: str, paper: str | None = None) -> dict:
+    return resolve(METHODS, method, paper, "made", changes)[0]
