@@ -13,7 +13,7 @@ help: ## list the targets
 
 demo: $(VENV)/.runs ## run the demonstration to its tables, without a network
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- demo
-	@echo; cat results/tables/demo_statistics.md
+	@echo; cat results/tables/demo_statistics.md; echo; cat results/tables/demo_comparison.md
 
 test: $(VENV)/.tests check ## run the linters and all tests
 	$(BIN)/python -m pytest --numprocesses $(CORES)

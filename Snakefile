@@ -20,17 +20,19 @@ localrules:
 
 
 rule all:
-    """Everything the configuration asks for: splits and statistics of the configured datasets."""
+    """Everything the configuration asks for: splits, statistics and comparisons of its datasets."""
     input:
         lambda wildcards: splits_of(config["datasets"], config["protocols"]),
         statistics_table("selected"),
+        comparison_of(config["datasets"]),
 
 
 rule demo:
-    """The synthetic dataset from nothing to its tables; needs no network."""
+    """The synthetic dataset from nothing to its tables, every method trained; needs no network."""
     input:
         lambda wildcards: splits_of(["demo"], ["published", "clean"]),
         statistics_table("demo"),
+        comparison_of(["demo"]),
 
 
 rule datasets:
@@ -46,11 +48,13 @@ rule splits:
 
 
 rule benchmark:
-    """Speed of preparing MovieLens 1M, as a ratio to merely reading its file."""
+    """Speed, as ratios: preparing MovieLens 1M, and training the clients of MovieLens 100K at once."""
     input:
         results("benchmarks/prepare_ml-1m.json"),
+        results("benchmarks/engines_ml-100k.json"),
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
 include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
 include: "workflow/rules/benchmark.smk"

@@ -143,6 +143,33 @@ def _train(parsed: argparse.Namespace) -> None:
     )
 
 
+def _compare(parsed: argparse.Namespace) -> None:
+    """Write the table that compares runs."""
+    from fedrec.reporting.comparison import comparison_rows, comparison_table
+    from fedrec.reporting.tables import write_forms
+
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
+    rows = comparison_rows(runs)
+    write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"])])
+
+
+def _benchmark_engines(parsed: argparse.Namespace) -> None:
+    """Time rounds of clients trained at once against one after another."""
+    from fedrec.files import write_text
+    from fedrec.run import benchmark
+
+    report = benchmark(
+        data=parsed.data,
+        method=parsed.method,
+        paper=parsed.paper,
+        device=parsed.device,
+        methods_file=parsed.methods,
+        rounds=parsed.repeats,
+    )
+    write_text(parsed.out, json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report, indent=2))
+
+
 def _benchmark(parsed: argparse.Namespace) -> None:
     """Time the preparation of a dataset against merely reading its file."""
     from fedrec.data.benchmark import benchmark_prepare
@@ -235,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", type=Path, required=True, help="folder for the results")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
     command.add_argument(
-        "--engine", choices=["auto", "loop", "batched"], default="auto", help="default: %(default)s"
+        "--engine", choices=["auto", "loop", "batched", "fused"], default="auto", help="default: %(default)s"
     )
     command.add_argument(
         "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
@@ -245,6 +272,21 @@ def _parser() -> argparse.ArgumentParser:
         "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
     )
     command.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")
+
+    command = add("compare", _compare)
+    command.add_argument("runs", nargs="+", type=Path, help="run.json of each run")
+    command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
+
+    command = add("benchmark-engines", _benchmark_engines)
+    command.add_argument(
+        "--data", type=Path, required=True, help="the dataset's folder, with its clean split"
+    )
+    command.add_argument("--method", default="fedmf", help="default: %(default)s")
+    command.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
+    command.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
+    command.add_argument("--repeats", type=int, default=3, help="default: %(default)s")
+    command.add_argument("--out", type=Path, required=True, help="json file to write")
 
     command = add("benchmark", _benchmark)
     command.add_argument("dataset")

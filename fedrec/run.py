@@ -10,8 +10,10 @@ import torch
 from fedrec.data.split import read_split
 from fedrec.errors import ConfigurationError
 from fedrec.federation.batched import BatchedEngine
+from fedrec.federation.benchmark import benchmark_engines
 from fedrec.federation.clients import Clients
 from fedrec.federation.engine import Engine
+from fedrec.federation.federation import Federation
 from fedrec.federation.loop import LoopEngine
 from fedrec.provenance import code_hash
 from fedrec.registry import make_learner, module_of
@@ -81,3 +83,21 @@ def _memory(device: torch.device, gib: float | None) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] // 2
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") // 2
+
+
+def benchmark(
+    *, data: Path, method: str, paper: str | None, device: str, methods_file: Path, rounds: int
+) -> dict[str, Any]:
+    """Seconds of a round of `method` with every client, at once and one by one, on the clean split."""
+    settings, _, paper = resolve(load_methods(methods_file), method, paper, data.name, ["participation=1"])
+    place = _device(device)
+    clients = Clients.of_split(read_split(data / "clean"), place)
+
+    def make(those: Clients, engine: Engine) -> Federation:
+        learner = make_learner(method, those, settings, 0, engine)
+        if not isinstance(learner, Federation):
+            raise ConfigurationError(f"{method} is not federated: there are no clients to train at once.")
+        return learner
+
+    measured = benchmark_engines(make, clients, _memory(place, None), rounds)
+    return {"dataset": data.name, "method": method, "paper": paper, "settings": settings} | measured

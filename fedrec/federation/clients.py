@@ -1,6 +1,6 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -83,6 +83,20 @@ class Clients:
             held_out={part: tensor(items) for part, items in held_out.items()},
             candidates={part: tensor(items) for part, items in candidates.items()},
             allowed=torch.from_numpy(allowed).to(device),
+        )
+
+    def only(self, who: Tensor) -> Self:
+        """A federation of the clients `who` alone (sorted)."""
+        rows = self.rows[who]
+        first = torch.repeat_interleave(self.start[who], rows)
+        return replace(
+            self,
+            user=self.user[who],
+            start=torch.cat((torch.zeros(1, dtype=torch.int64, device=self.device), rows.cumsum(0))),
+            train_item=self.train_item[first + counted(rows)],
+            held_out={part: items[who] for part, items in self.held_out.items()},
+            candidates={part: items[who] for part, items in self.candidates.items()},
+            allowed=self.allowed[who],
         )
 
     def samples(self, who: Tensor, per_positive: int, seed: int, round_: int) -> Samples:

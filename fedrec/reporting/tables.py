@@ -98,9 +98,10 @@ class Table:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """The rows as csv, every column of the first row, empty where a value is missing."""
+    """The rows as csv: every column any of them has, empty where a value is missing."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    writer = csv.DictWriter(stream, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()

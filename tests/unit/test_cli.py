@@ -60,6 +60,31 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
     )
     assert json.loads((tmp_path / "b.json").read_text())["ratio"] > 0
     assert run("datasets", *catalogue, "--raw", "raw") == 0
+    train = ("train", "--data", "data/alpha", "--methods", ROOT / "config/methods.yaml", "--set", "rounds=2")
+    assert run(*train, "--method", "fedmf", "--protocol", "clean", "--out", "run", "--engine", "loop") == 0
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "curve.parquet", "ranks.parquet", "timing.parquet", "state.safetensors", "run.json",
+    }  # fmt: skip
+    found = json.loads((tmp_path / "run/run.json").read_text())
+    assert (found["settings"]["rounds"], found["sources"]["rounds"], found["paper"]) == (2, "user", "pfedclr")
+    assert run("compare", "run/run.json", "--out", "tables/comparison") == 0
+    assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
+    assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
+    assert run(*train, "--method", "mf", "--protocol", "clean", "--out", "x", "--engine", "fused") == 1
+    assert "there is no fused kernel yet" in capsys.readouterr().err
+    bench = (
+        "benchmark-engines",
+        "--data",
+        "data/alpha",
+        "--methods",
+        ROOT / "config/methods.yaml",
+        "--repeats",
+        1,
+    )
+    assert run(*bench, "--method", "mf", "--out", "e.json") == 1
+    assert run(*bench, "--out", "e.json") == 0
+    assert json.loads((tmp_path / "e.json").read_text())["ratio"] > 0
+    assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
     assert "alpha            at hand" in listed
     assert "beta             to be fetched" in listed
@@ -93,8 +118,6 @@ def test_the_command_and_the_module_are_one():
     assert outcome.stdout == f"fedrec {__version__}\n"
 
 
-def test_splits_can_be_read_where_polars_is_not_installed():
-    program = (
-        "import sys; sys.modules['polars'] = None; sys.modules['jsonschema'] = None\nimport fedrec.data.split"
-    )
+def test_training_needs_neither_polars_nor_jsonschema_nor_pooch():
+    program = "import sys; sys.modules['polars'] = None; sys.modules['jsonschema'] = sys.modules['pooch'] = None\nimport fedrec.data.split"
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ, cwd=ROOT)

@@ -9,6 +9,12 @@ from tests.conftest import ROOT, entry
 CONFIG = {
     "datasets": ["demo"],
     "protocols": ["clean"],
+    "methods": ["fedmf"],
+    "paper": "pfedclr",
+    "seeds": [0],
+    "demo_rounds": 1,
+    "gpu_per_run": 0,
+    "method_file": "d",
     "catalogue": "a",
     "protocol_file": "b",
     "results": "c",
@@ -22,7 +28,7 @@ def message(call, *arguments):
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", ["config", "datasets", "protocols"])
+@pytest.mark.parametrize("name", ["config", "datasets", "methods", "protocols"])
 def test_the_projects_own_files_fit_their_schemas(name):
     load(ROOT / f"config/{name}.yaml", name)
 

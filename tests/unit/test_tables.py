@@ -4,6 +4,7 @@ import io
 import pytest
 
 from fedrec.data.catalogue import load_catalogue
+from fedrec.reporting.comparison import comparison_rows, comparison_table
 from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
 from fedrec.reporting.tables import Column, Table, csv_text, write_forms
 from tests.conftest import entry
@@ -53,7 +54,7 @@ def test_latex():
 
 
 def test_csv_keeps_everything():
-    assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "b": 0.25}]) == 'a,b\n1,\n"x,y",0.25\n'
+    assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "b": 0.25, "c": 2}]) == 'a,b,c\n1,,\n"x,y",0.25,2\n'
 
 
 def test_three_files_are_written(tmp_path):
@@ -148,3 +149,38 @@ def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
         assert "| alpha" in table.markdown()
     parsed = list(csv.DictReader(io.StringIO(csv_text(rows))))
     assert parsed[0]["split_hash_clean"] == "d" * 64
+
+
+def run(method, protocol, seed, hits):
+    metrics = {"test": {"hr@10": hits, "ndcg@10": hits / 2}}
+    return {
+        "dataset": "alpha",
+        "method": method,
+        "paper": "pfedclr",
+        "protocol": {"name": protocol, "round_rule": "best_validation"},
+        "seed": seed,
+        "rounds": {"best_validation": 7},
+        "metrics": {"best_validation": metrics},
+        "measured": {"seconds_per_round": 0.5, "device": "cpu"},
+        "split": "s" * 64,
+        "code": {"method": "m", "engine": "e"},
+    }
+
+
+def test_comparisons_are_means_over_seeds_with_protocols_side_by_side():
+    runs = [
+        run("fedmf", "published-pfedclr", 0, 0.5),
+        run("fedmf", "clean", 0, 0.4),
+        run("fedmf", "clean", 1, 0.6),
+        run("mf", "clean", 0, 0.7),
+    ]
+    rows = comparison_rows(runs)
+    assert [(row["method"], row["protocol"], row["hr@10"], row["seeds"]) for row in rows] == [
+        ("fedmf", "published-pfedclr", 0.5, "0"),
+        ("fedmf", "clean", 0.5, "0 1"),
+        ("mf", "clean", 0.7, "0"),
+    ]
+    assert rows[1]["hr@10_sd"] == pytest.approx(0.1414, abs=1e-4)
+    lines = comparison_table(rows, "alpha").markdown().splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["mf", "fedmf"]
+    assert "0.5000" in lines[5]

@@ -35,7 +35,8 @@ class Project:
             gamma=entry("gamma.csv"),
             demo=yaml.safe_load((ROOT / "config/datasets.yaml").read_text())["demo"],
         )
-        self.configure(datasets=["alpha", "beta"])
+        # Two methods that are quick and not the same: what is tested here is the workflow.
+        self.configure(datasets=["alpha", "beta"], methods=["popularity", "draw-counter"], demo_rounds=2)
 
     def write(self, path, text):
         (self.folder / path).write_text(text)
@@ -166,6 +167,30 @@ def test_editing_a_module_re_runs_what_uses_it(copy_of_built):
     assert not {"fetch", "prepare"} & rules
 
 
+def test_editing_one_method_re_runs_only_that_method(copy_of_built):
+    with (copy_of_built.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
+        stream.write("# edited\n")
+    said = copy_of_built.snakemake("--dry-run", "all")
+    assert set(re.findall(r"method=([\w-]+)", said)) == {"draw-counter"}
+
+
+def test_editing_one_setting_re_runs_only_that_method(copy_of_built):
+    methods = copy_of_built.folder / "config/methods.yaml"
+    text = methods.read_text()
+    changed = yaml.safe_load(text)
+    changed["draw-counter"]["settings"]["negatives"]["value"] = 3
+    methods.write_text(yaml.safe_dump(changed))
+    said = copy_of_built.snakemake("--dry-run", "all")
+    assert set(re.findall(r"method=([\w-]+)", said)) == {"draw-counter"}
+
+
+def test_methods_are_compared_under_both_protocols(built):
+    table = (built.folder / "results/tables/alpha_comparison.md").read_text()
+    assert "| draw-counter |" in table
+    assert "HR@10, published" in table
+    assert "HR@10, clean" in table
+
+
 def test_one_dataset_can_be_asked_for_alone(fresh):
     fresh.snakemake("results/data/beta/clean/split.parquet")
     made = {path.split("/")[2] for path in fresh.files() if path.startswith("results/data/")}
@@ -235,6 +260,7 @@ def test_wrong_content_gives_its_error_and_the_rest_is_built(fresh):
         ({"dataset": ["alpha"]}, "unknown key 'dataset'. Did you mean 'datasets'?"),
         ({"datasets": ["alfa"]}, "unknown dataset 'alfa'. Did you mean 'alpha'?"),
         ({"protocols": ["cleen"]}, "unknown protocol 'cleen'. Did you mean 'clean'?"),
+        ({"methods": ["fedfm"]}, "unknown method 'fedfm'. Did you mean 'fedmf'?"),
     ],
 )
 def test_a_typo_in_the_configuration_stops_before_any_job(fresh, change, said):
@@ -264,7 +290,7 @@ def test_a_killed_run_is_taken_up_again(fresh):
 
 
 def test_every_target_can_be_planned(fresh):
-    fresh.set_entries(**fresh.entries | {"ml-1m": fresh.entries["alpha"]})
+    fresh.set_entries(**fresh.entries | dict.fromkeys(("ml-1m", "ml-100k"), fresh.entries["alpha"]))
     assert "rule all:" in fresh.snakemake("--dry-run")
     for target in ("all", "demo", "datasets", "splits", "benchmark"):
         fresh.snakemake("--dry-run", target)

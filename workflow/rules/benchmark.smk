@@ -20,3 +20,22 @@ rule benchmark_prepare:
     shell:
         "fedrec benchmark {wildcards.dataset} --catalogue {params.catalogue}"
         " --protocols {params.protocols} --raw {params.raw} --out {output} 2> {log}"
+
+
+rule benchmark_engines:
+    """A round of FedMF with every client: all at once against one after another."""
+    input:
+        split=results("data/{dataset}/clean/split.parquet"),
+        candidates=results("data/{dataset}/clean/candidates.parquet"),
+        code=code("fedrec.run"),
+    output:
+        results("benchmarks/engines_{dataset}.json"),
+    log:
+        results("logs/benchmark/engines_{dataset}.log"),
+    threads: workflow.cores
+    params:
+        methods=config["method_file"],
+        data=lambda wildcards, input: str(Path(input.split).parent.parent),
+    shell:
+        "fedrec benchmark-engines --data {params.data} --methods {params.methods}"
+        " --out {output} 2> {log}"

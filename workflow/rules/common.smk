@@ -18,7 +18,9 @@ from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
 from fedrec.provenance import sources_of
-from fedrec.schema import Document, check
+from fedrec.registry import module_of
+from fedrec.schema import Document, check, load
+from fedrec.settings import resolve
 
 
 def read_configuration():
@@ -27,17 +29,21 @@ def read_configuration():
         check(Document("configuration", dict(config)), "config")
         catalogue = load_catalogue(Path(config["catalogue"]))
         protocols = load_protocols(Path(config["protocol_file"]))
+        methods = load(Path(config["method_file"]), "methods").content
         for dataset in config["datasets"]:
             catalogue[dataset]
+        for method in config["methods"]:
+            resolve(methods, method, config["paper"], "")
+            module_of(method)
         for protocol in config["protocols"]:
             if protocol != "published":
                 protocol_named(protocols, protocol)
-        return catalogue, protocols
+        return catalogue, protocols, methods
     except FedrecError as error:
         raise WorkflowError(str(error)) from None
 
 
-CATALOGUE, PROTOCOLS = read_configuration()
+CATALOGUE, PROTOCOLS, METHODS = read_configuration()
 RAW = Path(config["results"]) / "raw"
 MIRROR = os.environ.get("FEDREC_MIRROR") or config["mirror"]
 MIRROR = Path(MIRROR) if MIRROR else None
@@ -130,5 +136,76 @@ def statistics_table(selection):
     """The three forms of the table of statistics of one selection."""
     return [
         results(f"tables/{selection}_statistics.{form}")
+        for form in ("csv", "md", "tex")
+    ]
+
+
+RUN = "runs/{paper}/{dataset}/{kind}/{method}/seed{seed}"
+
+
+def run_file(name):
+    """The path of one of a run's files, with the run's wildcards."""
+    return results(f"{RUN}/{name}")
+
+
+def run_split(wildcards, file):
+    """The split a run reads: of its paper's protocol, or the clean one."""
+    published = wildcards.kind == "published"
+    protocol = f"published-{wildcards.paper}" if published else wildcards.kind
+    return results(f"data/{wildcards.dataset}/{protocol}/{file}.parquet")
+
+
+def changes_of(wildcards):
+    """What a run sets differently from its paper: the demonstration trains for fewer rounds."""
+    rounds = METHODS[wildcards.method]["settings"]["rounds"]["value"]
+    if wildcards.dataset == "demo" and rounds > config["demo_rounds"]:
+        return [f"rounds={config['demo_rounds']}"]
+    return []
+
+
+def run_settings(wildcards):
+    """Every setting of a run in one canonical line: a change of one re-runs what uses it."""
+    values, _, _ = resolve(
+        METHODS,
+        wildcards.method,
+        wildcards.paper,
+        wildcards.dataset,
+        changes_of(wildcards),
+    )
+    return canonical_json(values)
+
+
+def paper_of(dataset):
+    """The paper whose settings runs on a dataset follow, of those whose split can be had."""
+    missing = unavailable([dataset])
+    papers = [
+        paper
+        for paper in CATALOGUE[dataset].papers
+        if f"{dataset}/published-{paper}" not in missing
+    ]
+    return config["paper"] if config["paper"] in papers else papers[0]
+
+
+def compared_runs(dataset):
+    """The runs a dataset's comparison is made of."""
+    return [
+        results(f"{RUN}/run.json").format(
+            paper=paper_of(dataset),
+            dataset=dataset,
+            kind=kind,
+            method=method,
+            seed=seed,
+        )
+        for method in config["methods"]
+        for kind in ("published", "clean")
+        for seed in config["seeds"]
+    ]
+
+
+def comparison_of(datasets):
+    """The three forms of the table that compares methods, for each dataset."""
+    return [
+        results(f"tables/{dataset}_comparison.{form}")
+        for dataset in datasets
         for form in ("csv", "md", "tex")
     ]

@@ -1,0 +1,56 @@
+# One training run per paper, dataset, protocol, method and seed.
+
+
+rule train:
+    """Train one method on one split, with one paper's settings and one seed."""
+    input:
+        split=lambda wildcards: run_split(wildcards, "split"),
+        candidates=lambda wildcards: run_split(wildcards, "candidates"),
+        code=lambda wildcards: sorted(
+            {*code("fedrec.run"), *code(module_of(wildcards.method))}
+        ),
+    output:
+        curve=run_file("curve.parquet"),
+        ranks=run_file("ranks.parquet"),
+        timing=run_file("timing.parquet"),
+        state=run_file("state.safetensors"),
+        run=run_file("run.json"),
+    log:
+        results(f"logs/{RUN}/train.log"),
+    benchmark:
+        results(f"benchmarks/jobs/{RUN}/train.tsv")
+    resources:
+        gpu=config["gpu_per_run"],
+    params:
+        settings=lambda wildcards: run_settings(wildcards),
+        methods=config["method_file"],
+        data=lambda wildcards, input: str(Path(input.split).parent.parent),
+        folder=lambda wildcards, output: str(Path(output.run).parent),
+        changes=lambda wildcards: [
+            f"--set {change}" for change in changes_of(wildcards)
+        ],
+    shell:
+        "fedrec train --data {params.data} --method {wildcards.method} --paper {wildcards.paper}"
+        " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
+        " --out {params.folder} {params.changes} > {log} 2>&1"
+
+
+rule comparison_table:
+    """Methods side by side under the published and the clean protocol (csv, markdown, LaTeX)."""
+    input:
+        runs=lambda wildcards: compared_runs(wildcards.dataset),
+        code=code("fedrec.reporting.comparison"),
+    output:
+        csv=results("tables/{dataset}_comparison.csv"),
+        md=results("tables/{dataset}_comparison.md"),
+        tex=results("tables/{dataset}_comparison.tex"),
+    log:
+        results("logs/tables/{dataset}_comparison.log"),
+    params:
+        stem=lambda wildcards, output: str(Path(output.csv).with_suffix("")),
+    shell:
+        "fedrec compare {input.runs} --out {params.stem} > {log} 2>&1"
+
+
+localrules:
+    comparison_table,
