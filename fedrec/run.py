@@ -71,9 +71,13 @@ def _engine(name: str, device: torch.device, memory_gib: float | None) -> Engine
 
 
 def _device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
+    """The CPU, or of several GPUs the one with the most free memory: runs spread over them."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
         raise ConfigurationError("--device cuda: torch finds no GPU here. Use --device cpu, or auto.")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+    free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
+    return torch.device("cuda", free.index(max(free)))
 
 
 def _memory(device: torch.device, gib: float | None) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedrec.errors import FedrecError
 from fedrec.federation.draws import shuffled
 from fedrec.federation.engine import Outcome, Task, check_finite
-from fedrec.federation.method import Loss, Step
+from fedrec.federation.method import Loss, Noise, Step
 
 
 class Parameters(dict[str, Tensor]):
@@ -84,12 +84,14 @@ class LoopClient:
         for name in trained:
             self.weights[name] = self.weights[name].detach()
 
-    def upload(self, *names: str) -> None:
+    def upload(self, *names: str, noise: Noise | None = None) -> None:
         """See `method.Client.upload`."""
         for name in names:
             self.task.server.refuse_private(name)
-            change = self.weights[name].detach() - self.task.state.shared[name]
-            self.task.server.receive(name, self.who, change.unsqueeze(0))
+            change = (self.weights[name].detach() - self.task.state.shared[name]).unsqueeze(0)
+            if noise is not None:
+                change = change + noise(name, self.who, self.task.state.parameters[name].shape)
+            self.task.server.receive(name, self.who, change)
 
     def keep(self) -> None:
         """Store what stays on the client."""

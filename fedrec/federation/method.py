@@ -52,6 +52,8 @@ class Batch(Protocol):
 
 
 Loss: TypeAlias = Callable[[Weights, Batch], Tensor]
+Noise: TypeAlias = Callable[[str, Tensor, tuple[int, ...]], Tensor]
+"""What is added to an upload: from its name, the clients and its shape, one value per client."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,11 @@ class Client(Protocol):
         second on, in which the running mean of its losses changed by less than that share.
         """
 
-    def upload(self, *names: str) -> None:
-        """Send the present values of shared parameters to the server."""
+    def upload(self, *names: str, noise: Noise | None = None) -> None:
+        """Send the present values of shared parameters to the server, with `noise` if asked for.
+
+        The client's own copy stays as it is.
+        """
 
 
 class Method(ABC):

@@ -131,6 +131,26 @@ def test_private_parameters_cannot_reach_the_server(clients, engine):
         federation(clients, engine, "local_epochs=1", method=Leaky).train_round(1)
 
 
+class Noisy(FedMF):
+    """Adds to each upload a number that tells the client."""
+
+    def local_round(self, client):
+        self.train(client)
+        client.upload("Q", noise=lambda _, who, shape: who.reshape(-1, 1, 1).expand(-1, *shape).float())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
+    changes = ("weighting=equal", "participation=1", "local_epochs=1")
+    plain, noisy = (federation(clients, engine, *changes, method=method) for method in (FedMF, Noisy))
+    for one in (plain, noisy):
+        one.train_round(1)
+    # The mean of 0, 1, ..., 59 is 29.5, on every entry of the table.
+    added = noisy.state.shared["Q"] - plain.state.shared["Q"]
+    assert torch.allclose(added, torch.full_like(added, 29.5), atol=1e-4)
+    assert torch.equal(noisy.state.kept["p"], plain.state.kept["p"])
+
+
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
