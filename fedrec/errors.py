@@ -4,6 +4,15 @@ Every message says what is wrong, where, and what to do about it. The command li
 the message alone; a traceback means a defect in fedrec.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` for the nearest of `known`, or nothing where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
 
 class FedrecError(Exception):
     """Base of all errors that are the input's or the machine's fault, not the program's."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrec import methods
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.federation.central import CentralLearner, CentralMethod
 from fedrec.federation.clients import Clients
 from fedrec.federation.engine import Engine
@@ -25,8 +25,11 @@ def method_names() -> list[str]:
 
 def module_of(name: str) -> str:
     """The module that holds the method called `name`."""
-    if name not in method_names():
-        raise ConfigurationError(f"unknown method '{name}'. There are: {', '.join(method_names())}.")
+    known = method_names()
+    if name not in known:
+        raise ConfigurationError(
+            f"unknown method '{name}'.{did_you_mean(name, known)} There are: {', '.join(known)}."
+        )
     return f"fedrec.methods.{name.replace('-', '_')}"
 
 

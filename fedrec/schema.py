@@ -4,7 +4,6 @@ An error names the file, the line and the key, and says what to write instead. S
 in `fedrec/schemas`; each is closed, so that a misspelt key is an error and not a default.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -14,7 +13,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
 
 Key = tuple[str | int, ...]
 _MOST_ERRORS_SHOWN = 10
@@ -74,12 +73,6 @@ def check(document: Document, schema: str) -> None:
         raise ConfigurationError("\n".join(shown))
 
 
-def suggestion(word: str, known: list[str]) -> str:
-    """` Did you mean 'x'?` for the nearest of `known`, or nothing where none is near."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
-
-
 def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator[str]:
     """One line per mistake: place, what is wrong, what to write."""
     key: Key = tuple(error.absolute_path)
@@ -93,7 +86,7 @@ def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator
             known = sorted(schema.get("properties", {}))
             for name in sorted(set(instance) - set(known)):
                 yield (
-                    f"{document.place((*key, name))}: unknown key '{name}'.{suggestion(str(name), known)}"
+                    f"{document.place((*key, name))}: unknown key '{name}'.{did_you_mean(str(name), known)}"
                     f" Allowed here: {', '.join(known)}."
                 )
         case "required":
@@ -102,7 +95,7 @@ def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator
         case "enum":
             allowed = [str(value) for value in wanted]
             yield (
-                f"{place}: {_said(instance)} is not allowed.{suggestion(str(instance), allowed)}"
+                f"{place}: {_said(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
                 f" Write one of: {', '.join(allowed)}.{hint}"
             )
         case "type":

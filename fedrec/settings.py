@@ -2,14 +2,13 @@
 and what the user sets. Unknown, misspelt and impossible settings are refused.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
 
 Settings = dict[str, Any]
 _READERS = {"integer": int, "number": float, "choice": str}
@@ -32,7 +31,7 @@ def resolve(
     """
     if method not in methods:
         raise ConfigurationError(
-            f"unknown method '{method}'.{_near(method, methods)} Known: {', '.join(methods)}."
+            f"unknown method '{method}'.{did_you_mean(method, methods)} Known: {', '.join(methods)}."
         )
     entry = methods[method]
     paper = paper or entry["paper"]
@@ -48,7 +47,7 @@ def resolve(
             raise ConfigurationError(f"'{change}' is no setting; write name=value, for example d=32.")
         if name not in values:
             raise ConfigurationError(
-                f"{method} has no setting '{name}'.{_near(name, values)} It has: {', '.join(values)}."
+                f"{method} has no setting '{name}'.{did_you_mean(name, values)} It has: {', '.join(values)}."
             )
         values[name] = _read(method, name, entry["settings"][name], text)
         sources[name] = "user"
@@ -97,8 +96,3 @@ def _allowed(setting: Mapping[str, Any]) -> str:
         return f"one of {', '.join(setting['choices'])}"
     low, high = setting["range"]
     return f"{setting['type']} from {low:g} to {high:g}" + (" or null" if setting.get("nullable") else "")
-
-
-def _near(word: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files import canonical_json
-from fedrec.schema import Document, Key, load, suggestion
+from fedrec.schema import Document, Key, load
 
 Column = str | int
 SourceKind = Literal["mirror", "url", "package"]
@@ -151,7 +151,7 @@ class Catalogue(Mapping[str, Dataset]):
             return self._datasets[name]
         except KeyError:
             raise ConfigurationError(
-                f"unknown dataset '{name}'.{suggestion(name, list(self._datasets))} "
+                f"unknown dataset '{name}'.{did_you_mean(name, self)} "
                 f"{self._origin} knows: {', '.join(self._datasets)}."
             ) from None
 
@@ -170,7 +170,7 @@ class Catalogue(Mapping[str, Dataset]):
         files = self.raw_files()
         if path not in files:
             raise ConfigurationError(
-                f"no dataset of {self._origin} has a raw file '{path}'.{suggestion(path, list(files))}"
+                f"no dataset of {self._origin} has a raw file '{path}'.{did_you_mean(path, files)}"
             )
         return files[path]
 

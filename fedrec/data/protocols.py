@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedrec.data.protocol import Protocol
-from fedrec.errors import ConfigurationError
-from fedrec.schema import load, suggestion
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.schema import load
 
 
 def load_protocols(path: Path) -> Mapping[str, Protocol]:
@@ -18,6 +18,6 @@ def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:
     """The protocol called `name`; an unknown name is an error that lists the known ones."""
     if name not in protocols:
         raise ConfigurationError(
-            f"unknown protocol '{name}'.{suggestion(name, list(protocols))} Known: {', '.join(protocols)}."
+            f"unknown protocol '{name}'.{did_you_mean(name, protocols)} Known: {', '.join(protocols)}."
         )
     return protocols[name]

@@ -14,12 +14,10 @@ def rank_of_target(target: Tensor, others: Tensor, ties: TieRule) -> Tensor:
     A score that is not a number never helps: where the target's or any other's is NaN, the
     target comes last, so a diverged model cannot look perfect.
     """
-    better = (others > target.unsqueeze(1)).sum(1)
-    equal = (others == target.unsqueeze(1)).sum(1)
-    ahead = better + equal if ties == "target_last" else better + equal / 2
+    own = target.unsqueeze(1)
     broken = target.isnan() | others.isnan().any(1)
-    last = torch.full_like(ahead, others.shape[1])
-    return 1 + torch.where(broken, last, ahead).to(torch.float32)
+    last = torch.full_like(target, others.shape[1])
+    return _rank((others > own).sum(1), (others == own).sum(1), broken, last, ties)
 
 
 def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: TieRule) -> Tensor:
@@ -32,8 +30,11 @@ def rank_in_catalogue(scores: Tensor, target: Tensor, excluded: Tensor, ties: Ti
     # Excluded items and the target leave the comparison: below every other score, and not NaN.
     others = scores.masked_fill(hidden, -torch.inf)
     broken = own.squeeze(1).isnan() | others.isnan().any(1)
-    better = (others > own).sum(1)
     equal = ((others == own) & ~hidden).sum(1)
+    return _rank((others > own).sum(1), equal, broken, (~hidden).sum(1), ties)
+
+
+def _rank(better: Tensor, equal: Tensor, broken: Tensor, last: Tensor, ties: TieRule) -> Tensor:
+    """1 + those ahead of the target: the better ones, and of its equals all or half; all, if it is broken."""
     ahead = better + equal if ties == "target_last" else better + equal / 2
-    last = (~hidden).sum(1)
-    return 1 + torch.where(broken, last, ahead).to(torch.float32)
+    return 1 + torch.where(broken, last.float(), ahead.float())
