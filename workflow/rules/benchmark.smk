@@ -1,6 +1,15 @@
 # Speed, measured as ratios within one run.
 
 
+localrules:
+    benchmark_prepare,
+    benchmark_engines,
+
+
+# Alone on the machine, or the ratio would measure the neighbours: Snakemake lowers this to what there is.
+ALL_CORES = 1024
+
+
 rule benchmark_prepare:
     """Parse, filter and split against merely reading the file."""
     input:
@@ -10,8 +19,7 @@ rule benchmark_prepare:
         results("benchmarks/prepare_{dataset}.json"),
     log:
         results("logs/benchmark/prepare_{dataset}.log"),
-    # Alone on the machine, or the ratio would measure the neighbours.
-    threads: workflow.cores
+    threads: ALL_CORES
     params:
         recipe=lambda wildcards: CATALOGUE[wildcards.dataset].recipe(),
         catalogue=config["catalogue"],
@@ -32,7 +40,7 @@ rule benchmark_engines:
         results("benchmarks/engines_{dataset}.json"),
     log:
         results("logs/benchmark/engines_{dataset}.log"),
-    threads: workflow.cores
+    threads: ALL_CORES
     params:
         methods=config["method_file"],
         data=lambda wildcards, input: str(Path(input.split).parent.parent),
