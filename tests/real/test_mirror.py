@@ -7,11 +7,16 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 from fedrec.data.fetch import fetch
 from fedrec.data.prepare import prepare
 from fedrec.data.split import TEST, VALIDATION, make_split
 from fedrec.data.statistics import describe_interactions, describe_split
+from fedrec.evaluation.metrics import metrics_of
+from fedrec.evaluation.ranking import rank_of_target
+from fedrec.federation.clients import Clients
+from fedrec.methods.draw_counter import DrawCounter
 
 # users, items, rows, repeated pairs, users with a tied last time
 KNOWN = {
@@ -114,6 +119,25 @@ def test_no_clean_test_item_is_known_to_its_user(prepared, protocols):
     for name in KNOWN:
         split = make_split(prepared(name).interactions, protocols["clean"])
         assert describe_split(split)["test_in_train_users"] == 0
+
+
+@pytest.mark.parametrize(
+    ("protocol", "low", "high"), [("published-pfedclr", 0.99, 1.0), ("clean", 0.07, 0.13)]
+)
+def test_counting_draws_finds_the_held_out_item_of_ml_100k_only_under_the_published_protocol(
+    prepared, protocols, protocol, low, high
+):
+    clients = Clients.of_split(
+        make_split(prepared("ml-100k").interactions, protocols[protocol]), torch.device("cpu")
+    )
+    counter = DrawCounter(clients, {"negatives": 4}, 0)
+    for round_ in range(1, 101):
+        counter.train_round(round_)
+    items = torch.cat((clients.held_out["test"].unsqueeze(1), clients.candidates["test"]), dim=1)
+    scores = counter.scores(torch.arange(len(clients)), items)
+    ranks = rank_of_target(scores[:, 0], scores[:, 1:], protocols[protocol].rank_ties)
+    # 943 users: the standard error of chance, 0.10, is 0.01.
+    assert low <= metrics_of(ranks.numpy())["hr@10"] <= high
 
 
 def test_titles_belong_to_their_items(prepared):
