@@ -29,8 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], None] = parsed.command
     try:
         command(parsed)
+        sys.stdout.flush()
     except FedrecError as error:
         print(f"fedrec: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)

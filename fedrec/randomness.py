@@ -35,7 +35,6 @@ class Purpose(IntEnum):
     AGGREGATED = 6
     NEGATIVES = 7
     SHUFFLE = 8
-    NOISE = 9
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:

@@ -121,3 +121,9 @@ def test_the_command_and_the_module_are_one():
 def test_training_needs_neither_polars_nor_jsonschema_nor_pooch():
     program = "import sys; sys.modules['polars'] = None; sys.modules['jsonschema'] = sys.modules['pooch'] = None\nimport fedrec.data.split"
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ, cwd=ROOT)
+
+
+def test_a_reader_that_has_enough_gets_no_traceback():
+    command = f"{sys.executable} -m fedrec datasets | true"
+    outcome = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert outcome.stderr == ""
