@@ -152,10 +152,13 @@ def _compare(parsed: argparse.Namespace) -> None:
     """Write the table that compares runs."""
     from fedrec.reporting.comparison import comparison_rows, comparison_table
     from fedrec.reporting.tables import write_forms
+    from fedrec.settings import load_methods, title
 
+    methods = load_methods(parsed.methods)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
     rows = comparison_rows(runs)
-    write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"])])
+    titles = {run["method"]: title(methods, run["method"]) for run in runs}
+    write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
 
 
 def _benchmark_engines(parsed: argparse.Namespace) -> None:
@@ -260,12 +263,22 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add("train", _train)
     command.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
-    command.add_argument("--method", required=True, help="a method of config/methods.yaml")
+    command.add_argument(
+        "--method",
+        required=True,
+        help="a method of config/methods.yaml; with a plug-in and settings changed: fedmf+plgc[beta=0.3]",
+    )
     command.add_argument("--protocol", required=True, choices=["published", "clean"])
     command.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
     command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     command.add_argument("--out", type=Path, required=True, help="folder for the results")
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a setting, for example d=32 or layers=32x16x8",
+    )
     command.add_argument(
         "--engine", choices=["auto", "loop", "batched", "fused"], default="auto", help="default: %(default)s"
     )
@@ -280,6 +293,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add("compare", _compare)
     command.add_argument("runs", nargs="+", type=Path, help="run.json of each run")
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
     command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
 
     command = add("benchmark-engines", _benchmark_engines)

@@ -13,10 +13,10 @@ _PACKAGE = Path(__file__).resolve().parent
 _ROOT = _PACKAGE.parent
 
 
-def sources_of(module: str) -> list[Path]:
-    """The files of `module` and of every fedrec module it imports, directly or not, sorted."""
+def sources_of(*modules: str) -> list[Path]:
+    """The files of `modules` and of every fedrec module they import, directly or not, sorted."""
     found: set[str] = set()
-    waiting = [module]
+    waiting = [*modules]
     while waiting:
         name = waiting.pop()
         if name not in found:
@@ -25,10 +25,10 @@ def sources_of(module: str) -> list[Path]:
     return sorted(_file_of(name) for name in found)
 
 
-def code_hash(module: str) -> str:
-    """sha256 over the names and contents of `sources_of(module)`."""
+def code_hash(*modules: str) -> str:
+    """sha256 over the names and contents of `sources_of(*modules)`."""
     digest = hashlib.sha256()
-    for path in sources_of(module):
+    for path in sources_of(*modules):
         digest.update(f"{path.relative_to(_ROOT).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -35,6 +35,8 @@ class Purpose(IntEnum):
     AGGREGATED = 6
     NEGATIVES = 7
     SHUFFLE = 8
+    UPLOAD_NOISE = 9
+    GRADIENT_NOISE = 10
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:

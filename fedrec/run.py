@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fedrec.data.split import read_split
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, OutOfMemoryError
 from fedrec.federation.batched import BatchedEngine
 from fedrec.federation.benchmark import benchmark_engines
 from fedrec.federation.clients import Clients
@@ -16,8 +16,8 @@ from fedrec.federation.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.loop import LoopEngine
 from fedrec.provenance import code_hash
-from fedrec.registry import make_learner, module_of
-from fedrec.settings import load_methods, resolve
+from fedrec.registry import make_learner, modules_of
+from fedrec.settings import canonical, load_methods, resolve
 from fedrec.training import Run
 
 ENGINE_MODULE = "fedrec.run"
@@ -39,7 +39,9 @@ def train(
     checkpoint_seconds: float = 30.0,
 ) -> dict[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`."""
-    settings, sources, paper = resolve(load_methods(methods_file), method, paper, data.name, changes)
+    methods = load_methods(methods_file)
+    method = canonical(methods, method)
+    settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     split = read_split(data / (f"published-{paper}" if protocol == "published" else protocol))
     place = _device(device)
     clients = Clients.of_split(split, place)
@@ -56,10 +58,16 @@ def train(
         "device": place.type,
         "split": split.content_hash(),
         "interactions": split.interactions,
-        "code": {"method": code_hash(module_of(method)), "engine": code_hash(ENGINE_MODULE)},
+        "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
     }
-    learner = make_learner(method, clients, settings, seed, chosen)
-    return Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds).train()
+    try:
+        learner = make_learner(method, clients, settings, seed, chosen)
+        return Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds).train()
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError(
+            f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "
+            f"another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
+        ) from error
 
 
 def _engine(name: str, device: torch.device, memory_gib: float | None) -> Engine:
@@ -93,7 +101,9 @@ def benchmark(
     *, data: Path, method: str, paper: str | None, device: str, methods_file: Path, rounds: int
 ) -> dict[str, Any]:
     """Seconds of a round of `method` with every client, at once and one by one, on the clean split."""
-    settings, _, paper = resolve(load_methods(methods_file), method, paper, data.name, ["participation=1"])
+    methods = load_methods(methods_file)
+    method = canonical(methods, method)
+    settings, _, paper = resolve(methods, method, paper, data.name, ["participation=1"])
     place = _device(device)
     clients = Clients.of_split(read_split(data / "clean"), place)
 

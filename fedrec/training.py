@@ -173,31 +173,35 @@ class Run:
         write_table(self.out / "timing.parquet", pa.table(times), self.identity)
         write_table(self.out / "ranks.parquet", self._ranks_table(progress), self.identity)
         save_tensors(self.out / "state.safetensors", self.learner.tensors(), canonical_json(self.identity))
-        summary = self.identity | {
-            "rounds": {name: progress.round_of[name] for name in REPORTED},
-            "metrics": {
-                name: {
-                    part: {m: progress.curve[progress.round_of[name] - 1][f"{part}_{m}"] for m in METRICS}
-                    for part in PARTS
-                }
-                for name in REPORTED
-            },
-            "measured": {
-                "seconds": sum(row["local_seconds"] + row["server_seconds"] for row in progress.timing),
-                "seconds_per_round": float(
-                    np.median([row["local_seconds"] + row["server_seconds"] for row in progress.timing])
-                ),
-                "peak_memory_bytes": _peak_memory(self.clients.device),
-                "device": _device_name(self.clients.device),
-                "versions": {
-                    "fedrec": __version__,
-                    "python": platform.python_version(),
-                    "torch": torch.__version__,
-                    "numpy": np.__version__,
-                    "pyarrow": pa.__version__,
+        summary = (
+            self.identity
+            | self.learner.notes(self.rounds)
+            | {
+                "rounds": {name: progress.round_of[name] for name in REPORTED},
+                "metrics": {
+                    name: {
+                        part: {m: progress.curve[progress.round_of[name] - 1][f"{part}_{m}"] for m in METRICS}
+                        for part in PARTS
+                    }
+                    for name in REPORTED
                 },
-            },
-        }
+                "measured": {
+                    "seconds": sum(row["local_seconds"] + row["server_seconds"] for row in progress.timing),
+                    "seconds_per_round": float(
+                        np.median([row["local_seconds"] + row["server_seconds"] for row in progress.timing])
+                    ),
+                    "peak_memory_bytes": _peak_memory(self.clients.device),
+                    "device": _device_name(self.clients.device),
+                    "versions": {
+                        "fedrec": __version__,
+                        "python": platform.python_version(),
+                        "torch": torch.__version__,
+                        "numpy": np.__version__,
+                        "pyarrow": pa.__version__,
+                    },
+                },
+            }
+        )
         write_text(self.out / "run.json", json.dumps(summary, indent=2) + "\n")
         (self.out / "checkpoint.safetensors").unlink(missing_ok=True)
         return summary

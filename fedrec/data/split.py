@@ -142,13 +142,23 @@ def write_split(split: Split, folder: Path) -> None:
     write_table(folder / "candidates.parquet", split.candidates.table(), about)
 
 
+def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
+    try:
+        return Protocol(**settings)
+    except TypeError as error:
+        raise SplitError(
+            f"{folder}: the split was made by another version of fedrec ({error}). Make it again: "
+            "snakemake rebuilds it, or delete the folder and run `fedrec split`."
+        ) from None
+
+
 def read_split(folder: Path) -> Split:
     """Read back what `write_split` wrote."""
     rows, about = read_table(folder / "split.parquet")
     listed, _ = read_table(folder / "candidates.parquet")
     return Split(
         dataset=about["dataset"],
-        protocol=Protocol(**about["protocol"]),
+        protocol=_protocol(folder, about["protocol"]),
         users=about["users"],
         items=about["items"],
         user=rows["user"].to_numpy(),

@@ -13,8 +13,8 @@ from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
-from fedrec.federation.loop import Parameters
 from fedrec.federation.parameters import Parameter, initial_values
+from fedrec.federation.weights import Values
 from fedrec.randomness import Purpose
 
 
@@ -31,7 +31,7 @@ class CentralMethod(ABC):
         """The model's parts; all live on the server."""
 
     @abstractmethod
-    def score(self, w: Parameters, users: Tensor, items: Tensor) -> Tensor:
+    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """The logit of each (user, item) pair."""
 
 
@@ -48,7 +48,7 @@ class CentralLearner:
         self.clients = clients
         self.settings = settings
         self.seed = seed
-        self.weights = Parameters(initial_values(method.parameters(), seed, clients.device))
+        self.weights = Values(initial_values(method.parameters(), seed, clients.device))
         for value in self.weights.values():
             value.requires_grad_()
         self.optimiser = torch.optim.Adam(self.weights.values(), lr=settings["rate"])
@@ -103,3 +103,7 @@ class CentralLearner:
                 self.optimiser.state[value] = {
                     key: one.cpu() if key == "step" else one.to(value.device) for key, one in moments.items()
                 }
+
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
+        """See `learner.Learner.notes`."""
+        return {}

@@ -9,8 +9,12 @@ from torch import Tensor
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients, Samples
 from fedrec.federation.method import Method
+from fedrec.federation.privacy import UploadNoise
 from fedrec.federation.server import Server
 from fedrec.federation.state import State
+
+NOISE_STEPS = 1024
+"""Mini-batches an epoch of guarded training may have: each has its own noise."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,14 @@ class Task:
     batch_size: int
     seed: int
     round_: int
+    privacy: UploadNoise | None = None
+    alone: bool = False
+    """Whether clients go on from their own copies of shared parameters instead of the server's."""
+
+    def starts_alone(self, name: str) -> bool:
+        """Whether clients start the round from values of `name` that differ from client to client."""
+        place = self.state.parameters[name].place
+        return place in ("private", "local", "personal") or (place == "shared" and self.alone)
 
 
 @dataclass(frozen=True)

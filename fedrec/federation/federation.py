@@ -6,17 +6,24 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from fedrec.evaluation.spectrum import information_abundance
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engine import Engine, Task
+from fedrec.federation.kept import Kept
 from fedrec.federation.learner import Report
-from fedrec.federation.loop import Parameters
 from fedrec.federation.method import Method, Weights
+from fedrec.federation.privacy import UploadNoise
 from fedrec.federation.server import Server
-from fedrec.federation.state import State
+from fedrec.federation.state import DENSE_BYTES, State
+from fedrec.federation.weights import ClientTables, PlainTable, Values
 from fedrec.randomness import Purpose
+
+_CHUNK = 1 << 25
+"""Numbers of whole tables that are looked at together."""
+_SAMPLED = 100
+"""Clients whose tables stand for those of all in notes on a run."""
 
 
 class Federation:
@@ -25,7 +32,13 @@ class Federation:
     logits = True
 
     def __init__(
-        self, method: Method, clients: Clients, engine: Engine, settings: Mapping[str, Any], seed: int
+        self,
+        method: Method,
+        clients: Clients,
+        engine: Engine,
+        settings: Mapping[str, Any],
+        seed: int,
+        dense_bytes: int = DENSE_BYTES,
     ) -> None:
         clients.check_pools(settings["negatives"])
         self.method = method
@@ -33,7 +46,13 @@ class Federation:
         self.engine = engine
         self.settings = settings
         self.seed = seed
-        self.state = State.initial(method, len(clients), seed, clients.device)
+        self.privacy = UploadNoise(settings["ldp"], settings["ldp_clip"], seed) if settings["ldp"] else None
+        self.state = State.of_method(
+            method, len(clients), seed, clients.device,
+            copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
+        )  # fmt: skip
+        self.done = 0
+        self._derived: dict[str, Tensor] | None = None
 
     def train_round(self, round_: int) -> Report:
         """See `learner.Learner.train_round`."""
@@ -41,23 +60,27 @@ class Federation:
         who = participants(everyone, self.settings["participation"], self.seed, round_, Purpose.PARTICIPANTS)
         aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         start = time.perf_counter()
+        self.state.join(who)
         samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
         server = Server(self.state, self._weights(aggregated))
         outcome = self.engine.run(
             Task(
                 self.method, self.state, server, self.clients, who, samples,
-                self.settings["batch_size"], self.seed, round_,
+                self.settings["batch_size"], self.seed, round_, self.privacy,
+                alone=1 < self.settings["aggregate_from"] >= round_,
             )
         )  # fmt: skip
         loss = float(outcome.loss.mean())
         trained = time.perf_counter()
-        server.aggregate()
-        shared = sum(value.numel() for value in self.state.shared.values())
+        together = round_ >= self.settings["aggregate_from"]
+        if together:
+            server.aggregate(self.method.mixing)
+        self.done, self._derived = round_, None
         return Report(
             loss=loss,
             clients=len(who),
-            down=shared if server.uploaded else 0,
-            up=sum(self.state.shared[name].numel() for name in server.uploaded),
+            down=self._downloaded() if server.uploaded and together else 0,
+            up=sum(server.uploaded.values()) if together else 0,
             local_seconds=trained - start,
             server_seconds=time.perf_counter() - trained,
             slowest=outcome.slowest,
@@ -65,23 +88,79 @@ class Federation:
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         """See `learner.Learner.scores`."""
-        weights: dict[str, Any] = Parameters()
+        values = Values()
         for name, parameter in self.state.parameters.items():
-            kept = self.state.kept.get(name)
-            if parameter.table:
-                weights[name] = _EvaluatedTable(self.state.shared[name] if kept is None else kept, who)
+            kept = self._scored_with(name)
+            if kept is None:
+                value = self.state.shared.get(name, self.state.initial[name])
+                values[name] = PlainTable(value) if parameter.table else value
             else:
-                weights[name] = self.state.shared[name] if kept is None else kept[who]
+                values[name] = _KeptTable(kept, who) if parameter.table else kept.whole(who)
+        if self.state.personal:
+            values["held"] = self._held(who)
         with torch.no_grad():
-            return self.method.score(cast(Weights, weights), items)
+            values |= {name: value[who] for name, value in self._derived_values().items()}
+            return self.method.score(cast(Weights, values), items)
 
     def tensors(self) -> dict[str, Tensor]:
         """See `learner.Learner.tensors`."""
-        return self.state.tensors()
+        return self.state.tensors() | {"rounds": torch.tensor(self.done)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """See `learner.Learner.load`."""
         self.state.load(tensors)
+        self.done = int(tensors["rounds"])
+
+    def notes(self, rounds: int) -> dict[str, Any]:
+        """See `learner.Learner.notes`."""
+        samples = self.clients.rows * (1 + self.settings["negatives"])
+        found = self.method.privacy(samples, rounds)
+        if self.privacy is not None:
+            found = found | {"uploads": self.privacy.report(rounds)}
+        noted = {"privacy": found} if found else {}
+        return noted | {"information_abundance": self._abundance()}
+
+    def _abundance(self) -> dict[str, float]:
+        """Of every table of the server, and the mean over some clients of every table they keep."""
+        spread = torch.linspace(0, len(self.clients) - 1, min(_SAMPLED, len(self.clients)))
+        some = spread.long().unique().to(self.clients.device)
+        found = {}
+        for name, parameter in self.state.parameters.items():
+            if parameter.table and name in self.state.shared:
+                found[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
+            if parameter.table and name in self.state.kept:
+                tables = (self.state.kept[name].whole(who) for who in some.split(1))
+                each = torch.cat([information_abundance(table) for table in tables])
+                found[f"kept/{name}"] = float(each.mean())
+        return found
+
+    def _scored_with(self, name: str) -> Kept | None:
+        """What users are scored with, one each; None where it is the server's, the same for all."""
+        place = self.state.parameters[name].place
+        own = self.method.evaluated.get(name) == "own" or self.done < self.settings["aggregate_from"]
+        return self.state.kept.get(name) if place != "shared" or own else None
+
+    def _derived_values(self) -> dict[str, Tensor]:
+        """What follows from whole tables, for everyone; found once a round."""
+        if self._derived is None:
+            everyone = torch.arange(len(self.clients), device=self.clients.device)
+            width = sum(one.count for one in self.state.parameters.values())
+            found = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
+            self._derived = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+        return self._derived
+
+    def _derive(self, who: Tensor) -> dict[str, Tensor]:
+        return {
+            name: value.expand(len(who), *value.shape[-2:])
+            for name, value in self.method.derived(cast(Weights, _Lazy(self, who))).items()
+        }
+
+    def _held(self, who: Tensor) -> Tensor:
+        return self.state.held[who].to(torch.get_default_dtype())[:, None, None]
+
+    def _downloaded(self) -> int:
+        """Numbers a client downloads."""
+        return sum(one.count for one in self.state.parameters.values() if one.place in ("shared", "personal"))
 
     def _weights(self, aggregated: Tensor) -> Tensor:
         """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
@@ -92,14 +171,29 @@ class Federation:
         return weight
 
 
-class _EvaluatedTable:
-    """A table users are scored with: one for all (items x d), or one each (clients x items x d)."""
+class _KeptTable:
+    """A table users are scored with, one each, of which only the rows asked for are looked up."""
 
-    def __init__(self, table: Tensor, who: Tensor) -> None:
-        self.table = table
+    def __init__(self, kept: Kept, who: Tensor) -> None:
+        self.kept = kept
         self.who = who
 
     def __getitem__(self, items: Tensor) -> Tensor:
-        if self.table.dim() == 2:
-            return functional.embedding(items, self.table)
-        return self.table[self.who.unsqueeze(1), items]
+        return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
+
+
+class _Lazy:
+    """Whole tables of some clients, each made when a method asks for it."""
+
+    def __init__(self, federation: Federation, who: Tensor) -> None:
+        self._federation = federation
+        self._who = who
+
+    def __getattr__(self, name: str) -> PlainTable | ClientTables | Tensor:
+        state, kept = self._federation.state, self._federation._scored_with(name)
+        if kept is None:
+            return PlainTable(state.shared[name]) if state.parameters[name].table else state.shared[name]
+        value = kept.whole(self._who)
+        return ClientTables(value) if state.parameters[name].table else value
+
+    __getitem__ = __getattr__

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -42,3 +42,6 @@ class Learner(Protocol):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors` once gave; the next round then goes as if never stopped."""
+
+    def notes(self, rounds: int) -> dict[str, Any]:
+        """What `run.json` should say about it after `rounds`, beyond settings and metrics."""

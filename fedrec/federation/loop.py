@@ -1,4 +1,4 @@
-"""The engine that is obviously right: one client after another, plain torch.optim.
+"""The engine that is obviously right: one client after another, plain torch.optim, whole tables.
 
 Slow on purpose. It is the oracle the other engines are held to, and the one to debug with:
 an error names the client it happened on.
@@ -11,15 +11,10 @@ from torch import Tensor
 
 from fedrec.errors import FedrecError
 from fedrec.federation.draws import shuffled
-from fedrec.federation.engine import Outcome, Task, check_finite
-from fedrec.federation.method import Loss, Noise, Step
-
-
-class Parameters(dict[str, Tensor]):
-    """A client's parameters, as `w["Q"]` and as `w.Q`."""
-
-    def __getattr__(self, name: str) -> Tensor:
-        return self[name]
+from fedrec.federation.engine import NOISE_STEPS, Outcome, Task, check_finite
+from fedrec.federation.method import Loss, RowsOf, Step
+from fedrec.federation.noise import gaussian
+from fedrec.federation.weights import PlainTable, Values
 
 
 class PlainBatch:
@@ -33,22 +28,35 @@ class PlainBatch:
         """The mean over the batch."""
         return values.mean()
 
+    def distinct(self) -> Tensor:
+        """See `method.Batch.distinct`."""
+        seen: set[int] = set()
+        mask = torch.zeros(len(self.items), device=self.items.device)
+        for place, item in enumerate(self.items.tolist()):
+            mask[place] = float(item not in seen)
+            seen.add(item)
+        return mask
+
+    def samples(self) -> "list[PlainBatch]":
+        """Each sample as a mini-batch of its own."""
+        return [
+            PlainBatch(item, label)
+            for item, label in zip(self.items.split(1), self.labels.split(1), strict=True)
+        ]
+
 
 class LoopClient:
     """One client in one round."""
 
     def __init__(self, task: Task, place: int) -> None:
         self.task = task
+        self.round_ = task.round_
         self.who = task.who[place : place + 1]
         end = int(task.samples.size[: place + 1].sum())
         own = slice(end - int(task.samples.size[place]), end)
-        samples = task.samples
-        self.items, self.labels = samples.item[own], samples.label[own]
-        state = task.state
-        self.weights = Parameters({name: value.clone() for name, value in state.shared.items()})
-        # A copy kept for scoring is overwritten by the download; private values are its own.
-        private = [name for name in state.kept if name not in state.shared]
-        self.weights.update({name: state.kept[name][self.who[0]].clone() for name in private})
+        self.items, self.labels = task.samples.item[own], task.samples.label[own]
+        self.weights = {name: self._downloaded(name) for name in task.state.parameters}
+        self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.tensor(float("nan"))
 
@@ -61,13 +69,16 @@ class LoopClient:
             for optimiser, step in zip(optimisers, steps, strict=True)
         ]
         total, count, before = 0.0, 0, None
+        first_epoch = self.epochs_done
         for _ in range(epochs):
             losses = []
-            for batch in self._batches():
-                for optimiser, decay in zip(optimisers, decays, strict=True):
+            self._derive()
+            for number, batch in enumerate(self._batches()):
+                for step, optimiser, decay in zip(steps, optimisers, decays, strict=True):
                     optimiser.zero_grad()
-                    value = loss(self.weights, batch)
+                    value = loss(self._view(), batch)
                     value.backward()
+                    self._guard(step, loss, batch, number)
                     optimiser.step()
                     decay.step()
                 losses.append(value.detach())
@@ -81,22 +92,57 @@ class LoopClient:
             ):
                 break
             before = running
+        # A client that stops early does not shift the shuffles of what comes after.
+        self.epochs_done = first_epoch + epochs
+        for step, optimiser in zip(steps, optimisers, strict=True):
+            self._store(step, optimiser)
         for name in trained:
             self.weights[name] = self.weights[name].detach()
 
-    def upload(self, *names: str, noise: Noise | None = None) -> None:
+    def rewrite(self, name: str, rows: RowsOf) -> None:
+        """See `method.Client.rewrite`."""
+        self._derive()
+        items = torch.arange(self.task.clients.items, device=self.who.device)
+        with torch.no_grad():
+            self.weights[name] = rows(self._view(), items).clone()
+
+    def upload(self, *names: str, into: str | None = None) -> None:
         """See `method.Client.upload`."""
+        task = self.task
         for name in names:
-            self.task.server.refuse_private(name)
-            change = (self.weights[name].detach() - self.task.state.shared[name]).unsqueeze(0)
-            if noise is not None:
-                change = change + noise(name, self.who, self.task.state.parameters[name].shape)
-            self.task.server.receive(name, self.who, change)
+            goal = into or name
+            task.server.refuse(name, goal)
+            change = self.weights[name].detach().unsqueeze(0) - task.server.reference(goal, self.who)
+            if task.privacy is not None:
+                change = change * task.privacy.shrinkage(change.abs().sum())
+                change = change + task.privacy.draw(task.state.parameters, goal, self.who, task.round_)
+            task.server.receive(goal, self.who, change)
 
     def keep(self) -> None:
         """Store what stays on the client."""
-        for name, values in self.task.state.kept.items():
-            values[self.who[0]] = self.weights[name].detach()
+        for name, kept in self.task.state.kept.items():
+            if self.task.state.parameters[name].place != "personal":
+                kept.put(self.who, self.weights[name].detach().unsqueeze(0))
+
+    def _downloaded(self, name: str) -> Tensor:
+        state = self.task.state
+        if self.task.starts_alone(name):
+            return state.kept[name].whole(self.who)[0].clone()
+        return state.shared.get(name, state.initial[name]).clone()
+
+    def _view(self) -> Values:
+        state = self.task.state
+        values = Values(self.weights | self.derived)
+        if state.personal:
+            values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
+        for name, parameter in state.parameters.items():
+            if parameter.table:
+                values[name] = PlainTable(self.weights[name])
+        return values
+
+    def _derive(self) -> None:
+        with torch.no_grad():
+            self.derived = self.task.method.derived(self._view())
 
     def _batches(self) -> list[PlainBatch]:
         task = self.task
@@ -112,7 +158,40 @@ class LoopClient:
             {"params": [self.weights[name]], "lr": rate, "weight_decay": step.weight_decay.get(name, 0.0)}
             for name, rate in step.rates.items()
         ]
-        return torch.optim.Adam(groups) if step.optimiser == "adam" else torch.optim.SGD(groups)
+        if step.optimiser == "sgd":
+            return torch.optim.SGD(groups)
+        optimiser = torch.optim.Adam(groups)
+        for name in step.rates if step.keep_state else ():
+            first, second, steps = (moment[self.who[0]] for moment in self._moments(name))
+            optimiser.state[self.weights[name]] = {
+                "exp_avg": first.clone(), "exp_avg_sq": second.clone(), "step": steps.cpu().clone(),
+            }  # fmt: skip
+        return optimiser
+
+    def _store(self, step: Step, optimiser: torch.optim.Optimizer) -> None:
+        """Write back the moments that outlast the round."""
+        for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
+            found = optimiser.state[self.weights[name]]
+            first, second, steps = self._moments(name)
+            first[self.who[0]], second[self.who[0]] = found["exp_avg"], found["exp_avg_sq"]
+            steps[self.who[0]] = found["step"]
+
+    def _moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
+        return self.task.state.moments(name)
+
+    def _guard(self, step: Step, loss: Loss, batch: PlainBatch, number: int) -> None:
+        """Replace the gradients of guarded tables by the mean of clipped ones of each sample, plus noise."""
+        for name, mechanism in step.guarded.items():
+            table = self.weights[name]
+            total = torch.zeros_like(table)
+            for sample in batch.samples():
+                (own,) = torch.autograd.grad(loss(self._view(), sample), table)
+                total += own * min(1.0, mechanism.clip / max(float(own.norm()), 1e-30))
+            spread = mechanism.multiplier * mechanism.clip / len(batch.items)
+            first = ((self.epochs_done - 1) * NOISE_STEPS + number) * table.numel()
+            task = self.task
+            noise = gaussian(self.who, table.numel(), 1.0, task.seed, task.round_, first)
+            table.grad = total / len(batch.items) + spread * noise.reshape(table.shape)
 
 
 class LoopEngine:

@@ -5,7 +5,9 @@ as its paper does: what is trained, in which order, what is uploaded. The engine
 round for one client (`loop`) or for many at once (`batched`); a method cannot tell which.
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
-whatever axes the engine adds in front: `(w.Q[items] * w.p).sum(-1)` serves both engines.
+whatever axes the engine adds in front: `(w.Q[items] * w.p).sum(-1)` serves both engines. A
+method with personal parameters also finds `w.held`: 1 where the client got one in the last
+round, else 0.
 """
 
 from abc import ABC, abstractmethod
@@ -26,6 +28,12 @@ class Table(Protocol):
 
     def __getitem__(self, items: Tensor) -> Tensor:
         """One vector per item."""
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of the whole table, shaped as a vector of size 1."""
+
+    def row_sum(self) -> Tensor:
+        """The sum of all rows, shaped as a vector."""
 
 
 class Weights(Protocol):
@@ -50,10 +58,25 @@ class Batch(Protocol):
     def mean(self, values: Tensor) -> Tensor:
         """The mean of one value per sample over each client's samples."""
 
+    def distinct(self) -> Tensor:
+        """1 for one sample of every distinct item of the client's mini-batch, 0 for all others."""
+
 
 Loss: TypeAlias = Callable[[Weights, Batch], Tensor]
-Noise: TypeAlias = Callable[[str, Tensor, tuple[int, ...]], Tensor]
-"""What is added to an upload: from its name, the clients and its shape, one value per client."""
+RowsOf: TypeAlias = Callable[[Weights, Tensor], Tensor]
+"""The new rows of a table for some items, each a function of the same rows of other tables alone."""
+
+
+@dataclass(frozen=True)
+class GaussianMechanism:
+    """Differential privacy for a table's gradient, sample by sample.
+
+    The gradient of each sample is scaled down to norm `clip`; to every number of the mean over
+    a mini-batch of B samples is added normal noise of deviation `multiplier` x `clip` / B.
+    """
+
+    clip: float
+    multiplier: float
 
 
 @dataclass(frozen=True)
@@ -61,42 +84,60 @@ class Step:
     """One gradient step of a mini-batch: which parameters move, at which rates, and how.
 
     `weight_decay` adds that multiple of a parameter to its gradient; after every step of a
-    client its rates are multiplied by `batch_decay`. As torch.optim computes them.
+    client its rates are multiplied by `batch_decay`. As torch.optim computes them. `guarded`
+    puts differential privacy on the gradients of tables. With `keep_state`, Adam's moments and
+    count of steps last from round to round instead of starting anew in every `fit`.
     """
 
     rates: Mapping[str, float]
     optimiser: Optimiser
     weight_decay: Mapping[str, float] = field(default_factory=dict)
     batch_decay: float = 1.0
+    guarded: Mapping[str, GaussianMechanism] = field(default_factory=dict)
+    keep_state: bool = False
 
 
 class Client(Protocol):
     """What a method may ask of a client in its local round."""
 
+    @property
+    def round_(self) -> int:
+        """The number of the round, from 1."""
+
     def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
         """Go `epochs` times over this round's samples, reshuffled, in mini-batches.
 
         For every mini-batch the steps are done in order, each on a loss computed anew.
-        Optimisers start fresh. With `early_stop`, a client stops after an epoch, from its
-        second on, in which the running mean of its losses changed by less than that share.
+        Optimisers start fresh (but see `Step.keep_state`). With `early_stop`, a client stops after
+        an epoch, from its second on, in which the running mean of its losses changed by less than
+        that share.
         """
 
-    def upload(self, *names: str, noise: Noise | None = None) -> None:
-        """Send the present values of shared parameters to the server, with `noise` if asked for.
+    def rewrite(self, name: str, rows: RowsOf) -> None:
+        """Replace every row of a table that is not shared by what `rows` gives."""
 
-        The client's own copy stays as it is.
+    def upload(self, *names: str, into: str | None = None) -> None:
+        """Send the present values of shared or local parameters to the server.
+
+        The server combines them into the parameter of the same name, or into `into`.
         """
 
 
 class Method(ABC):
     """A federated method."""
 
-    evaluated: ClassVar[Mapping[str, Literal["global", "own"]]] = {}
+    item_table: ClassVar[str] = "Q"
+    """The shared table of items: the part that plug-ins take over."""
+
+    personal_table: ClassVar[str | None] = None
+    """The private table of items that is added to the shared one, where a method has one."""
+
+    evaluated: Mapping[str, Literal["global", "own"]] = {}
     """For each shared parameter, whether users are scored with the server's newest (the default) or
     with the copy they trained last."""
 
     dense: bool = False
-    """Whether local rounds touch rows of tables that hold no sample (weight decay, sums over a table)."""
+    """Whether gradients or optimisers move rows of tables that hold no sample (SGD's weight decay apart)."""
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         self.settings = settings
@@ -114,6 +155,31 @@ class Method(ABC):
     def local_round(self, client: Client) -> None:
         """One round on a client."""
 
+    def derived(self, w: Weights) -> dict[str, Tensor]:  # noqa: ARG002 - most methods have none
+        """Numbers that follow from whole tables: found anew before every epoch and before scoring.
+
+        A client sees them as further vectors of `w`; no gradient flows through them.
+        """
+        return {}
+
+    def mixing(self, uploads: Tensor, share: Tensor) -> Tensor:
+        """How uploads become personal parameters: the weight of each (column) for each client (row).
+
+        `uploads` holds one flat vector per aggregated client, `share` its weight in a plain mean.
+        """
+        raise NotImplementedError
+
+    def pairs(self) -> int:
+        """Matrices of samples x samples that the loss of a mini-batch holds, to size blocks by."""
+        return 0
+
+    def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - see override
+        """What the method's own mechanism guarantees after `rounds`, if it has one; for `run.json`.
+
+        `samples` is the number of training samples of each client.
+        """
+        return {}
+
     def item_rate(self) -> float:
         """The rate of item tables: `rate` times `item_factor`, and times the number of items where
         `item_scale` says so (a row is touched by few samples, everything else by all).
@@ -121,12 +187,40 @@ class Method(ABC):
         scale = self.items if self.settings["item_scale"] == "items" else 1
         return float(self.settings["rate"] * self.settings["item_factor"] * scale)
 
+    def step(
+        self,
+        client: Client,
+        rates: Mapping[str, float],
+        weight_decay: Mapping[str, float] | None = None,
+        guarded: Mapping[str, GaussianMechanism] | None = None,
+    ) -> Step:
+        """A step by the run's optimiser, its rates shrunk as far as this round asks for."""
+        shrunk = self.settings["round_decay"] ** (client.round_ - 1)
+        return Step(
+            {name: rate * shrunk for name, rate in rates.items()},
+            self.settings["optimiser"],
+            weight_decay or {},
+            self.settings["batch_decay"],
+            guarded or {},
+        )
+
+    def fit(self, client: Client, *steps: Step, loss: Loss | None = None) -> None:
+        """The local epochs of a round, by the run's settings; on the mean entropy if no loss is given."""
+        client.fit(
+            *steps,
+            epochs=self.settings["local_epochs"],
+            loss=loss or self.loss,
+            early_stop=self.settings["early_stop"],
+        )
+
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean binary cross-entropy of the scores."""
-        entropy = functional.binary_cross_entropy_with_logits(
-            self.score(w, batch.items), batch.labels, reduction="none"
-        )
-        return batch.mean(entropy)
+        return mean_entropy(self.score(w, batch.items), batch)
+
+
+def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:
+    """The mean binary cross-entropy of each client's samples, given their logits."""
+    return batch.mean(functional.binary_cross_entropy_with_logits(scores, batch.labels, reduction="none"))
 
 
 def perceptron(w: Weights, name: str, x: Tensor) -> Tensor:

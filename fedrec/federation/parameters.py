@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrec.randomness import Purpose, normal, uniform
 
-Place: TypeAlias = Literal["shared", "private"]
+Place: TypeAlias = Literal["shared", "personal", "local", "private", "scratch"]
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,25 @@ class Initial:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One part of a model, as one client sees it.
+    """One part of a model, as one client sees it. A table has one row per item.
 
-    `shared` parameters live on the server; a client trains a copy and may upload it.
-    `private` ones stay with the client, from round to round, and can never be uploaded.
-    A table has one row per item.
+    Where it lives:
+    `shared`    on the server, one for all; a client trains a copy and may upload it
+    `personal`  on the server, one per client; downloaded by its client
+    `local`     with the client, from round to round; may be uploaded
+    `private`   with the client, from round to round; can never be uploaded
+    `scratch`   with the client, for one round; can never be uploaded
+
+    A local parameter with a `start` is a copy of that shared one when its client first takes
+    part. `rewritten` tells that local rounds replace whole tables of it.
     """
 
     shape: tuple[int, ...]
     place: Place
     initial: Initial
     table: bool = False
+    start: str | None = None
+    rewritten: bool = False
 
     @property
     def count(self) -> int:

@@ -16,8 +16,14 @@ from torch import Tensor
 from fedrec.errors import StorageError
 from fedrec.files import atomic
 
-_KINDS = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.int32: "I32"}
-_NUMPY = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}
+_KINDS = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.bool: "BOOL",
+}
+_NUMPY = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "BOOL": "|b1"}
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> None:
@@ -38,21 +44,23 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> N
     with atomic(path) as temporary, temporary.open("wb") as stream:
         stream.write(struct.pack("<Q", len(text)) + text)
         for array in arrays:
-            stream.write(array.tobytes())
+            stream.write(array.data)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
     """What `save_tensors` wrote: the tensors, and the note."""
-    content = path.read_bytes()
+    tensors = {}
     try:
-        (length,) = struct.unpack_from("<Q", content)
-        header = json.loads(content[8 : 8 + length])
-        note = header.pop("__metadata__")["note"]
-        tensors = {}
-        for name, entry in header.items():
-            begin, end = (8 + length + offset for offset in entry["data_offsets"])
-            flat = np.frombuffer(content[begin:end], dtype=_NUMPY[entry["dtype"]])
-            tensors[name] = torch.from_numpy(flat.reshape(entry["shape"]).copy())
+        with path.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            header = json.loads(stream.read(length))
+            note = header.pop("__metadata__")["note"]
+            # One tensor after the other, as they lie: a file may fill most of the memory.
+            for name, entry in sorted(header.items(), key=lambda one: one[1]["data_offsets"]):
+                stream.seek(8 + length + entry["data_offsets"][0])
+                count = int(np.prod(entry["shape"], dtype=np.int64))
+                flat = np.fromfile(stream, dtype=_NUMPY[entry["dtype"]], count=count)
+                tensors[name] = torch.from_numpy(flat.reshape(entry["shape"]))
     except (struct.error, ValueError, KeyError) as error:
         raise StorageError(f"{path}: is damaged ({error}). Delete it and run again.") from error
     return tensors, note

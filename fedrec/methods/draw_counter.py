@@ -48,5 +48,9 @@ class DrawCounter:
         """See `learner.Learner.load`."""
         self.drawn = tensors["kept/drawn"].to(self.drawn.device)
 
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
+        """See `learner.Learner.notes`."""
+        return {}
+
 
 METHOD = DrawCounter

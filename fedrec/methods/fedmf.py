@@ -14,7 +14,7 @@ Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server (S sample
 
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Step, Weights
+from fedrec.federation.method import Client, Method, Weights
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
 
@@ -42,13 +42,7 @@ class FedMF(Method):
 
     def train(self, client: Client) -> None:
         """The local epochs, on p and Q together."""
-        rates = {"Q": self.item_rate(), "p": self.settings["rate"]}
-        client.fit(
-            Step(rates, self.settings["optimiser"], batch_decay=self.settings["batch_decay"]),
-            epochs=self.settings["local_epochs"],
-            loss=self.loss,
-            early_stop=self.settings["early_stop"],
-        )
+        self.fit(client, self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]}))
 
 
 METHOD = FedMF

@@ -15,7 +15,7 @@ Cost per round: O(E S h) on the clients (h the tower's size), O(sum of R_u d + n
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Step, Weights, perceptron
+from fedrec.federation.method import Client, Method, Weights, perceptron
 from fedrec.federation.parameters import Initial, Parameter, item_table, mlp, vector
 
 
@@ -42,12 +42,7 @@ class FedNCF(Method):
         rate = self.settings["rate"]
         rates = {"Q": self.item_rate(), "p": rate * self.settings["user_factor"]} | dict.fromkeys(tower, rate)
         decay = dict.fromkeys(tower, self.settings["tower_decay"])
-        client.fit(
-            Step(rates, self.settings["optimiser"], decay),
-            epochs=self.settings["local_epochs"],
-            loss=self.loss,
-            early_stop=self.settings["early_stop"],
-        )
+        self.fit(client, self.step(client, rates, decay))
         client.upload("Q", *tower)
 
 

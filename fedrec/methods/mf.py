@@ -7,8 +7,8 @@ training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 from torch import Tensor
 
 from fedrec.federation.central import CentralMethod
-from fedrec.federation.loop import Parameters
 from fedrec.federation.parameters import Initial, Parameter, matrix
+from fedrec.federation.weights import Values
 
 
 class MF(CentralMethod):
@@ -19,9 +19,10 @@ class MF(CentralMethod):
         d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
         return {"P": matrix(self.users, d, "shared", spread), "Q": matrix(self.items, d, "shared", spread)}
 
-    def score(self, w: Parameters, users: Tensor, items: Tensor) -> Tensor:
+    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """P . q."""
-        return (w.P[users] * w.Q[items]).sum(-1)
+        scored: Tensor = (w.P[users] * w.Q[items]).sum(-1)
+        return scored
 
 
 METHOD = MF

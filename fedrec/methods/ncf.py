@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.central import CentralMethod
-from fedrec.federation.loop import Parameters
 from fedrec.federation.method import perceptron
 from fedrec.federation.parameters import Initial, Parameter, matrix, mlp
+from fedrec.federation.weights import Values
 
 
 class NCF(CentralMethod):
@@ -28,7 +28,7 @@ class NCF(CentralMethod):
             **mlp("mlp", (2 * d, *self.settings["layers"], 1), "shared"),
         }
 
-    def score(self, w: Parameters, users: Tensor, items: Tensor) -> Tensor:
+    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """The tower's output for both vectors side by side."""
         return perceptron(w, "mlp", torch.cat((w.P[users], w.Q[items]), dim=-1)).squeeze(-1)
 

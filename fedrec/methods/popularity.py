@@ -38,5 +38,9 @@ class Popularity:
         """See `learner.Learner.load`."""
         self.count = tensors["shared/count"].to(self.count.device)
 
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
+        """See `learner.Learner.notes`."""
+        return {}
+
 
 METHOD = Popularity

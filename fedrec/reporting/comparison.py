@@ -18,13 +18,16 @@ def comparison_rows(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
     return [_row(*key, group) for key, group in groups.items()]
 
 
-def comparison_table(rows: Sequence[Row], dataset: str) -> Table:
-    """The published and the clean protocol beside each other, best methods first under clean."""
+def comparison_table(rows: Sequence[Row], dataset: str, titles: Mapping[str, str]) -> Table:
+    """The published and the clean protocol beside each other, best methods first under clean.
+
+    `titles` holds what each method is called in the table.
+    """
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         kind = "clean" if row["protocol"] == "clean" else "published"
         one = merged.setdefault(
-            (row["method"], row["paper"]), {"method": row["method"], "paper": row["paper"]}
+            (row["method"], row["paper"]), {"method": titles[row["method"]], "paper": row["paper"]}
         )
         one |= {f"{name}_{kind}": row[name] for name in (*_SHOWN, "seconds_per_round")}
     shown = sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0))
@@ -33,7 +36,8 @@ def comparison_table(rows: Sequence[Row], dataset: str) -> Table:
     return Table(
         caption=f"Methods on {dataset}: test HR@10 and NDCG@10 at the round each protocol reports, under the "
         "paper's published protocol, which leaks the held-out item, and under the clean one. Settings of the "
-        f"paper named. Seeds {', '.join(seeds)}; splits {', '.join(hashes)}; hashes of code are in the csv.",
+        f"paper named, but for those in brackets. Seeds {', '.join(seeds)}; splits {', '.join(hashes)}; "
+        "hashes of code are in the csv.",
         columns=[
             Column("method", "method", align="left"),
             Column("paper", "settings of", align="left"),

@@ -67,7 +67,19 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
     }  # fmt: skip
     found = json.loads((tmp_path / "run/run.json").read_text())
     assert (found["settings"]["rounds"], found["sources"]["rounds"], found["paper"]) == (2, "user", "pfedclr")
-    assert run("compare", "run/run.json", "--out", "tables/comparison") == 0
+    variant = ("--method", "fedmf[rounds=1, d=08]", "--protocol", "clean", "--out", "variant")
+    assert run(*train[:-2], *variant) == 0
+    found = json.loads((tmp_path / "variant/run.json").read_text())
+    assert (found["method"], found["settings"]["d"], found["sources"]["d"]) == (
+        "fedmf[d=8][rounds=1]",
+        8,
+        "user",
+    )
+    compare = ("compare", "run/run.json", "variant/run.json", "--methods", ROOT / "config/methods.yaml")
+    assert run(*compare, "--out", "tables/comparison") == 0
+    table = (tmp_path / "tables/comparison.md").read_text()
+    assert "| FedMF " in table
+    assert "| FedMF[d=8][rounds=1] |" in table
     assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
     assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
     assert run(*train, "--method", "mf", "--protocol", "clean", "--out", "x", "--engine", "fused") == 1

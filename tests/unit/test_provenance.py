@@ -34,6 +34,9 @@ def test_the_hash_follows_the_sources(tmp_path, monkeypatch):
     before = code_hash("fedrec.a")
     (package / "c.py").write_text("other = 1\n")
     assert code_hash("fedrec.a") == before
+    both = code_hash("fedrec.a", "fedrec.c")
+    assert both == code_hash("fedrec.c", "fedrec.a") != before
     (package / "b.py").write_text("value = 2\n")
     assert code_hash("fedrec.a") != before
+    assert code_hash("fedrec.a", "fedrec.c") != both
     provenance._imports.cache_clear()

@@ -53,6 +53,45 @@ def test_a_mistake_in_the_configuration_names_the_key_and_the_cure(change, said)
     assert all(part in text for part in said), text
 
 
+PLUGIN = {"title": "Made", "paper": "plgc", "settings": {}, "backbones": {"fedmf": "as printed"}}
+
+
+def test_a_plug_in_fits_the_schema_of_methods():
+    refused = PLUGIN | {"refused": {"local-only": "it shares nothing"}}
+    check(Document("methods", {"+plgc": PLUGIN, "+em": refused}), "methods")
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"+plgc": PLUGIN | {"backbones": {}}}, "the methods it goes with and how it applies to each"),
+        ({"+plgc": PLUGIN | {"backbones": ["fedmf"]}}, "+plgc.backbones: must be of type object"),
+        (
+            {"+plgc": PLUGIN | {"backbones": {"fedmf": None}}},
+            "must be of type string, got nothing. It is: one short",
+        ),
+        ({"+plgc": PLUGIN | {"backbone": {}}}, "unknown key 'backbone'. Did you mean 'backbones'?"),
+        ({"plgc": PLUGIN}, "plgc.backbones: unknown key 'backbones'"),
+        (
+            {"+plgc": {key: PLUGIN[key] for key in ("title", "paper", "settings")}},
+            "key 'backbones' is missing",
+        ),
+        ({"++plgc": PLUGIN}, "or + and a plug-in's, that of its file in fedrec/plugins"),
+    ],
+)
+def test_a_mistake_in_a_plug_in_is_said(entries, said):
+    assert said in message(check, Document("methods", entries), "methods")
+
+
+@pytest.mark.parametrize("text", ["d=", "d,e", "d/e", "d]"])
+def test_what_cannot_be_spelt_in_brackets_is_no_setting_and_no_choice(text):
+    setting = {"meaning": "made", "type": "choice", "choices": ["a"], "value": "a", "source": "ours"}
+    settings = {text: setting, "merge": setting | {"choices": [text]}}
+    said = message(check, Document("methods", {"+plgc": PLUGIN | {"settings": settings}}), "methods")
+    assert "a setting's name" in said
+    assert "+plgc.settings.merge.choices[0]" in said
+
+
 def test_a_missing_key_says_what_it_is():
     without = {key: value for key, value in CONFIG.items() if key != "results"}
     text = message(check, Document("configuration", without), "config")

@@ -181,6 +181,14 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side():
         ("mf", "clean", 0.7, "0"),
     ]
     assert rows[1]["hr@10_sd"] == pytest.approx(0.1414, abs=1e-4)
-    lines = comparison_table(rows, "alpha").markdown().splitlines()
-    assert [line.split()[1] for line in lines[4:]] == ["mf", "fedmf"]
+    lines = comparison_table(rows, "alpha", {"mf": "MF", "fedmf": "FedMF"}).markdown().splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["MF", "FedMF"]
     assert "0.5000" in lines[5]
+
+
+def test_a_variant_is_a_method_of_its_own_in_a_comparison():
+    name = "fedmf[d=8,rate=0.1]"
+    rows = comparison_rows([run("fedmf", "clean", 0, 0.4), run(name, "clean", 0, 0.5)])
+    table = comparison_table(rows, "alpha", {"fedmf": "FedMF", name: "FedMF[d=8,rate=0.1]"})
+    assert [row["method"] for row in table.rows] == ["FedMF[d=8,rate=0.1]", "FedMF"]
+    assert [row["method"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["fedmf", name]

@@ -1,5 +1,6 @@
 """The workflow as a user runs it, on small made datasets, from nothing to tables."""
 
+import json
 import os
 import re
 import shutil
@@ -191,6 +192,45 @@ def test_methods_are_compared_under_both_protocols(built):
     assert "HR@10, clean" in table
 
 
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory):
+    """A project that compared FedMF with a variant of it, on the demonstration."""
+    project = Project(tmp_path_factory.mktemp("varied"))
+    project.configure(methods=["fedmf", "fedmf[d=08]"])
+    project.snakemake("results/tables/demo_comparison.md")
+    return project
+
+
+def test_a_variant_is_trained_beside_its_method_and_both_are_compared(varied):
+    table = (varied.folder / "results/tables/demo_comparison.md").read_text()
+    assert re.search(r"^\| FedMF +\|", table, flags=re.MULTILINE)
+    assert re.search(r"^\| FedMF\[d=8\] +\|", table, flags=re.MULTILINE)
+    for path in ("runs/{}/run.json", "logs/runs/{}/train.log", "benchmarks/jobs/runs/{}/train.tsv"):
+        assert varied.exists("results/" + path.format("pfedclr/demo/clean/fedmf[d=8]/seed0"))
+
+
+def test_editing_a_setting_re_runs_exactly_what_does_not_set_it_itself(varied):
+    methods = varied.folder / "config/methods.yaml"
+    text = methods.read_text()
+    changed = yaml.safe_load(text)
+    changed["fedmf"]["settings"]["d"]["value"] = 4
+    methods.write_text(yaml.safe_dump(changed))
+    said = varied.snakemake("--dry-run", "results/tables/demo_comparison.md")
+    methods.write_text(text)
+    assert set(re.findall(r"method=([^, \n]+)", said)) == {"fedmf"}
+
+
+def test_a_variant_can_be_asked_for_by_its_path_in_its_one_spelling(varied):
+    folder = "results/runs/pfedclr/demo/clean"
+    varied.snakemake(f"{folder}/fedmf[d=8][rounds=3]/seed0/run.json")
+    run = json.loads((varied.folder / folder / "fedmf[d=8][rounds=3]/seed0/run.json").read_text())
+    assert (run["method"], run["settings"]["rounds"]) == ("fedmf[d=8][rounds=3]", 3)
+    said = varied.snakemake(f"{folder}/fedmf[rounds=03]/seed0/run.json", succeeds=False)
+    assert "'fedmf[rounds=03]' in a path is spelt 'fedmf[rounds=3]'" in said
+    said = varied.snakemake(f"{folder}/fedmf[d=8/seed0/run.json", succeeds=False)
+    assert "its brackets do not match" in said
+
+
 def test_one_dataset_can_be_asked_for_alone(fresh):
     fresh.snakemake("results/data/beta/clean/split.parquet")
     made = {path.split("/")[2] for path in fresh.files() if path.startswith("results/data/")}
@@ -261,6 +301,8 @@ def test_wrong_content_gives_its_error_and_the_rest_is_built(fresh):
         ({"datasets": ["alfa"]}, "unknown dataset 'alfa'. Did you mean 'alpha'?"),
         ({"protocols": ["cleen"]}, "unknown protocol 'cleen'. Did you mean 'clean'?"),
         ({"methods": ["fedfm"]}, "unknown method 'fedfm'. Did you mean 'fedmf'?"),
+        ({"methods": ["fedmf[dd=8]"]}, "fedmf has no setting 'dd'. Did you mean 'd'?"),
+        ({"methods": ["mf[d=8]", "mf[d=08]"]}, "'mf[d=8]' and 'mf[d=08]' are both mf[d=8]. Keep one."),
     ],
 )
 def test_a_typo_in_the_configuration_stops_before_any_job(fresh, change, said):

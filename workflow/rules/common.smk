@@ -8,6 +8,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from fedrec.composition import SPELLING
 from fedrec.data.availability import (
     why_file_unavailable,
     why_split_unavailable,
@@ -18,9 +19,9 @@ from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
 from fedrec.provenance import sources_of
-from fedrec.registry import module_of
+from fedrec.registry import modules_of
 from fedrec.schema import Document, check, load
-from fedrec.settings import resolve
+from fedrec.settings import canonical, canonical_all, resolve, title
 
 
 def read_configuration():
@@ -32,9 +33,10 @@ def read_configuration():
         methods = load(Path(config["method_file"]), "methods").content
         for dataset in config["datasets"]:
             catalogue[dataset]
+        config["methods"] = canonical_all(methods, config["methods"])
         for method in config["methods"]:
             resolve(methods, method, config["paper"], "")
-            module_of(method)
+            modules_of(method)
         for protocol in config["protocols"]:
             if protocol != "published":
                 protocol_named(protocols, protocol)
@@ -61,9 +63,9 @@ def results(path):
     return f"{config['results']}/{path}"
 
 
-def code(module):
-    """The sources a job that runs `module` depends on, as paths below this folder where possible."""
-    return [os.path.relpath(path) for path in sources_of(module)]
+def code(*modules):
+    """The sources a job that runs `modules` depends on, as paths below this folder where possible."""
+    return [os.path.relpath(path) for path in sources_of(*modules)]
 
 
 def unavailable(names):
@@ -155,10 +157,21 @@ def run_split(wildcards, file):
     return results(f"data/{wildcards.dataset}/{protocol}/{file}.parquet")
 
 
+def run_code(wildcards):
+    """The sources of a run, whose path must spell its method canonically: one run has one path."""
+    spelling = canonical(METHODS, wildcards.method)
+    if spelling != wildcards.method:
+        raise WorkflowError(f"'{wildcards.method}' in a path is spelt '{spelling}'.")
+    return code("fedrec.run", *modules_of(spelling))
+
+
 def changes_of(wildcards):
-    """What a run sets differently from its paper: the demonstration trains for fewer rounds."""
-    rounds = METHODS[wildcards.method]["settings"]["rounds"]["value"]
-    if wildcards.dataset == "demo" and rounds > config["demo_rounds"]:
+    """What a run sets differently from its paper and its name: the demonstration trains for fewer rounds."""
+    values, sources, _ = resolve(
+        METHODS, wildcards.method, wildcards.paper, wildcards.dataset
+    )
+    shortened = wildcards.dataset == "demo" and sources["rounds"] != "user"
+    if shortened and values["rounds"] > config["demo_rounds"]:
         return [f"rounds={config['demo_rounds']}"]
     return []
 

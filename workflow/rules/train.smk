@@ -6,9 +6,7 @@ rule train:
     input:
         split=lambda wildcards: run_split(wildcards, "split"),
         candidates=lambda wildcards: run_split(wildcards, "candidates"),
-        code=lambda wildcards: sorted(
-            {*code("fedrec.run"), *code(module_of(wildcards.method))}
-        ),
+        code=run_code,
     output:
         curve=run_file("curve.parquet"),
         ranks=run_file("ranks.parquet"),
@@ -19,6 +17,8 @@ rule train:
         results(f"logs/{RUN}/train.log"),
     benchmark:
         results(f"benchmarks/jobs/{RUN}/train.tsv")
+    wildcard_constraints:
+        method=SPELLING,
     resources:
         gpu=config["gpu_per_run"],
     params:
@@ -30,9 +30,9 @@ rule train:
             f"--set {change}" for change in changes_of(wildcards)
         ],
     shell:
-        "fedrec train --data {params.data} --method {wildcards.method} --paper {wildcards.paper}"
+        "fedrec train --data {params.data} --method {wildcards.method:q} --paper {wildcards.paper}"
         " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
-        " --out {params.folder} {params.changes} > {log} 2>&1"
+        " --out {params.folder:q} {params.changes} > {log:q} 2>&1"
 
 
 rule comparison_table:
@@ -47,9 +47,11 @@ rule comparison_table:
     log:
         results("logs/tables/{dataset}_comparison.log"),
     params:
+        titles=[title(METHODS, method) for method in config["methods"]],
+        methods=config["method_file"],
         stem=lambda wildcards, output: str(Path(output.csv).with_suffix("")),
     shell:
-        "fedrec compare {input.runs} --out {params.stem} > {log} 2>&1"
+        "fedrec compare {input.runs:q} --methods {params.methods} --out {params.stem} > {log} 2>&1"
 
 
 localrules:

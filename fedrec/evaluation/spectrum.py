@@ -1,0 +1,15 @@
+"""How much of its dimensions a table of embeddings uses."""
+
+from torch import Tensor
+from torch.linalg import eigvalsh
+
+
+def information_abundance(tables: Tensor) -> Tensor:
+    """The sum of the singular values over the largest of each table (... x items x d): from 1 to d.
+
+    1 means that all rows lie on one line; d that every dimension carries the same.
+    """
+    double = tables.double()
+    # d x d is small: the squares of the singular values, smallest first.
+    values: Tensor = eigvalsh(double.transpose(-1, -2) @ double).clamp(min=0).sqrt()
+    return values.sum(-1) / values[..., -1].clamp(min=1e-300)

@@ -1,0 +1,69 @@
+"""DualPer: what PFedRec adds to a backbone, a private score function and post-tuned item tables.
+
+client     for every mini-batch first a step on everything but the item table, then, on a loss computed
+           anew, a step on the item table
+upload     the item table; with `score_part=private` nothing else, with `score_part=shared` also what the
+           backbone shares besides (the other reading: post-tuning alone)
+scored     own item table as last trained
+
+A backbone that scores by a plain product gets a bias of its own, so that FedMF with it is PFedRec.
+
+Cost per round: the backbone's, with two gradients per mini-batch.
+"""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from fedrec.federation.method import Loss, Method, Step, Weights
+from fedrec.federation.parameters import Initial, Parameter, vector
+from fedrec.federation.plugin import Plugin
+
+
+class DualPer(Plugin):
+    """A backbone with a personal score function and a personal item table."""
+
+    def __init__(self, backbone: Method, settings: dict[str, object], items: int) -> None:
+        super().__init__(backbone, settings, items)
+        self.evaluated = {backbone.item_table: "own"}
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The score function becomes private; a plain product gets a bias."""
+        table = self.backbone.item_table
+        model = self.backbone.parameters()
+        if self.settings["score_part"] == "private":
+            model = {
+                name: one if name == table or one.place != "shared" else replace(one, place="private")
+                for name, one in model.items()
+            }
+        if not any(name.startswith("mlp") for name in model):
+            model["b"] = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
+        return model
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """The backbone's, plus the bias."""
+        scored = self.backbone.score(w, items)
+        return scored + w.b.squeeze(-1) if "b" in w else scored
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Each step in two: everything but the item table, then the item table."""
+        table = self.backbone.item_table
+        found: list[Step] = []
+        for step in steps:
+            rest = {name: rate for name, rate in step.rates.items() if name != table}
+            if "b" in self.parameters():
+                rest["b"] = self.settings["rate"]
+            items = {name: rate for name, rate in step.rates.items() if name == table}
+            found += [replace(step, rates=rates) for rates in (rest, items) if rates]
+        return tuple(found)
+
+    def loss_of(self, loss: Loss) -> Loss:  # noqa: ARG002 - the entropy of the plug-in's own score
+        """Mean binary cross-entropy of the scores, bias included."""
+        return self.loss
+
+    def goal(self, name: str) -> str | None:
+        """What has become private stays at home."""
+        return name if self.parameters()[name].place == "shared" else None
+
+
+PLUGIN = DualPer

@@ -1,0 +1,176 @@
+"""EM, elastic merging: how much of the server's item table a client takes over, item by item.
+
+Tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
+merged     l_i + rho_i (g_i - l_i), rho_i = adapter(g_i - l_i, l_i) in (0, 1); the adapter stays private
+client     trains the adapter alone on the merged table, merges, then trains as the backbone does
+scored     own table merged with the server's newest
+
+`merging` tells when: `once` (E epochs of the adapter, one merge, the backbone's round), `epoch` (the paper's
+text by the letter: adapter, merge and training in every epoch, each time from the table the round began with)
+or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one of the
+backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
+(`dynamic`), by `weight` (`static`) or by 1 (`replace`).
+
+Cost per round: O(n m d) to merge every row, besides the backbone's.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.method import Client, Loss, Step, Weights, perceptron
+from fedrec.federation.parameters import Initial, Parameter, Place, mlp
+from fedrec.federation.plugin import PluggedClient, Plugin, refuse_guarded
+from fedrec.federation.weights import View
+
+
+class ElasticMerging(Plugin):
+    """A backbone whose item table is merged with the server's instead of replaced by it."""
+
+    global_place: ClassVar[Place] = "shared"
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether an adapter decides how much is taken over."""
+        return self.settings["merge"] in ("elastic", "dynamic")
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The item table becomes the client's own; G and the adapter are added."""
+        model, name = self.backbone.parameters(), self.backbone.item_table
+        own = replace(model[name], place="local", rewritten=True)
+        model |= {name: own, "G": replace(model[name], place=self.global_place)}
+        if self.settings["merging"] == "epoch":
+            model["M"] = replace(own, place="scratch", initial=Initial("constant", 0.0))
+        if self.adaptive:
+            model |= mlp("adapter", (2 * own.shape[1], *self.settings["adapter"], 1), "private")
+        return model
+
+    def derived(self, w: Weights) -> dict[str, Tensor]:
+        """For one weight for all items: the mean over items of what the adapter looks at."""
+        found = super().derived(w)
+        if self.settings["merge"] != "dynamic":
+            return found
+        own, other = w[self.backbone.item_table].row_sum(), w.G.row_sum()
+        return found | {"pooled": torch.cat((other - own, own), dim=-1) / self.items}
+
+    def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        """Rho: how much of the difference is taken over."""
+        if self.settings["merge"] == "elastic":
+            rho: Tensor | float = torch.sigmoid(
+                perceptron(w, "adapter", torch.cat((difference, own), dim=-1))
+            )
+        elif self.settings["merge"] == "dynamic":
+            rho = torch.sigmoid(perceptron(w, "adapter", w.pooled))
+        else:
+            rho = 1.0 if self.settings["merge"] == "replace" else self.settings["weight"]
+        return rho * w.held if self.global_place == "personal" else rho
+
+    def merged(self, w: Weights, items: Tensor) -> Tensor:
+        """The rows of the merged table."""
+        own = w[self.backbone.item_table][items]
+        difference = w.G[items] - own
+        rows: Tensor = own + self.weight(w, own, difference) * difference
+        return rows
+
+    def view(self, w: Weights) -> Weights:
+        """The backbone sees the merged table."""
+        return View(w, {self.backbone.item_table: _Merged(self, w)})
+
+    def adapter_step(self) -> tuple[Step, ...]:
+        """The step that trains the adapter, if there is one."""
+        names = [name for name in self.parameters() if name.startswith("adapter")]
+        step = Step(dict.fromkeys(names, self.settings["adapter_rate"]), self.settings["adapter_optimiser"])
+        return (step,) if names else ()
+
+    def local_round(self, client: Client) -> None:
+        """Merge, and train as the backbone does, in the order `merging` asks for."""
+        if self.settings["merging"] == "epoch":
+            self.backbone.local_round(_EpochClient(client, self))
+            client.rewrite(self.backbone.item_table, lambda w, items: w.M[items])
+            self._upload(client)
+            return
+        if self.settings["merging"] == "once" and self.adaptive:
+            client.fit(
+                *self.adapter_step(),
+                epochs=self.settings["local_epochs"],
+                loss=self.loss_of(self.backbone.loss),
+                early_stop=self.settings["early_stop"],
+            )
+        client.rewrite(self.backbone.item_table, self.merged)
+        wrap = _BatchClient if self.settings["merging"] == "batch" else _PlainClient
+        self.backbone.local_round(wrap(client, self))
+        self._upload(client)
+
+    def _upload(self, client: Client) -> None:
+        client.upload(self.backbone.item_table, into="G")
+
+    def goal(self, name: str) -> str | None:
+        """The item table waits for the end of the round."""
+        return None if name == self.backbone.item_table else name
+
+
+class _Merged:
+    """The merged table, row by row."""
+
+    def __init__(self, plugin: ElasticMerging, w: Weights) -> None:
+        self.plugin = plugin
+        self.w = w
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        return self.plugin.merged(self.w, items)
+
+
+class _BatchClient(PluggedClient):
+    """Every mini-batch trains the adapter and then the backbone, both through the merge."""
+
+    plugin: ElasticMerging
+
+    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+        """See `method.Client.fit`."""
+        refuse_guarded(steps)
+        self.client.fit(
+            *self.plugin.adapter_step(),
+            *steps,
+            epochs=epochs,
+            loss=self.plugin.loss_of(loss),
+            early_stop=early_stop,
+        )
+
+
+class _PlainClient(PluggedClient):
+    """The table has been merged: the backbone trains on it as it is."""
+
+    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+        """See `method.Client.fit`."""
+        refuse_guarded(steps)
+        self.client.fit(*steps, epochs=epochs, loss=loss, early_stop=early_stop)
+
+
+class _EpochClient(PluggedClient):
+    """Every epoch trains the adapter, merges the table the round began with, and trains the result."""
+
+    plugin: ElasticMerging
+
+    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:  # noqa: ARG002 - an epoch has no running mean
+        """See `method.Client.fit`."""
+        refuse_guarded(steps)
+        name = self.plugin.backbone.item_table
+
+        def on_merged(step: Step) -> Step:
+            def named(of: dict[str, float]) -> dict[str, float]:
+                return {"M" if key == name else key: value for key, value in of.items()}
+
+            return replace(step, rates=named(dict(step.rates)), weight_decay=named(dict(step.weight_decay)))
+
+        for _ in range(epochs):
+            for step in self.plugin.adapter_step():
+                self.client.fit(step, epochs=1, loss=self.plugin.loss_of(loss))
+            self.client.rewrite("M", self.plugin.merged)
+            self.client.fit(
+                *map(on_merged, steps), epochs=1, loss=lambda w, batch: loss(View(w, {name: w.M}), batch)
+            )
+
+
+PLUGIN = ElasticMerging
