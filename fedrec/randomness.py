@@ -37,6 +37,9 @@ class Purpose(IntEnum):
     SHUFFLE = 8
     UPLOAD_NOISE = 9
     GRADIENT_NOISE = 10
+    HALVES = 11
+    LATE_NEGATIVES = 12
+    SERVER = 13
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:

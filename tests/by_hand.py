@@ -11,7 +11,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.loop import LoopEngine
-from fedrec.federation.method import Loss, RowsOf, Step
+from fedrec.federation.method import Half, Loss, RowsOf, Step
 from fedrec.federation.state import DENSE_BYTES
 from fedrec.registry import make_learner
 from tests.conftest import ROOT
@@ -89,12 +89,21 @@ class Recorder:
         self.events: list[tuple[Any, ...]] = []
         self.steps: list[tuple[Step, ...]] = []
         self.losses: list[Loss] = []
+        self.halves: list[Half | None] = []
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
         self.events.append(("fit", *(set(step.rates) for step in steps)))
         self.steps.append(steps)
         self.losses.append(loss)
         self.asked = (epochs, early_stop)
+        self.halves.append(half)
 
     def rewrite(self, name: str, rows: RowsOf) -> None:
         self.events.append(("rewrite", name))
@@ -102,6 +111,12 @@ class Recorder:
 
     def upload(self, *names: str, into: str | None = None) -> None:
         self.events += [("upload", name, into or name) for name in names]
+
+    def upload_products(self, name: str, into: str) -> None:
+        self.events.append(("products", name, into))
+
+    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
+        self.events.append(("approach", name, goal, steps, rate, decay))
 
 
 def asked_of_a_client(federation: Federation, round_: int = 1) -> Recorder:

@@ -8,6 +8,7 @@ import torch
 from fedrec.data.protocols import load_protocols
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
+from fedrec.federation.method import ServerSide
 from fedrec.settings import load_methods, resolve
 from tests.conftest import ROOT, made_interactions
 
@@ -45,3 +46,11 @@ def clients_of(split: Split) -> Clients:
 
 def settings_of(method: str, *changes: str, paper: str | None = None) -> dict:
     return resolve(METHODS, method, paper, "made", changes)[0]
+
+
+def server_side(share, initial=None, shared=None, personal=None, round_=1) -> ServerSide:
+    """The server of a made round, as a method sees it: all its clients are aggregated."""
+    return ServerSide(
+        round_=round_, seed=0, shared=shared or {}, initial=initial or {}, personal=personal or {},
+        clients=len(share), who=torch.arange(len(share)), share=share,
+    )  # fmt: skip

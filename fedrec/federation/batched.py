@@ -42,7 +42,7 @@ class BatchedEngine:
             size = task.samples.size[chosen]
             try:
                 block = Block(task, chosen, _ranges(end[chosen] - size, size))
-                task.method.local_round(block)
+                task.work(block)
             except torch.OutOfMemoryError as error:
                 # Nothing was sent or stored yet: do the same clients again, in two halves.
                 if len(chosen) == 1:

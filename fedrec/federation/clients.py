@@ -11,6 +11,7 @@ from fedrec.data.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import SplitError
 from fedrec.federation.draws import counted, negatives
+from fedrec.randomness import Purpose
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,13 @@ class Samples:
     """The training samples of some clients in one round: positives and their negatives.
 
     Samples of a client stand together, clients in the order they were asked for; `size` is
-    the number of samples of each client.
+    the number of samples of each client, and `group` of each positive with its negatives.
     """
 
     item: Tensor
     label: Tensor
     size: Tensor
+    group: int
 
 
 @dataclass(frozen=True)
@@ -87,30 +89,40 @@ class Clients:
 
     def only(self, who: Tensor) -> Self:
         """A federation of the clients `who` alone (sorted)."""
-        rows = self.rows[who]
-        first = torch.repeat_interleave(self.start[who], rows)
+        ends = self.rows[who].cumsum(0)
         return replace(
             self,
             user=self.user[who],
-            start=torch.cat((torch.zeros(1, dtype=torch.int64, device=self.device), rows.cumsum(0))),
-            train_item=self.train_item[first + counted(rows)],
+            start=torch.cat((torch.zeros(1, dtype=torch.int64, device=self.device), ends)),
+            train_item=self.training(who)[0],
             held_out={part: items[who] for part, items in self.held_out.items()},
             candidates={part: items[who] for part, items in self.candidates.items()},
             allowed=self.allowed[who],
         )
 
-    def samples(self, who: Tensor, per_positive: int, seed: int, round_: int) -> Samples:
-        """The samples of the clients `who` in `round_`: each training row and its negatives."""
+    def training(self, who: Tensor) -> tuple[Tensor, Tensor]:
+        """The training items of the clients `who`, and for each its client's place in `who`."""
         rows = self.rows[who]
-        owner = torch.repeat_interleave(who, rows)
-        place = counted(rows)
-        positive = self.train_item[self.start[owner] + place]
-        drawn = negatives(owner, place, self.allowed, per_positive, seed, round_)
+        place = torch.repeat_interleave(torch.arange(len(who), device=self.device), rows)
+        return self.train_item[self.start[who][place] + counted(rows)], place
+
+    def samples(
+        self,
+        who: Tensor,
+        per_positive: int,
+        seed: int,
+        round_: int,
+        purpose: Purpose = Purpose.NEGATIVES,
+    ) -> Samples:
+        """The samples of the clients `who` in `round_`: each training row and its negatives."""
+        positive, owner = self.training(who)
+        rows = self.rows[who]
+        drawn = negatives(who[owner], counted(rows), self.allowed, per_positive, seed, round_, purpose)
         width = 1 + per_positive
         item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
         label = torch.zeros(len(owner), width, device=self.device)
         label[:, 0] = 1
-        return Samples(item, label.reshape(-1), rows * width)
+        return Samples(item, label.reshape(-1), rows * width, width)
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""

@@ -46,7 +46,15 @@ def participants(users: Tensor, fraction: float, seed: int, round_: int, purpose
     return users[chosen.sort().values]
 
 
-def negatives(owner: Tensor, place: Tensor, allowed: Tensor, count: int, seed: int, round_: int) -> Tensor:
+def negatives(
+    owner: Tensor,
+    place: Tensor,
+    allowed: Tensor,
+    count: int,
+    seed: int,
+    round_: int,
+    purpose: Purpose = Purpose.NEGATIVES,
+) -> Tensor:
     """`count` distinct items per training row, drawn from the row's owner's `allowed` items.
 
     `owner` holds each row's user and `place` the row's number among its user's; `allowed`
@@ -59,7 +67,7 @@ def negatives(owner: Tensor, place: Tensor, allowed: Tensor, count: int, seed: i
     short = torch.arange(len(owner), device=owner.device)
     attempt = 0
     while len(short):
-        words = philox(attempt * _PLACES + place[short], owner[short], round_, int(Purpose.NEGATIVES), seed)
+        words = philox(attempt * _PLACES + place[short], owner[short], round_, int(purpose), seed)
         for item in (words * items >> 32).unbind(1):
             known = (taken[short] == item.unsqueeze(1)).any(1)
             new = allowed[owner[short], item] & ~known & (filled[short] < count)
@@ -71,18 +79,32 @@ def negatives(owner: Tensor, place: Tensor, allowed: Tensor, count: int, seed: i
     return taken
 
 
-def shuffled(who: Tensor, size: Tensor, seed: int, round_: int, epoch: int) -> Tensor:
+def shuffled(
+    who: Tensor, size: Tensor, seed: int, round_: int, epoch: int, purpose: Purpose = Purpose.SHUFFLE
+) -> Tensor:
     """An order of the samples of the clients `who` that shuffles each client's own.
 
     Samples stand client by client, `size` of each, and still do so afterwards.
     """
     blocks = -(-size // _LANES)
     owner = torch.repeat_interleave(who, blocks)
-    words = philox(epoch * _PLACES + counted(blocks), owner, round_, int(Purpose.SHUFFLE), seed)
+    words = philox(epoch * _PLACES + counted(blocks), owner, round_, int(purpose), seed)
     rank = torch.repeat_interleave(torch.arange(len(who), device=who.device), size)
     first = _LANES * (blocks.cumsum(0) - blocks)
     word = words.reshape(-1)[first[rank] + counted(size)]
     return torch.argsort((rank << 32) | word, stable=True)
+
+
+def halves(who: Tensor, rows: Tensor, seed: int, round_: int) -> Tensor:
+    """For each training row of the clients `who`, whether it is in the first and in the second half.
+
+    Each client's rows are shuffled and dealt out in turn; a single row is in both halves.
+    """
+    order = shuffled(who, rows, seed, round_, 0, Purpose.HALVES)
+    second = torch.empty(len(order), dtype=torch.bool, device=order.device)
+    second[order] = counted(rows) % 2 == 1
+    single = torch.repeat_interleave(rows == 1, rows)
+    return torch.stack((~second, second | single))
 
 
 def counted(sizes: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients, Samples
-from fedrec.federation.method import Method
+from fedrec.federation.method import Client, Method
 from fedrec.federation.privacy import UploadNoise
 from fedrec.federation.server import Server
 from fedrec.federation.state import State
@@ -33,11 +33,19 @@ class Task:
     privacy: UploadNoise | None = None
     alone: bool = False
     """Whether clients go on from their own copies of shared parameters instead of the server's."""
+    late: bool = False
+    """Whether this is what clients do after the server has answered (`Method.conclude`)."""
+
+    def work(self, client: Client) -> None:
+        """What a client does."""
+        (self.method.conclude if self.late else self.method.local_round)(client)
 
     def starts_alone(self, name: str) -> bool:
         """Whether clients start the round from values of `name` that differ from client to client."""
-        place = self.state.parameters[name].place
-        return place in ("private", "local", "personal") or (place == "shared" and self.alone)
+        parameter = self.state.parameters[name]
+        if parameter.place == "shared":
+            return self.alone or (self.late and self.method.evaluated.get(name) == "own")
+        return parameter.place in ("private", "local", "personal") and not parameter.renewed
 
 
 @dataclass(frozen=True)

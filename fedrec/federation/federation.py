@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedrec.evaluation.spectrum import information_abundance
 from fedrec.federation.clients import Clients
@@ -56,46 +58,49 @@ class Federation:
 
     def train_round(self, round_: int) -> Report:
         """See `learner.Learner.train_round`."""
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
-        who = participants(everyone, self.settings["participation"], self.seed, round_, Purpose.PARTICIPANTS)
-        aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         start = time.perf_counter()
+        who = self._participants(round_)
+        aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         self.state.join(who)
-        samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
-        server = Server(self.state, self._weights(aggregated))
-        outcome = self.engine.run(
-            Task(
-                self.method, self.state, server, self.clients, who, samples,
-                self.settings["batch_size"], self.seed, round_, self.privacy,
-                alone=1 < self.settings["aggregate_from"] >= round_,
-            )
+        server = Server(self.state, self._weights(aggregated), self.seed, round_)
+        task = Task(
+            self.method, self.state, server, self.clients, who,
+            self.clients.samples(who, self.settings["negatives"], self.seed, round_),
+            self.settings["batch_size"], self.seed, round_, self.privacy,
+            alone=1 < self.settings["aggregate_from"] >= round_,
         )  # fmt: skip
+        outcome = self.engine.run(task)
         loss = float(outcome.loss.mean())
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
             server.aggregate(self.method.mixing)
+            self.method.finish(server.side())
         self.done, self._derived = round_, None
+        answered = time.perf_counter()
+        if self.method.concluding != "nobody":
+            self._conclude(task)
         return Report(
             loss=loss,
             clients=len(who),
             down=self._downloaded() if server.uploaded and together else 0,
             up=sum(server.uploaded.values()) if together else 0,
-            local_seconds=trained - start,
-            server_seconds=time.perf_counter() - trained,
+            local_seconds=trained - start + time.perf_counter() - answered,
+            server_seconds=answered - trained,
             slowest=outcome.slowest,
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         """See `learner.Learner.scores`."""
         values = Values()
-        for name, parameter in self.state.parameters.items():
+        for name in self.state.visible:
+            parameter = self.state.parameters[name]
             kept = self._scored_with(name)
-            if kept is None:
-                value = self.state.shared.get(name, self.state.initial[name])
-                values[name] = PlainTable(value) if parameter.table else value
+            if parameter.table:
+                values[name] = _ScoredTable(self.clients, who, kept, self._common(name))
             else:
-                values[name] = _KeptTable(kept, who) if parameter.table else kept.whole(who)
+                values[name] = self._common(name) if kept is None else kept.whole(who)
+        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
         if self.state.personal:
             values["held"] = self._held(who)
         with torch.no_grad():
@@ -119,6 +124,31 @@ class Federation:
             found = found | {"uploads": self.privacy.report(rounds)}
         noted = {"privacy": found} if found else {}
         return noted | {"information_abundance": self._abundance()}
+
+    def _participants(self, round_: int) -> Tensor:
+        """Who trains in a round, once the server is ready for it."""
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        share = self.settings["participation"]
+        nobody = torch.zeros(len(everyone), device=self.clients.device)
+        server = Server(self.state, nobody, self.seed, round_).side()
+        self.method.begin(server)
+        chosen = self.method.choose(server, max(1, int(len(everyone) * share)))
+        if chosen is None:
+            return participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
+        return chosen
+
+    def _conclude(self, task: Task) -> None:
+        """Let clients do what they do after the server has answered."""
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        who = everyone if self.method.concluding == "everyone" else task.who
+        negatives, purpose = self.settings["negatives"], Purpose.LATE_NEGATIVES
+        samples = self.clients.samples(who, negatives, self.seed, task.round_, purpose)
+        alone = self.done < self.settings["aggregate_from"]
+        self.engine.run(replace(task, who=who, samples=samples, alone=alone, late=True))
+
+    def _common(self, name: str) -> Tensor:
+        """The server's value, or else what everyone starts from."""
+        return self.state.shared.get(name, self.state.initial[name])
 
     def _abundance(self) -> dict[str, float]:
         """Of every table of the server, and the mean over some clients of every table they keep."""
@@ -160,7 +190,8 @@ class Federation:
 
     def _downloaded(self) -> int:
         """Numbers a client downloads."""
-        return sum(one.count for one in self.state.parameters.values() if one.place in ("shared", "personal"))
+        places = ("shared", "server", "personal")
+        return sum(one.count for one in self.state.parameters.values() if one.place in places and one.sent)
 
     def _weights(self, aggregated: Tensor) -> Tensor:
         """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
@@ -171,15 +202,25 @@ class Federation:
         return weight
 
 
-class _KeptTable:
-    """A table users are scored with, one each, of which only the rows asked for are looked up."""
+@dataclass(frozen=True)
+class _ScoredTable:
+    """A table users are scored with, one each or `common` to all; only rows asked for are looked up."""
 
-    def __init__(self, kept: Kept, who: Tensor) -> None:
-        self.kept = kept
-        self.who = who
+    clients: Clients
+    who: Tensor
+    kept: Kept | None
+    common: Tensor
 
     def __getitem__(self, items: Tensor) -> Tensor:
+        if self.kept is None:
+            return functional.embedding(items, self.common)
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
+
+    def training_sum(self) -> Tensor:
+        """See `method.Table`."""
+        item, place = self.clients.training(self.who)
+        rows = self.common[item] if self.kept is None else self.kept.rows(self.who[place], item)
+        return rows.new_zeros(len(self.who), rows.shape[1]).index_add(0, place, rows).unsqueeze(1)
 
 
 class _Lazy:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import FedrecError
-from fedrec.federation.draws import shuffled
+from fedrec.federation.draws import halves, shuffled
 from fedrec.federation.engine import NOISE_STEPS, Outcome, Task, check_finite
-from fedrec.federation.method import Loss, RowsOf, Step
+from fedrec.federation.method import Half, Loss, RowsOf, Step
 from fedrec.federation.noise import gaussian
 from fedrec.federation.weights import PlainTable, Values
 
@@ -27,6 +27,16 @@ class PlainBatch:
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the batch."""
         return values.mean()
+
+    @property
+    def size(self) -> Tensor:
+        """See `method.Batch.size`."""
+        return torch.tensor([float(len(self.items))], device=self.items.device)
+
+    def occurrences(self) -> Tensor:
+        """See `method.Batch.occurrences`."""
+        listed = self.items.tolist()
+        return torch.tensor([float(listed.count(item)) for item in listed], device=self.items.device)
 
     def distinct(self) -> Tensor:
         """See `method.Batch.distinct`."""
@@ -55,12 +65,19 @@ class LoopClient:
         end = int(task.samples.size[: place + 1].sum())
         own = slice(end - int(task.samples.size[place]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
-        self.weights = {name: self._downloaded(name) for name in task.state.parameters}
+        self.weights = {name: self._downloaded(name) for name in task.state.visible}
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.tensor(float("nan"))
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
         """See `method.Client.fit`."""
         trained = {name: self.weights[name].requires_grad_() for step in steps for name in step.rates}
         optimisers = [self._optimiser(step) for step in steps]
@@ -73,10 +90,10 @@ class LoopClient:
         for _ in range(epochs):
             losses = []
             self._derive()
-            for number, batch in enumerate(self._batches()):
+            for number, batch in enumerate(self._batches(half)):
                 for step, optimiser, decay in zip(steps, optimisers, decays, strict=True):
                     optimiser.zero_grad()
-                    value = loss(self._view(), batch)
+                    value = (step.loss or loss)(self._view(), batch)
                     value.backward()
                     self._guard(step, loss, batch, number)
                     optimiser.step()
@@ -108,21 +125,38 @@ class LoopClient:
 
     def upload(self, *names: str, into: str | None = None) -> None:
         """See `method.Client.upload`."""
-        task = self.task
         for name in names:
-            goal = into or name
-            task.server.refuse(name, goal)
-            change = self.weights[name].detach().unsqueeze(0) - task.server.reference(goal, self.who)
-            if task.privacy is not None:
-                change = change * task.privacy.shrinkage(change.abs().sum())
-                change = change + task.privacy.draw(task.state.parameters, goal, self.who, task.round_)
-            task.server.receive(goal, self.who, change)
+            self._upload(name, into or name, self.weights[name].detach())
+
+    def upload_products(self, name: str, into: str) -> None:
+        """See `method.Client.upload_products`."""
+        table = self.weights[name].detach()
+        self._upload(name, into, table @ table.T)
+
+    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
+        """See `method.Client.approach_products`."""
+        table = self.weights[name].requires_grad_()
+        optimiser = torch.optim.SGD([table], lr=rate, weight_decay=decay)
+        for _ in range(steps):
+            optimiser.zero_grad()
+            (table @ table.T - self.task.state.shared[goal]).norm().backward()
+            optimiser.step()
+        self.weights[name] = table.detach()
 
     def keep(self) -> None:
         """Store what stays on the client."""
         for name, kept in self.task.state.kept.items():
             if self.task.state.parameters[name].place != "personal":
                 kept.put(self.who, self.weights[name].detach().unsqueeze(0))
+
+    def _upload(self, name: str, into: str, value: Tensor) -> None:
+        task = self.task
+        task.server.refuse(name, into)
+        change = value.unsqueeze(0) - task.server.reference(into, self.who)
+        if task.privacy is not None:
+            change = change * task.privacy.shrinkage(change.abs().sum())
+            change = change + task.privacy.draw(task.state.parameters, into, self.who, task.round_)
+        task.server.receive(into, self.who, change)
 
     def _downloaded(self, name: str) -> Tensor:
         state = self.task.state
@@ -133,25 +167,31 @@ class LoopClient:
     def _view(self) -> Values:
         state = self.task.state
         values = Values(self.weights | self.derived)
+        training = self.items[self.labels == 1]
+        values["rows"] = torch.full((1, 1), float(len(training)), device=self.who.device)
         if state.personal:
             values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
-        for name, parameter in state.parameters.items():
-            if parameter.table:
-                values[name] = PlainTable(self.weights[name])
+        for name in state.visible:
+            if state.parameters[name].table:
+                values[name] = PlainTable(self.weights[name], training)
         return values
 
     def _derive(self) -> None:
         with torch.no_grad():
             self.derived = self.task.method.derived(self._view())
 
-    def _batches(self) -> list[PlainBatch]:
-        task = self.task
-        size = torch.tensor([len(self.items)], device=self.who.device)
+    def _batches(self, half: Half | None) -> list[PlainBatch]:
+        task, items, labels = self.task, self.items, self.labels
+        if half is not None:
+            group = task.samples.group
+            rows = torch.tensor([len(items) // group], device=self.who.device)
+            parts = halves(self.who, rows, task.seed, task.round_)
+            chosen = parts[("first", "second").index(half)].repeat_interleave(group)
+            items, labels = items[chosen], labels[chosen]
+        size = torch.tensor([len(items)], device=self.who.device)
         order = shuffled(self.who, size, task.seed, task.round_, self.epochs_done)
         self.epochs_done += 1
-        return [
-            PlainBatch(self.items[chosen], self.labels[chosen]) for chosen in order.split(task.batch_size)
-        ]
+        return [PlainBatch(items[chosen], labels[chosen]) for chosen in order.split(task.batch_size)]
 
     def _optimiser(self, step: Step) -> torch.optim.Optimizer:
         groups = [
@@ -204,7 +244,7 @@ class LoopEngine:
             start = time.perf_counter()
             client = LoopClient(task, place)
             try:
-                task.method.local_round(client)
+                task.work(client)
             except (RuntimeError, IndexError, KeyError) as error:
                 user = int(task.clients.user[client.who[0]])
                 raise FedrecError(f"round {task.round_}, client {user}: {error}") from error

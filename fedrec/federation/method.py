@@ -5,22 +5,25 @@ as its paper does: what is trained, in which order, what is uploaded. The engine
 round for one client (`loop`) or for many at once (`batched`); a method cannot tell which.
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
-whatever axes the engine adds in front: `(w.Q[items] * w.p).sum(-1)` serves both engines. A
-method with personal parameters also finds `w.held`: 1 where the client got one in the last
-round, else 0.
+whatever axes the engine adds in front: `(w.Q[items] * w.p).sum(-1)` serves both engines.
+`w.rows` is the client's number of training rows. A method with personal parameters also finds
+`w.held`: 1 where the client got one in the last round, else 0.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.federation.kept import Kept
 from fedrec.federation.parameters import Parameter
 
 Optimiser: TypeAlias = Literal["adam", "sgd"]
+Half: TypeAlias = Literal["first", "second"]
+"""Of a client's training rows, each with its negatives; dealt out anew in every round."""
 
 
 class Table(Protocol):
@@ -28,6 +31,12 @@ class Table(Protocol):
 
     def __getitem__(self, items: Tensor) -> Tensor:
         """One vector per item."""
+
+    def whole(self) -> Tensor:
+        """Every row, where the method is `dense`."""
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of the client's training items, shaped as a vector."""
 
     def squared_norm(self) -> Tensor:
         """The sum of the squares of the whole table, shaped as a vector of size 1."""
@@ -55,16 +64,24 @@ class Batch(Protocol):
     items: Tensor
     labels: Tensor
 
+    @property
+    def size(self) -> Tensor:
+        """Samples of the client's mini-batch."""
+
     def mean(self, values: Tensor) -> Tensor:
         """The mean of one value per sample over each client's samples."""
 
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of the client's mini-batch, 0 for all others."""
 
+    def occurrences(self) -> Tensor:
+        """For each sample, how many of the client's mini-batch are of the same item."""
+
 
 Loss: TypeAlias = Callable[[Weights, Batch], Tensor]
 RowsOf: TypeAlias = Callable[[Weights, Tensor], Tensor]
 """The new rows of a table for some items, each a function of the same rows of other tables alone."""
+Mixed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -86,7 +103,8 @@ class Step:
     `weight_decay` adds that multiple of a parameter to its gradient; after every step of a
     client its rates are multiplied by `batch_decay`. As torch.optim computes them. `guarded`
     puts differential privacy on the gradients of tables. With `keep_state`, Adam's moments and
-    count of steps last from round to round instead of starting anew in every `fit`.
+    count of steps last from round to round instead of starting anew in every `fit`. A `loss` of its
+    own takes the place of the fit's.
     """
 
     rates: Mapping[str, float]
@@ -95,6 +113,7 @@ class Step:
     batch_decay: float = 1.0
     guarded: Mapping[str, GaussianMechanism] = field(default_factory=dict)
     keep_state: bool = False
+    loss: Loss | None = None
 
 
 class Client(Protocol):
@@ -104,8 +123,15 @@ class Client(Protocol):
     def round_(self) -> int:
         """The number of the round, from 1."""
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
-        """Go `epochs` times over this round's samples, reshuffled, in mini-batches.
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
+        """Go `epochs` times over this round's samples, or a half of them, reshuffled, in mini-batches.
 
         For every mini-batch the steps are done in order, each on a loss computed anew.
         Optimisers start fresh (but see `Step.keep_state`). With `early_stop`, a client stops after
@@ -121,6 +147,35 @@ class Client(Protocol):
 
         The server combines them into the parameter of the same name, or into `into`.
         """
+
+    def upload_products(self, name: str, into: str) -> None:
+        """Send the products of every two rows of a table, and not the table, to the server."""
+
+    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
+        """Bring the products of a table's rows towards the server's `goal`.
+
+        By `steps` of SGD with weight decay on the (not squared) norm of their difference.
+        """
+
+
+@dataclass(frozen=True)
+class ServerSide:
+    """What a method may use on the server, before and after the uploads of a round."""
+
+    round_: int
+    seed: int
+    shared: MutableMapping[str, Tensor]
+    """The server's parameters, one for all; may be replaced."""
+    initial: Mapping[str, Tensor]
+    """What every parameter was before the first round."""
+    personal: Mapping[str, Kept]
+    """The server's parameters, one per client."""
+    clients: int
+    """How many there are."""
+    who: Tensor
+    """The clients whose uploads are aggregated in this round."""
+    share: Tensor
+    """The weight of each of them in a plain mean."""
 
 
 class Method(ABC):
@@ -143,6 +198,9 @@ class Method(ABC):
         self.settings = settings
         self.items = items
 
+    concluding: Literal["nobody", "participants", "everyone"] = "nobody"
+    """Who does more when the server has answered (see `conclude`)."""
+
     @abstractmethod
     def parameters(self) -> dict[str, Parameter]:
         """The model's parts."""
@@ -162,12 +220,30 @@ class Method(ABC):
         """
         return {}
 
-    def mixing(self, uploads: Tensor, share: Tensor) -> Tensor:
-        """How uploads become personal parameters: the weight of each (column) for each client (row).
+    def conclude(self, client: Client) -> None:
+        """What a client does after the server has answered, before it is scored; it uploads nothing more.
 
-        `uploads` holds one flat vector per aggregated client, `share` its weight in a plain mean.
+        Samples are drawn anew: the client's training rows with other negatives.
         """
         raise NotImplementedError
+
+    def begin(self, server: ServerSide) -> None:  # noqa: B027 - most do nothing
+        """What the server does before clients download."""
+
+    def choose(self, server: ServerSide, count: int) -> Tensor | None:  # noqa: ARG002 - most draw at random
+        """Which `count` clients take part, in order; None to draw them at random."""
+        return None
+
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+        """How uploads of `name` become personal values: the weight of each (column) for each client (row).
+
+        `uploads` holds one flat vector per client of `server.who`. Where many clients get the same, the
+        weights may be given as a product of two matrices. None leaves everyone what it uploaded.
+        """
+        raise NotImplementedError
+
+    def finish(self, server: ServerSide) -> None:  # noqa: B027 - most do nothing
+        """What the server does besides, when uploads have been aggregated."""
 
     def pairs(self) -> int:
         """Matrices of samples x samples that the loss of a mini-batch holds, to size blocks by."""

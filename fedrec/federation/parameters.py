@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fedrec.randomness import Purpose, normal, uniform
 
-Place: TypeAlias = Literal["shared", "personal", "local", "private", "scratch"]
+Place: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
+Combine: TypeAlias = Literal["mean", "touched", "change"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,19 @@ class Parameter:
 
     Where it lives:
     `shared`    on the server, one for all; a client trains a copy and may upload it
-    `personal`  on the server, one per client; downloaded by its client
+    `server`    on the server, one for all; clients meet it only in what they do with products of rows
+    `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
     `local`     with the client, from round to round; may be uploaded
     `private`   with the client, from round to round; can never be uploaded
     `scratch`   with the client, for one round; can never be uploaded
 
-    A local parameter with a `start` is a copy of that shared one when its client first takes
-    part. `rewritten` tells that local rounds replace whole tables of it.
+    A local or personal parameter with a `start` is a copy of that shared one when its client first
+    takes part. `rewritten` tells that local rounds replace whole tables of it; `renewed`, that a
+    client forgets it when a round begins and starts from the initial value.
+
+    `combine` tells how uploads of a shared table become one, row by row: their weighted `mean`, the
+    weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the
+    row's `change` alone. `sent=False`: clients know a shared one without downloading it.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +50,9 @@ class Parameter:
     table: bool = False
     start: str | None = None
     rewritten: bool = False
+    renewed: bool = False
+    combine: Combine = "mean"
+    sent: bool = True
 
     @property
     def count(self) -> int:
@@ -50,9 +60,9 @@ class Parameter:
         return int(torch.Size(self.shape).numel())
 
 
-def item_table(items: int, size: int, place: Place, initial: Initial) -> Parameter:
+def item_table(items: int, size: int, place: Place, initial: Initial, combine: Combine = "mean") -> Parameter:
     """A table of one vector per item."""
-    return Parameter((items, size), place, initial, table=True)
+    return Parameter((items, size), place, initial, table=True, combine=combine)
 
 
 def vector(size: int, place: Place, initial: Initial) -> Parameter:

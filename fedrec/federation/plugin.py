@@ -4,13 +4,24 @@ A plug-in shows its backbone other tables (`view`), adds to its loss and its ste
 where uploads go; the backbone's local round runs as it is written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.method import Client, Loss, Method, RowsOf, Step, Weights
+from fedrec.federation.method import (
+    Client,
+    Half,
+    Loss,
+    Method,
+    Mixed,
+    RowsOf,
+    ServerSide,
+    Step,
+    Weights,
+)
 from fedrec.federation.parameters import Parameter
 
 
@@ -22,6 +33,7 @@ class Plugin(Method):
         self.backbone = backbone
         self.evaluated = backbone.evaluated
         self.dense = backbone.dense
+        self.concluding = backbone.concluding
 
     def parameters(self) -> dict[str, Parameter]:
         """The backbone's."""
@@ -39,9 +51,25 @@ class Plugin(Method):
         """The backbone's."""
         return self.backbone.derived(w)
 
-    def mixing(self, uploads: Tensor, share: Tensor) -> Tensor:
+    def conclude(self, client: Client) -> None:
+        """The backbone's, on a client that does what the plug-in adds."""
+        self.backbone.conclude(PluggedClient(client, self))
+
+    def begin(self, server: ServerSide) -> None:
         """The backbone's."""
-        return self.backbone.mixing(uploads, share)
+        self.backbone.begin(self._seen(server))
+
+    def choose(self, server: ServerSide, count: int) -> Tensor | None:
+        """The backbone's."""
+        return self.backbone.choose(self._seen(server), count)
+
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+        """The backbone's."""
+        return self.backbone.mixing(name, uploads, self._seen(server))
+
+    def finish(self, server: ServerSide) -> None:
+        """The backbone's."""
+        self.backbone.finish(self._seen(server))
 
     def pairs(self) -> int:
         """The backbone's."""
@@ -63,6 +91,15 @@ class Plugin(Method):
         """The loss, given the backbone's."""
         return lambda w, batch: loss(self.view(w), batch)
 
+    def _seen(self, server: ServerSide) -> ServerSide:
+        """The server as the backbone sees it: its item table is where its uploads now go."""
+        names = {name: self.stored(name) for name in self.backbone.parameters()}
+        return replace(server, shared=_Renamed(server.shared, names))
+
+    def stored(self, name: str) -> str:
+        """The server's parameter that stands for the backbone's shared `name`."""
+        return name
+
     def goal(self, name: str) -> str | None:
         """The parameter of the server that uploads of `name` go into; None where they stay at home."""
         return name
@@ -80,11 +117,22 @@ class PluggedClient:
         """See `method.Client.round_`."""
         return self.client.round_
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
         """See `method.Client.fit`."""
         refuse_guarded(steps)
         self.client.fit(
-            *self.plugin.steps(steps), epochs=epochs, loss=self.plugin.loss_of(loss), early_stop=early_stop
+            *self.plugin.steps(steps),
+            epochs=epochs,
+            loss=self.plugin.loss_of(loss),
+            early_stop=early_stop,
+            half=half,
         )
 
     def rewrite(self, name: str, rows: RowsOf) -> None:
@@ -97,6 +145,36 @@ class PluggedClient:
             goal = into or self.plugin.goal(name)
             if goal is not None:
                 self.client.upload(name, into=goal)
+
+    def upload_products(self, name: str, into: str) -> None:
+        """See `method.Client.upload_products`."""
+        self.client.upload_products(name, into)
+
+    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
+        """See `method.Client.approach_products`."""
+        self.client.approach_products(name, goal, steps, rate, decay)
+
+
+class _Renamed(MutableMapping[str, Tensor]):
+    """A mapping whose keys have other names."""
+
+    def __init__(self, values: MutableMapping[str, Tensor], names: Mapping[str, str]) -> None:
+        self.values_, self.names = values, names
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.values_[self.names.get(name, name)]
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self.values_[self.names.get(name, name)] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("a server's parameters cannot be removed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)
 
 
 def refuse_guarded(steps: tuple[Step, ...]) -> None:

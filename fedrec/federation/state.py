@@ -50,17 +50,22 @@ class State:
         """
         parameters = method.parameters()
         values = initial_values(parameters, seed, device)
-        shared = {name: values[name] for name, one in parameters.items() if one.place == "shared"}
+        shared = {name: values[name] for name, one in parameters.items() if one.place in ("shared", "server")}
         kept: dict[str, Kept] = {}
         for name, one in parameters.items():
             own = method.evaluated.get(name) == "own" or copies
-            if one.place == "scratch" or (one.place == "shared" and not own):
+            if one.place in ("scratch", "server") or (one.place == "shared" and not own):
                 continue
             size = clients * values[name].numel() * values[name].element_size()
             whole = not one.table or one.rewritten or one.place == "personal" or size <= dense_bytes
             kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
         nobody = torch.zeros(clients, dtype=torch.bool, device=device)
         return cls(parameters, shared, kept, values, nobody, nobody.clone())
+
+    @property
+    def visible(self) -> list[str]:
+        """The parameters that clients see among theirs."""
+        return [name for name, one in self.parameters.items() if one.place != "server"]
 
     @property
     def personal(self) -> list[str]:

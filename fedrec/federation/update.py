@@ -13,7 +13,8 @@ from fedrec.federation.noise import gaussian
 from fedrec.federation.weights import GatheredRows
 
 if TYPE_CHECKING:
-    from fedrec.federation.block import Block, BlockBatch
+    from fedrec.federation.block import Block
+    from fedrec.federation.schedule import BlockBatch, Schedule
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
@@ -26,18 +27,19 @@ class BlockOptimiser:
     rates depend on; all groups are updated by one call all the same.
     """
 
-    def __init__(self, block: "Block", step: Step) -> None:
+    def __init__(self, block: "Block", step: Step, schedule: "Schedule") -> None:
         self.block = block
         self.rule = step
+        self.groups = schedule.groups
         self._refuse_what_moves_other_rows()
-        self.parts = {name: block.parts_of(name) for name in step.rates}
+        self.parts = {name: schedule.parts_of(table=block.parameter(name).table) for name in step.rates}
         self.values = {name: block.values[name].split(parts) for name, parts in self.parts.items()}
         self.adaptive = list(step.rates) if step.optimiser == "adam" else []
         self.moments = {name: self._first_moments(name) for name in self.adaptive}
         self.group_counts = {
             name: [torch.zeros((), device=block.device) for _ in self.parts[name]] for name in self.adaptive
         }
-        self.group_steps = [0] * len(block.groups)
+        self.group_steps = [0] * len(self.groups)
 
     def step(self, loss: Loss, batch: "BlockBatch") -> Tensor:
         """Do the step on one mini-batch of the first clients; return their losses."""
@@ -50,7 +52,7 @@ class BlockOptimiser:
         }
         losses = loss(block.weights(clients, shown), batch)
         gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
-        active = sum(group.clients.stop <= clients for group in block.groups)
+        active = sum(group.clients.stop <= clients for group in self.groups)
         with torch.no_grad():
             for name, found in zip(leaves, gradients, strict=True):
                 gradient = self._guard(name, found, batch) if name in rule.guarded else found
@@ -130,7 +132,7 @@ class BlockOptimiser:
             for number, own in enumerate(gradients):
                 self._move(name, slice(number, number + 1), (own,), self._rate(name, number), decay)
         if decay and self.rule.optimiser == "sgd" and self.block.parameter(name).table:
-            for number, group in enumerate(self.block.groups[:active]):
+            for number, group in enumerate(self.groups[:active]):
                 self.block.factor[name][group.clients] *= 1 - self._rate(name, number) * decay
 
     def _rate(self, name: str, group: int) -> float:
@@ -153,7 +155,7 @@ class BlockOptimiser:
 
     def _move_by_client(self, name: str, gradient: Tensor, active: int) -> None:
         """Adam where every client has a count of steps of its own."""
-        block, clients = self.block, self.block.groups[active - 1].clients.stop
+        block, clients = self.block, self.groups[active - 1].clients.stop
         rows = len(gradient)
         value, first, second = (
             tensor[:rows]
@@ -164,7 +166,7 @@ class BlockOptimiser:
         rate = torch.cat(
             [
                 torch.full((part.clients.stop - part.clients.start,), self._rate(name, number))
-                for number, part in enumerate(block.groups[:active])
+                for number, part in enumerate(self.groups[:active])
             ]
         ).to(value)
 

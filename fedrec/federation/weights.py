@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.errors import FederationError
+
 
 class Values(dict[str, Any]):
     """Parameters by name, as `w["Q"]` and as `w.Q`."""
@@ -21,11 +23,17 @@ class Values(dict[str, Any]):
 class PlainTable:
     """The table of one client, or one table for all: items x d."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, training: Tensor | None = None) -> None:
+        """`training` are the items the client trains on."""
         self.table = table
+        self._training = training
 
     def __getitem__(self, items: Tensor) -> Tensor:
         return functional.embedding(items, self.table)
+
+    def whole(self) -> Tensor:
+        """See `method.Table`."""
+        return self.table
 
     def squared_norm(self) -> Tensor:
         """See `method.Table`."""
@@ -34,6 +42,12 @@ class PlainTable:
     def row_sum(self) -> Tensor:
         """See `method.Table`."""
         return reduced(self.table, 1)
+
+    def training_sum(self) -> Tensor:
+        """See `method.Table`."""
+        if self._training is None:
+            raise FederationError("training items are known in losses and scores alone.")
+        return self[self._training].sum(0, keepdim=True)
 
 
 class ClientTables:
@@ -45,6 +59,10 @@ class ClientTables:
     def __getitem__(self, items: Tensor) -> Tensor:
         clients = torch.arange(len(self.tables), device=items.device).unsqueeze(1)
         return functional.embedding(clients * self.tables.shape[1] + items, self.tables.flatten(0, 1))
+
+    def whole(self) -> Tensor:
+        """See `method.Table`."""
+        return self.tables
 
     def squared_norm(self) -> Tensor:
         """See `method.Table`."""
@@ -58,9 +76,18 @@ class ClientTables:
 class HeldRows:
     """The rows of a table that clients of a block hold; indexed by places among them."""
 
-    def __init__(self, rows: Tensor, reduced: Callable[[int], Tensor]) -> None:
+    def __init__(
+        self,
+        rows: Tensor,
+        reduced: Callable[[int], Tensor],
+        training_sum: Callable[[], Tensor],
+        clients: int | None,
+    ) -> None:
+        """`clients` is how many there are, where every row of theirs is held."""
         self.rows = rows
+        self.training_sum = training_sum
         self._reduced = reduced
+        self._clients = clients
         self._last: tuple[Tensor, Tensor] | None = None
 
     def __getitem__(self, places: Tensor) -> Tensor:
@@ -69,6 +96,13 @@ class HeldRows:
         if self._last is None or self._last[0] is not places:
             self._last = (places, functional.embedding(places, self.rows))
         return self._last[1]
+
+    def whole(self) -> Tensor:
+        """See `method.Table`."""
+        if self._clients is None:
+            raise FederationError("whole tables are held only where the method says `dense = True`.")
+        tables: Tensor = self.rows.unflatten(0, (self._clients, -1))
+        return tables
 
     def squared_norm(self) -> Tensor:
         """See `method.Table`."""

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.federation.method import ServerSide
 from fedrec.federation.mixing import first_components, project_on_simplex, squared_distances
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import ElasticMerging
@@ -39,9 +40,9 @@ class FedEM(ElasticMerging):
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         super().__init__(FedMF(settings, items), settings, items)
 
-    def mixing(self, uploads: Tensor, share: Tensor) -> Tensor:
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:  # noqa: ARG002 - there is one
         """The weight of each upload (column) in each client's aggregate (row)."""
-        wanted: Tensor = share + self.settings["alpha"] * self.similarity(uploads)
+        wanted: Tensor = server.share + self.settings["alpha"] * self.similarity(uploads)
         if self.settings["weights"] == "simplex":
             return project_on_simplex(wanted)
         # The factor 1 / (1 + alpha) cancels when rows are divided by their sums.

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Client, Loss, Step, Weights, perceptron
+from fedrec.federation.method import Client, Half, Loss, Step, Weights, perceptron
 from fedrec.federation.parameters import Initial, Parameter, Place, mlp
 from fedrec.federation.plugin import PluggedClient, Plugin, refuse_guarded
 from fedrec.federation.weights import View
@@ -106,6 +106,10 @@ class ElasticMerging(Plugin):
     def _upload(self, client: Client) -> None:
         client.upload(self.backbone.item_table, into="G")
 
+    def stored(self, name: str) -> str:
+        """The server's item table is G."""
+        return "G" if name == self.backbone.item_table else name
+
     def goal(self, name: str) -> str | None:
         """The item table waits for the end of the round."""
         return None if name == self.backbone.item_table else name
@@ -127,7 +131,14 @@ class _BatchClient(PluggedClient):
 
     plugin: ElasticMerging
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
         """See `method.Client.fit`."""
         refuse_guarded(steps)
         self.client.fit(
@@ -136,16 +147,24 @@ class _BatchClient(PluggedClient):
             epochs=epochs,
             loss=self.plugin.loss_of(loss),
             early_stop=early_stop,
+            half=half,
         )
 
 
 class _PlainClient(PluggedClient):
     """The table has been merged: the backbone trains on it as it is."""
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
         """See `method.Client.fit`."""
         refuse_guarded(steps)
-        self.client.fit(*steps, epochs=epochs, loss=loss, early_stop=early_stop)
+        self.client.fit(*steps, epochs=epochs, loss=loss, early_stop=early_stop, half=half)
 
 
 class _EpochClient(PluggedClient):
@@ -153,7 +172,14 @@ class _EpochClient(PluggedClient):
 
     plugin: ElasticMerging
 
-    def fit(self, *steps: Step, epochs: int, loss: Loss, early_stop: float | None = None) -> None:  # noqa: ARG002 - an epoch has no running mean
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,  # noqa: ARG002 - an epoch has no running mean
+        half: Half | None = None,
+    ) -> None:
         """See `method.Client.fit`."""
         refuse_guarded(steps)
         name = self.plugin.backbone.item_table
@@ -166,10 +192,13 @@ class _EpochClient(PluggedClient):
 
         for _ in range(epochs):
             for step in self.plugin.adapter_step():
-                self.client.fit(step, epochs=1, loss=self.plugin.loss_of(loss))
+                self.client.fit(step, epochs=1, loss=self.plugin.loss_of(loss), half=half)
             self.client.rewrite("M", self.plugin.merged)
             self.client.fit(
-                *map(on_merged, steps), epochs=1, loss=lambda w, batch: loss(View(w, {name: w.M}), batch)
+                *map(on_merged, steps),
+                epochs=1,
+                loss=lambda w, batch: loss(View(w, {name: w.M}), batch),
+                half=half,
             )
 
 

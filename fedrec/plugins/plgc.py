@@ -90,6 +90,11 @@ class PLGC(Plugin):
         own, other = self.tables
         return other if name == own else name
 
+    def stored(self, name: str) -> str:
+        """The server's item table is G, where it did not have one besides."""
+        own, other = self.tables
+        return other if name == own else name
+
     def pairs(self) -> int:
         """Contrasts look at pairs of samples."""
         return 12 if self.settings["redundancy"] in ("au", "duorec") else 0

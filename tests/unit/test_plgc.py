@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.federation.block import BlockBatch
 from fedrec.federation.loop import PlainBatch
+from fedrec.federation.schedule import BlockBatch
 from fedrec.federation.weights import PlainTable, Values
 from fedrec.plugins.plgc import (
     alignment_and_uniformity,

@@ -1,0 +1,117 @@
+"""The mini-batches of a block of clients: who has how many, and which samples are in each.
+
+Clients are sorted by their number of mini-batches, most first. Then those that still have a
+mini-batch are always the first ones, their rows and vectors always the first rows of one long
+tensor: no client ever steps on padding, and every step works on contiguous memory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class BlockBatch:
+    """A mini-batch of each of the first clients; short ones are filled up with weight 0."""
+
+    items: Tensor
+    labels: Tensor
+    weight: Tensor
+    number: int
+    """Its place in the epoch, from 0."""
+
+    @property
+    def size(self) -> Tensor:
+        """See `method.Batch.size`."""
+        return self.weight.count_nonzero(1).unsqueeze(1).to(self.weight.dtype)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over each client's samples."""
+        return (values * self.weight).sum(-1)
+
+    def distinct(self) -> Tensor:
+        """See `method.Batch.distinct`."""
+        # Filling repeats a client's first sample, behind which the stable sort puts it.
+        ordered, order = torch.sort(self.items, dim=1, stable=True)
+        first = torch.ones_like(self.weight)
+        first[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).to(first.dtype)
+        return torch.zeros_like(first).scatter_(1, order, first)
+
+    def occurrences(self) -> Tensor:
+        """See `method.Batch.occurrences`."""
+        # Places among held rows tell clients apart, so all mini-batches are counted at once.
+        real = (self.weight > 0).to(self.weight.dtype).reshape(-1)
+        places, inverse = torch.unique(self.items, return_inverse=True)
+        counts = torch.zeros(len(places), dtype=real.dtype, device=real.device)
+        return counts.index_add_(0, inverse.reshape(-1), real)[inverse]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring clients of a block with the same number of mini-batches."""
+
+    batches: int
+    clients: slice
+    rows: slice
+
+
+class Schedule:
+    """The mini-batches of an epoch of some clients."""
+
+    def __init__(
+        self, size: Tensor, slot: Tensor, labels: Tensor, row_end: list[int], batch_size: int
+    ) -> None:
+        """`size` are each client's samples; `slot` and `labels` hold them client by client, `row_end` the
+        end of each client's held rows.
+        """
+        self.size = size
+        self.slot = slot
+        self.labels = labels
+        self.batch_size = batch_size
+        self.batches = -(-size // batch_size)
+        self.groups = self._groups(row_end)
+        self._start = size.cumsum(0) - size
+        self._widths = self._batch_widths()
+
+    def epoch(self, order: Tensor) -> Iterator[BlockBatch]:
+        """The mini-batches of samples in a given order (of each client's own): the first of every client,
+        the second of those that have one, ...
+        """
+        slot, label = self.slot[order], self.labels[order]
+        column = torch.arange(self.batch_size, device=order.device)
+        for number, width in enumerate(self._widths):
+            clients = self.groups[self.active(number) - 1].clients.stop
+            left = (self.size[:clients] - number * self.batch_size).clamp(max=self.batch_size)
+            inside = column[:width] < left.unsqueeze(1)
+            first = self._start[:clients] + number * self.batch_size
+            # Filling repeats the client's own first sample: a row it holds, with weight 0.
+            place = first.unsqueeze(1) + torch.where(inside, column[:width], 0)
+            yield BlockBatch(slot[place], label[place], inside / left.unsqueeze(1), number)
+
+    def active(self, number: int) -> int:
+        """How many groups have a mini-batch of that number."""
+        return sum(group.batches > number for group in self.groups)
+
+    def parts_of(self, *, table: bool) -> list[int]:
+        """How much of a parameter's leading axis belongs to each group."""
+        spans = [group.rows if table else group.clients for group in self.groups]
+        return [span.stop - span.start for span in spans]
+
+    def _groups(self, row_end: list[int]) -> list[Group]:
+        batches, counts = torch.unique_consecutive(self.batches, return_counts=True)
+        groups, first, first_row = [], 0, 0
+        for number, count in zip(batches.tolist(), counts.tolist(), strict=True):
+            end_row = int(row_end[first + count - 1])
+            groups.append(Group(number, slice(first, first + count), slice(first_row, end_row)))
+            first, first_row = first + count, end_row
+        return groups
+
+    def _batch_widths(self) -> list[int]:
+        """The samples of the longest mini-batch of each number."""
+        sizes, longest = self.size.cpu(), self.batch_size
+        return [
+            int((sizes - number * longest).clamp(max=longest).max())
+            for number in range(self.groups[0].batches)
+        ]
