@@ -51,7 +51,7 @@ class Block:
         self.history = History(self)
         self.moments: dict[tuple[str, str], Tensor] = {}
         self.epochs_done = 0
-        self.last_loss = torch.full((len(chosen),), torch.nan, device=self.device)
+        self.last_loss = torch.full((len(chosen),), task.no_loss, device=self.device)
         self._schedules: dict[Half | None, Schedule] = {}
         self._positive: tuple[Tensor, Tensor, list[int]] | None = None
 
@@ -210,7 +210,7 @@ class Block:
         return order
 
     def _upload(self, name: str, into: str, *, products: bool = False) -> None:
-        self.task.server.refuse(name, into)
+        self.task.server.accept(name, into)
         factor = self.factor[name].clone() if self.parameter(name).table else self._ones()
         self.history.events.append(Uploaded(name, into, self.values[name].clone(), factor, products))
 

@@ -36,6 +36,11 @@ class Task:
     late: bool = False
     """Whether this is what clients do after the server has answered (`Method.conclude`)."""
 
+    @property
+    def no_loss(self) -> float:
+        """The loss of a client that has not trained: an error, except after the server has answered."""
+        return 0.0 if self.late else float("nan")
+
     def work(self, client: Client) -> None:
         """What a client does."""
         (self.method.conclude if self.late else self.method.local_round)(client)

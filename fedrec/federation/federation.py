@@ -196,7 +196,7 @@ class Federation:
     def _weights(self, aggregated: Tensor) -> Tensor:
         """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
-        rows = self.clients.rows[aggregated].double()
+        rows = self.method.weighed_rows(self.clients.rows[aggregated]).double()
         share = rows if self.settings["weighting"] == "size" else torch.ones_like(rows)
         weight[aggregated] = share / share.sum()
         return weight

@@ -68,7 +68,7 @@ class LoopClient:
         self.weights = {name: self._downloaded(name) for name in task.state.visible}
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
-        self.last_loss = torch.tensor(float("nan"))
+        self.last_loss = torch.tensor(task.no_loss)
 
     def fit(
         self,
@@ -151,7 +151,7 @@ class LoopClient:
 
     def _upload(self, name: str, into: str, value: Tensor) -> None:
         task = self.task
-        task.server.refuse(name, into)
+        task.server.accept(name, into)
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
         if task.privacy is not None:
             change = change * task.privacy.shrinkage(change.abs().sum())

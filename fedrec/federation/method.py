@@ -185,7 +185,10 @@ class Method(ABC):
     """The shared table of items: the part that plug-ins take over."""
 
     personal_table: ClassVar[str | None] = None
-    """The private table of items that is added to the shared one, where a method has one."""
+    """The table of items that a client has besides the shared one, where a method has one."""
+
+    additive: ClassVar[bool] = True
+    """Whether the personal table is added to the shared one, or takes its place."""
 
     evaluated: Mapping[str, Literal["global", "own"]] = {}
     """For each shared parameter, whether users are scored with the server's newest (the default) or
@@ -245,6 +248,10 @@ class Method(ABC):
     def finish(self, server: ServerSide) -> None:  # noqa: B027 - most do nothing
         """What the server does besides, when uploads have been aggregated."""
 
+    def weighed_rows(self, rows: Tensor) -> Tensor:
+        """How many training rows an upload stands for, given how many its client has."""
+        return rows
+
     def pairs(self) -> int:
         """Matrices of samples x samples that the loss of a mini-batch holds, to size blocks by."""
         return 0
@@ -280,13 +287,21 @@ class Method(ABC):
             guarded or {},
         )
 
-    def fit(self, client: Client, *steps: Step, loss: Loss | None = None) -> None:
+    def fit(
+        self,
+        client: Client,
+        *steps: Step,
+        loss: Loss | None = None,
+        epochs: int | None = None,
+        half: Half | None = None,
+    ) -> None:
         """The local epochs of a round, by the run's settings; on the mean entropy if no loss is given."""
         client.fit(
             *steps,
-            epochs=self.settings["local_epochs"],
+            epochs=self.settings["local_epochs"] if epochs is None else epochs,
             loss=loss or self.loss,
             early_stop=self.settings["early_stop"],
+            half=half,
         )
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:

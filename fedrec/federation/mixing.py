@@ -2,6 +2,14 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from fedrec.federation.kept import Kept
+
+_SAME = 0.9
+"""Directions more similar than this are taken for equal."""
+_CHUNK = 1 << 24
+"""Numbers of clients' values that are looked at together."""
 
 
 def squared_distances(vectors: Tensor) -> Tensor:
@@ -36,3 +44,36 @@ def project_on_simplex(vectors: Tensor) -> Tensor:
     support = (ordered * count > excess).sum(1, keepdim=True)
     threshold = excess.gather(1, support - 1) / support
     return (vectors - threshold).clamp(min=0)
+
+
+def same_direction(vectors: Tensor) -> Tensor:
+    """The cosine of every pair of rows, 1 where it is above 0.9."""
+    unit = functional.normalize(vectors)
+    cosine = unit @ unit.T
+    cosine.fill_diagonal_(1.0)
+    return torch.where(cosine > _SAME, 1.0, cosine)
+
+
+def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
+    """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
+
+    Neighbours are those whose likeness is above `threshold` times the mean over all pairs, or the `count`
+    most alike.
+    """
+    if count is None:
+        chosen = likeness > threshold * likeness.mean()
+    else:
+        nearest = likeness.topk(min(count, len(likeness)), dim=1).indices
+        chosen = torch.zeros_like(likeness, dtype=torch.bool).scatter_(1, nearest, value=True)
+    alone = ~chosen.any(1)
+    chosen = chosen | torch.diag(alone)
+    return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
+
+
+def mean_of(kept: Kept, who: Tensor) -> Tensor:
+    """The plain mean of what some clients hold, some at a time."""
+    first = kept.whole(who[:1])
+    total = torch.zeros_like(first[0], dtype=torch.float64)
+    for some in who.split(max(1, _CHUNK // first[0].numel())):
+        total += kept.whole(some).double().sum(0)
+    return (total / len(who)).to(first.dtype)

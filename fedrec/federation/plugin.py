@@ -71,6 +71,10 @@ class Plugin(Method):
         """The backbone's."""
         self.backbone.finish(self._seen(server))
 
+    def weighed_rows(self, rows: Tensor) -> Tensor:
+        """The backbone's."""
+        return self.backbone.weighed_rows(rows)
+
     def pairs(self) -> int:
         """The backbone's."""
         return self.backbone.pairs()
@@ -95,6 +99,17 @@ class Plugin(Method):
         """The server as the backbone sees it: its item table is where its uploads now go."""
         names = {name: self.stored(name) for name in self.backbone.parameters()}
         return replace(server, shared=_Renamed(server.shared, names))
+
+    def _restarted(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
+        """The model, in which what started from the backbone's shared table starts from where that now is."""
+        return {
+            name: one if one.start is None else replace(one, start=self.stored(one.start))
+            for name, one in model.items()
+        }
+
+    def keeps(self, name: str) -> bool:  # noqa: ARG002 - see override
+        """Whether clients keep a table that the backbone would replace."""
+        return False
 
     def stored(self, name: str) -> str:
         """The server's parameter that stands for the backbone's shared `name`."""
@@ -137,6 +152,8 @@ class PluggedClient:
 
     def rewrite(self, name: str, rows: RowsOf) -> None:
         """See `method.Client.rewrite`."""
+        if self.plugin.keeps(name):
+            return
         self.client.rewrite(name, lambda w, items: rows(self.plugin.view(w), items))
 
     def upload(self, *names: str, into: str | None = None) -> None:

@@ -35,7 +35,9 @@ class Server:
     seed: int
     round_: int
     uploaded: dict[str, int] = field(default_factory=dict)
-    """Numbers each client sent, by the parameter they go into."""
+    """Numbers each client sends, by the parameter it sends."""
+    goals: set[str] = field(default_factory=set)
+    """The parameters uploads go into."""
     closed: bool = False
     """Whether uploads have been aggregated."""
     _change: dict[str, Tensor] = field(default_factory=dict)
@@ -90,7 +92,6 @@ class Server:
 
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
         """A parameter's changes, one per client on the leading axis."""
-        self.uploaded[into] = change[0].numel()
         if into in self.state.shared:
             shares = self.weight[who].reshape(-1, *(1 for _ in change.shape[1:]))
             weight = self._row_weight(into, shares, change)
@@ -114,7 +115,7 @@ class Server:
         who = self.who
         self.state.held.zero_()
         for name in self.state.personal:
-            if name not in self.uploaded:
+            if name not in self.goals:
                 continue
             kept = self.state.kept[name]
             stack = kept.whole(who)
@@ -135,8 +136,8 @@ class Server:
                 mixed = factor @ mixed
             columns.copy_(mixed)
 
-    def refuse(self, name: str, into: str) -> None:
-        """Raise `FederationError` unless `name` may leave the client and go into `into`."""
+    def accept(self, name: str, into: str) -> None:
+        """Take note of an upload; raise `FederationError` unless `name` may leave the client for `into`."""
         if self.closed:
             raise FederationError(f"'{name}' cannot be uploaded: the server has answered already.")
         place = {key: one.place for key, one in self.state.parameters.items()}
@@ -148,6 +149,8 @@ class Server:
             )
         if place.get(into) not in ("shared", "server", "personal"):
             raise FederationError(f"'{into}' is not on the server: '{name}' cannot be uploaded into it.")
+        self.goals.add(into)
+        self.uploaded[name] = self.state.parameters[into].count
 
     def _row_weight(self, into: str, share: Tensor, change: Tensor) -> Tensor:
         """The weight of each changed row, or of whole changes; see `Parameter.combine`."""
@@ -164,5 +167,4 @@ class Server:
     def _sum(self, name: str) -> Tensor:
         if name not in self._change:
             self._change[name] = torch.zeros_like(self.state.shared[name], dtype=torch.float64)
-            self.uploaded[name] = self.state.shared[name].numel()
         return self._change[name]

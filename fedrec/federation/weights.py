@@ -126,6 +126,27 @@ class GatheredRows:
         return self.gathered
 
 
+class Weighed:
+    """A sum of tables, each times its weight."""
+
+    def __init__(self, *parts: tuple[Any, Tensor]) -> None:
+        self.parts = parts
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        rows: Tensor = sum(weight * table[items] for table, weight in self.parts)
+        return rows
+
+    def whole(self) -> Tensor:
+        """See `method.Table`."""
+        rows: Tensor = sum(weight * table.whole() for table, weight in self.parts)
+        return rows
+
+    def training_sum(self) -> Tensor:
+        """See `method.Table`."""
+        total: Tensor = sum(weight * table.training_sum() for table, weight in self.parts)
+        return total
+
+
 class View(Mapping[str, Any]):
     """Parameters, some of them replaced: how a plug-in shows a backbone another table."""
 

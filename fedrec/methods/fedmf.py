@@ -26,7 +26,7 @@ class FedMF(Method):
         d, spread = self.settings["d"], Initial("normal", 1.0)
         user = spread if self.settings["user_initial"] == "normal" else Initial("uniform", d**-0.5)
         return {
-            "Q": item_table(self.items, d, "shared", spread),
+            "Q": item_table(self.items, d, "shared", spread, self.settings["combine"]),
             "p": vector(d, "private", user),
         }
 

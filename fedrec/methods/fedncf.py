@@ -26,7 +26,7 @@ class FedNCF(Method):
         """Q and the tower are shared, p stays on the client."""
         d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
         return {
-            "Q": item_table(self.items, d, "shared", spread),
+            "Q": item_table(self.items, d, "shared", spread, self.settings["combine"]),
             "p": vector(d, "private", spread),
             **mlp("mlp", (2 * d, *self.settings["layers"], 1), "shared"),
         }

@@ -37,7 +37,9 @@ class DualPer(Plugin):
                 for name, one in model.items()
             }
         if not any(name.startswith("mlp") for name in model):
-            model["b"] = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
+            bias = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
+            # It is part of the score function: forgotten where that is.
+            model["b"] = replace(bias, renewed=any(one.renewed for one in model.values()))
         return model
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
@@ -51,7 +53,7 @@ class DualPer(Plugin):
         found: list[Step] = []
         for step in steps:
             rest = {name: rate for name, rate in step.rates.items() if name != table}
-            if "b" in self.parameters():
+            if rest and "b" in self.parameters():
                 rest["b"] = self.settings["rate"]
             items = {name: rate for name, rate in step.rates.items() if name == table}
             found += [replace(step, rates=rates) for rates in (rest, items) if rates]

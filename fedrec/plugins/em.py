@@ -38,7 +38,7 @@ class ElasticMerging(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
-        model, name = self.backbone.parameters(), self.backbone.item_table
+        model, name = self._restarted(self.backbone.parameters()), self.backbone.item_table
         own = replace(model[name], place="local", rewritten=True)
         model |= {name: own, "G": replace(model[name], place=self.global_place)}
         if self.settings["merging"] == "epoch":
@@ -69,9 +69,14 @@ class ElasticMerging(Plugin):
 
     def merged(self, w: Weights, items: Tensor) -> Tensor:
         """The rows of the merged table."""
-        own = w[self.backbone.item_table][items]
-        difference = w.G[items] - own
-        rows: Tensor = own + self.weight(w, own, difference) * difference
+        return self._merge(w, w[self.backbone.item_table][items], w.G[items])
+
+    def merged_whole(self, w: Weights) -> Tensor:
+        """All of them, where tables are held whole."""
+        return self._merge(w, w[self.backbone.item_table].whole(), w.G.whole())
+
+    def _merge(self, w: Weights, own: Tensor, other: Tensor) -> Tensor:
+        rows: Tensor = own + self.weight(w, own, other - own) * (other - own)
         return rows
 
     def view(self, w: Weights) -> Weights:
@@ -124,6 +129,10 @@ class _Merged:
 
     def __getitem__(self, items: Tensor) -> Tensor:
         return self.plugin.merged(self.w, items)
+
+    def whole(self) -> Tensor:
+        """See `method.Table`."""
+        return self.plugin.merged_whole(self.w)
 
 
 class _BatchClient(PluggedClient):

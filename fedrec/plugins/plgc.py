@@ -24,7 +24,7 @@ from torch.nn import functional
 from fedrec.federation.method import Batch, Loss, Step, Weights, perceptron
 from fedrec.federation.parameters import Parameter, mlp
 from fedrec.federation.plugin import Plugin
-from fedrec.federation.weights import View
+from fedrec.federation.weights import View, Weighed
 
 _TEMPERATURE = 0.1
 _TINY = 1e-12
@@ -41,7 +41,7 @@ class PLGC(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own beside the server's; a head is added."""
-        model, (own, other) = self.backbone.parameters(), self.tables
+        model, (own, other) = self._restarted(self.backbone.parameters()), self.tables
         if other == "G":
             shared = model[own]
             model |= {own: replace(shared, place="local", start="G"), "G": shared}
@@ -62,9 +62,9 @@ class PLGC(Plugin):
         if self.settings["mixing"] == "off":
             return w
         own, other = self.tables
-        if other == "G":
-            return View(w, {own: _Weighed((w[own], w.lambda_c), (w.G, 1 - w.lambda_c))})
-        return View(w, {own: _Weighed((w[own], w.lambda_c)), other: _Weighed((w[other], 1 - w.lambda_c))})
+        if other == "G" or not self.backbone.additive:
+            return View(w, {own: Weighed((w[own], w.lambda_c), (w[other], 1 - w.lambda_c))})
+        return View(w, {own: Weighed((w[own], w.lambda_c)), other: Weighed((w[other], 1 - w.lambda_c))})
 
     def loss_of(self, loss: Loss) -> Loss:
         """The backbone's loss on the mixed table, plus what the two views repeat."""
@@ -90,6 +90,10 @@ class PLGC(Plugin):
         own, other = self.tables
         return other if name == own else name
 
+    def keeps(self, name: str) -> bool:
+        """The own table outlasts what a backbone would start it from."""
+        return name == self.tables[0]
+
     def stored(self, name: str) -> str:
         """The server's item table is G, where it did not have one besides."""
         own, other = self.tables
@@ -112,17 +116,6 @@ class PLGC(Plugin):
         if self.settings["centred"] == "yes":
             own, other = _centred(own, chosen), _centred(other, chosen)
         return repeated_columns(own, other, chosen, self.settings["gamma"])
-
-
-class _Weighed:
-    """A sum of tables, each times its weight."""
-
-    def __init__(self, *parts: tuple[object, Tensor]) -> None:
-        self.parts = parts
-
-    def __getitem__(self, items: Tensor) -> Tensor:
-        rows: Tensor = sum(weight * table[items] for table, weight in self.parts)  # type: ignore
-        return rows
 
 
 def column_cosines(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:

@@ -1,0 +1,83 @@
+"""CoLR: clients send updates of low rank, all in one random subspace that the server draws anew each round.
+
+Nguyen et al.: Towards efficient communication and secure federated recommendation system via low-rank
+training, WWW 2024.
+
+    score     p_u . (q_i + a_i B)
+    client    A starts at 0; trains p_u and A with Q and B frozen
+    upload    A_u, rank / d of what FedMF sends
+    server    a_i = mean of a_ui over clients that have samples of i; before the next round Q = Q + A B,
+              then A = 0 and B anew: orthogonal rows times sqrt(d / rank)
+    scored    own p_u with Q + A B
+
+By the official code a row moves by the mean, not the sum, over its samples in a mini-batch (`rows=mean`),
+the rate of A is multiplied by sqrt(rank / d), and everything that is scored is pulled to zero by `l2`.
+Its paper weighs uploads by data sizes, which the code leaves out (`combine`).
+
+Cost per round: O(E S (d + rank)) on the clients, O(sum of R_u rank + m rank d) on the server.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
+from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.randomness import Purpose, normal
+
+
+class CoLR(Method):
+    """Correlated low-rank updates, over matrix factorisation."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q, A and B are shared; p stays on the client. Who gets every A and B can keep up with Q alone."""
+        d, rank = self.settings["d"], self.settings["rank"]
+        start, zero = Initial("normal", d**-0.5), Initial("constant", 0.0)
+        return {
+            "Q": replace(item_table(self.items, d, "shared", start), sent=False),
+            "A": item_table(self.items, rank, "shared", zero, self.settings["combine"]),
+            "B": matrix(rank, d, "shared", zero),
+            "p": vector(d, "private", start),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """P . (q + a B)."""
+        scored: Tensor = ((w.Q[items] + w.A[items] @ w.B) * w.p).sum(-1)
+        return scored
+
+    def loss(self, w: Weights, batch: Batch) -> Tensor:
+        """Mean entropy and the size of the vectors that are scored."""
+        a = w.A[batch.items]
+        if self.settings["rows"] == "mean":
+            # The mean over the mini-batch weighs a sample 1 / size; a row's mean weighs it 1 / occurrences.
+            factor = (batch.size / batch.occurrences()).unsqueeze(-1)
+            a = a.detach() + factor * (a - a.detach())
+        q = w.Q[batch.items] + a @ w.B
+        size = q.square().sum(-1) + w.p.square().sum(-1)
+        found: Tensor = mean_entropy((q * w.p).sum(-1), batch) + self.settings["l2"] * batch.mean(size)
+        return found
+
+    def local_round(self, client: Client) -> None:
+        """Train p and A together, upload A."""
+        rate, smaller = self.settings["rate"], (self.settings["rank"] / self.settings["d"]) ** 0.5
+        self.fit(client, self.step(client, {"A": rate * smaller, "p": rate}))
+        client.upload("A")
+
+    def begin(self, server: ServerSide) -> None:
+        """Add the last update to Q, and draw the next subspace."""
+        shared = server.shared
+        shared["Q"] = shared["Q"] + shared["A"] @ shared["B"]
+        shared["A"] = torch.zeros_like(shared["A"])
+        shared["B"] = basis(shared["B"].shape, server.seed, server.round_).to(shared["B"])
+
+
+def basis(shape: torch.Size, seed: int, round_: int) -> Tensor:
+    """The orthogonal polar factor of a Gaussian matrix (rank x d), times sqrt(d / rank)."""
+    drawn = torch.from_numpy(normal(seed, Purpose.SERVER, stream=round_, count=shape.numel()))
+    left, _, right = torch.linalg.svd(drawn.double().reshape(shape), full_matrices=False)
+    found: Tensor = (left @ right) * (shape[1] / shape[0]) ** 0.5
+    return found
+
+
+METHOD = CoLR

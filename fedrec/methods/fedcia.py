@@ -1,0 +1,82 @@
+"""FedCIA: clients share how items relate, not the items' vectors.
+
+Han et al.: FedCIA: federated collaborative information aggregation for privacy-preserving recommendation,
+SIGIR 2025.
+
+    score     p_u . q_i
+    client    trains p_u and its own Q_u, with Adam's state kept from round to round
+    upload    S_u = Q_u Q_u^T, the products of every two item vectors
+    server    S = mean of S_u, with noise
+    client    then 100 steps of SGD on the (not squared) norm |Q_u Q_u^T - S|, with weight decay
+    scored    own p_u and Q_u
+
+`fitting=dimensions` is the official code's loss, which fits every p_d q_d to the label by itself;
+`fitting=product` the common protocol's mean entropy. Every client adds Laplace noise to S_u in the code; here
+the mean of that noise is drawn at once, from its normal limit (n m^2 draws otherwise).
+
+Cost per round: O(E n m d steps) for Adam over whole tables; O(n m^2 d) to combine products and in each step
+towards S, as one matrix product for all clients. Memory O(3 n m d + m^2).
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights
+from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.randomness import Purpose, normal
+
+
+class FedCIA(Method):
+    """Collaborative information aggregation, over matrix factorisation."""
+
+    concluding = "participants"
+    dense = True
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q and p are the client's own; S is on the server."""
+        d, start = self.settings["d"], Initial("normal", self.settings["spread"])
+        return {
+            "Q": item_table(self.items, d, "local", start),
+            "p": vector(d, "private", start),
+            "S": matrix(self.items, self.items, "server", Initial("constant", 0.0)),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """P . q."""
+        scored: Tensor = (w.Q[items] * w.p).sum(-1)
+        return scored
+
+    def loss(self, w: Weights, batch: Batch) -> Tensor:
+        """Mean entropy of the products, or the square error of each dimension."""
+        if self.settings["fitting"] == "product":
+            return super().loss(w, batch)
+        error = w.Q[batch.items] * w.p - batch.labels.unsqueeze(-1)
+        return batch.mean(error.square().mean(-1))
+
+    def local_round(self, client: Client) -> None:
+        """Train p and Q together, upload the products of item vectors."""
+        step = self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]})
+        self.fit(client, replace(step, keep_state=self.settings["adam_state"] == "kept"))
+        client.upload_products("Q", into="S")
+
+    def finish(self, server: ServerSide) -> None:
+        """Add the mean of the clients' noise."""
+        if not self.settings["noise"]:
+            return
+        mean = server.shared["S"]
+        drawn = normal(server.seed, Purpose.SERVER, stream=server.round_, count=mean.numel())
+        # A Laplace number of scale b has deviation b sqrt 2; independent ones add up by squares.
+        spread = self.settings["noise"] * float((2 * server.share.square().sum()).sqrt())
+        server.shared["S"] = mean + spread * torch.from_numpy(drawn).reshape(mean.shape).to(mean)
+
+    def conclude(self, client: Client) -> None:
+        """Bring the own products towards everybody's."""
+        settings = self.settings
+        client.approach_products(
+            "Q", "S", settings["align_steps"], settings["align_rate"], settings["align_decay"]
+        )
+
+
+METHOD = FedCIA

@@ -1,0 +1,114 @@
+"""FedFast: clients stand for others like them, and rows of items count by how far they moved.
+
+Muhammad et al.: FedFast: going beyond average for faster training of federated recommender systems, KDD 2020.
+
+    score     p_u . q_i (with `product=weighted` each dimension times a shared weight h, as GMF does)
+    client    trains p_u and its copy of Q together
+    upload    Q_u and p_u: the server knows user vectors
+    server    items      q_i = sum of c_ui q_ui / sum of c_ui, c_ui the L1 norm of the row's change
+              sampling   k-means on user vectors; as many clients from every cluster (delegates)
+              the rest   of a cluster (subordinates) moves by gamma^round x the delegates' mean change of p
+    scored    p_u with the server's newest Q
+
+With every client in every round, as FedEM runs it, there are no subordinates and only the rule for items is
+left: FedMF[combine=change].
+
+Cost per round: O(E S d) on the clients; O(sum of R_u d + n k d) on the server (k clusters).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.clustering import clusters
+from fedrec.federation.draws import philox
+from fedrec.federation.method import Client, ServerSide, Weights
+from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.methods.fedmf import FedMF
+from fedrec.randomness import Purpose
+
+
+class FedFast(FedMF):
+    """Active sampling and active aggregation, over matrix factorisation."""
+
+    _before: Tensor
+    """User vectors when the round began; held until it ends."""
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q is shared, and the server has every p."""
+        d, start = self.settings["d"], Initial("normal", 1.0)
+        model = {"Q": item_table(self.items, d, "shared", start, "change"), "p": vector(d, "personal", start)}
+        if self.settings["product"] == "weighted":
+            model["h"] = vector(d, "shared", Initial("constant", 1.0))
+        return model
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """P . q, each dimension with its weight if there are weights."""
+        user: Any = w.p * w.h if "h" in w else w.p
+        scored: Tensor = (w.Q[items] * user).sum(-1)
+        return scored
+
+    def local_round(self, client: Client) -> None:
+        """Train everything together, upload everything."""
+        rest = [name for name in self.parameters() if name != "Q"]
+        rates = {"Q": self.item_rate()} | dict.fromkeys(rest, self.settings["rate"])
+        self.fit(client, self.step(client, rates))
+        client.upload("Q", *rest)
+
+    def begin(self, server: ServerSide) -> None:
+        """Remember user vectors, to see later how they moved."""
+        self._before = self._vectors(server)
+
+    def choose(self, server: ServerSide, count: int) -> Tensor | None:
+        """About as many clients from every cluster."""
+        if count >= server.clients:
+            return None
+        everyone = torch.arange(server.clients, device=self._before.device)
+        words = philox(torch.zeros_like(everyone), everyone, server.round_, int(Purpose.SERVER), server.seed)
+        return delegates(self._clusters(self._before, server), words[:, 0], count)
+
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> None:
+        """Delegates keep the vectors they trained."""
+
+    def finish(self, server: ServerSide) -> None:
+        """Let subordinates follow the delegates of their cluster."""
+        taking_part = torch.zeros(server.clients, dtype=torch.bool, device=server.who.device)
+        taking_part[server.who] = True
+        if taking_part.all():
+            return
+        vectors = self._vectors(server)
+        moved = follow(vectors - self._before, taking_part, self._clusters(vectors, server))
+        rest = (~taking_part).nonzero().squeeze(1)
+        shift = self.settings["gamma"] ** server.round_ * moved[rest]
+        server.personal["p"].put(rest, (vectors[rest] + shift).unsqueeze(1))
+
+    def _vectors(self, server: ServerSide) -> Tensor:
+        everyone = torch.arange(server.clients, device=server.who.device)
+        return server.personal["p"].whole(everyone).squeeze(1)
+
+    def _clusters(self, vectors: Tensor, server: ServerSide) -> Tensor:
+        return clusters(vectors, self.settings["clusters"], server.seed, server.round_)
+
+
+def delegates(cluster: Tensor, word: Tensor, count: int) -> Tensor:
+    """`count` clients, one from each cluster in turn; within a cluster, small words first."""
+    by_word = torch.argsort(word, stable=True)
+    by_cluster = by_word[torch.argsort(cluster[by_word], stable=True)]
+    sizes = torch.bincount(cluster)
+    turn = torch.arange(len(cluster), device=cluster.device) - (sizes.cumsum(0) - sizes)[cluster[by_cluster]]
+    # Everyone's first turn comes before anyone's second; among equal turns small words come first.
+    order = torch.argsort(word[by_cluster], stable=True)
+    order = order[torch.argsort(turn[order], stable=True)]
+    return by_cluster[order][:count].sort().values
+
+
+def follow(change: Tensor, taking_part: Tensor, cluster: Tensor) -> Tensor:
+    """For each client, the mean change of the clients of its cluster that took part; 0 where none did."""
+    total = change.new_zeros(int(cluster.max()) + 1, change.shape[1])
+    total.index_add_(0, cluster[taking_part], change[taking_part])
+    count = torch.bincount(cluster[taking_part], minlength=len(total)).clamp(min=1)
+    return (total / count.unsqueeze(1))[cluster]
+
+
+METHOD = FedFast

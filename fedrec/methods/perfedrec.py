@@ -1,0 +1,107 @@
+"""PerFedRec: a global model, one per cluster of users and the client's own, averaged when scoring.
+
+Luo, Xiao, Song: Personalized federated recommendation via joint representation learning, user clustering,
+and model adaptation, CIKM 2022.
+
+    graph     a client sees its star: itself and its training items
+    vectors   propagated over the star (`forward`), e_u = p_u, k items, s the sum of theirs:
+              star3     user (e_u + s / sqrt k) / 2; own items (e_i + 2 e_u / sqrt k + s / k) / 4;
+                        others e_i / 4: three layers with symmetric weights, averaged
+              official  user (e_u + 3 (e_u + s) / (k + 1)) / 4; own items (e_i + 3 (e_i + e_u) / 2) / 4;
+                        others e_i / 4; scored without propagation, as the code does
+              none      e_u and e_i
+    client    from the third round on starts from its cluster's table, before from the global one; trains it
+              and p_u
+    upload    the table and p_u: the server knows user vectors
+    server    Q = mean of all tables; k-means on user vectors; K = mean of the cluster's tables
+    scored    mean of the scores with Q, K and the own table L
+
+Cost per round: O(E S d) on the clients; O(n m d + n k d) on the server (k clusters).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.clustering import clusters
+from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
+from fedrec.federation.mixing import mean_of
+from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+
+_OWN_CLUSTER_FROM = 3
+
+
+class PerFedRec(Method):
+    """Joint representation learning, clustering and adaptation."""
+
+    personal_table = "L"
+    additive = False
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q is shared, K the cluster's, L the client's own; the server has every p."""
+        d = self.settings["d"]
+        start = Initial("uniform", (6 / (self.items + d)) ** 0.5)
+        table = item_table(self.items, d, "shared", start)
+        return {
+            "Q": table,
+            "K": Parameter(table.shape, "personal", start, table=True, start="Q"),
+            "L": Parameter(table.shape, "local", start, table=True, start="Q", rewritten=True),
+            "p": vector(d, "personal", start),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """The mean of what the models say that take part."""
+        models, wanted = {"global": "Q", "cluster": "K", "local": "L"}, self.settings["adaptation"]
+        chosen = models.values() if wanted == "all" else [models[wanted]]
+        propagates = self.settings["forward"] == "star3"
+        scores = [self.logit(w, w[name], items, None, propagates=propagates) for name in chosen]
+        return torch.stack(scores).mean(0)
+
+    def logit(self, w: Weights, table: Any, items: Tensor, own: Tensor | None, *, propagates: bool) -> Tensor:  # noqa: ANN401 - a table
+        """The product of both vectors; `own` is 1 for items the client has trained on, None for no item."""
+        user, item = w.p, table[items]
+        if propagates:
+            total, count = table.training_sum(), w.rows
+            mine = 0.0 if own is None else own.unsqueeze(-1)
+            if self.settings["forward"] == "star3":
+                item = (item + mine * (2 * w.p / count.sqrt() + total / count)) / 4
+                user = (w.p + total / count.sqrt()) / 2
+            else:
+                item = (item + mine * 3 * (item + w.p) / 2) / 4
+                user = (w.p + 3 * (w.p + total) / (count + 1)) / 4
+        product: Tensor = (user * item).sum(-1)
+        return product
+
+    def loss(self, w: Weights, batch: Batch) -> Tensor:
+        """Mean entropy of the own table's scores."""
+        propagates = self.settings["forward"] != "none"
+        return mean_entropy(self.logit(w, w.L, batch.items, batch.labels, propagates=propagates), batch)
+
+    def local_round(self, client: Client) -> None:
+        """Start from the server's, train, upload everything."""
+        start = "K" if client.round_ >= _OWN_CLUSTER_FROM else "Q"
+        client.rewrite("L", lambda w, items: w[start][items])
+        self.fit(client, self.step(client, {"L": self.item_rate(), "p": self.settings["rate"]}))
+        client.upload("L", into="Q")
+        client.upload("L", into="K")
+        client.upload("p")
+
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> None:
+        """Uploads stay as they are until clusters are found."""
+
+    def finish(self, server: ServerSide) -> None:
+        """Give clients their cluster's table: the mean over members that took part, or else the global."""
+        everyone = torch.arange(server.clients, device=server.who.device)
+        vectors = server.personal["p"].whole(everyone).squeeze(1)
+        cluster = clusters(vectors, self.settings["clusters"], server.seed, server.round_)
+        taking_part = torch.zeros_like(everyone, dtype=torch.bool)
+        taking_part[server.who] = True
+        for number in cluster.unique():
+            members = everyone[cluster == number]
+            trained = members[taking_part[members]]
+            mean = mean_of(server.personal["K"], trained) if len(trained) else server.shared["Q"]
+            server.personal["K"].restart(members, mean)
+
+
+METHOD = PerFedRec
