@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from fedrec.federation.accountant import gaussian_epsilon
-from fedrec.federation.method import Batch, Client, GaussianMechanism, Method, Weights
+from fedrec.federation.method import Batch, Client, GaussianMechanism, Loss, Method, Weights
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
 
@@ -81,18 +81,22 @@ class FedRAP(Method):
             factor = 1.0
         return factor * self.settings["apart"], factor * self.settings["sparse"]
 
-    def local_round(self, client: Client) -> None:
-        """Train everything together, upload C."""
-        apart, sparse = self.strengths(client.round_)
+    def loss_in(self, round_: int) -> Loss:
+        """The loss of a round, whose strengths follow the curriculum."""
+        apart, sparse = self.strengths(round_)
 
         def loss(w: Weights, batch: Batch) -> Tensor:
             return self.loss(w, batch) + self.penalty(w, batch, apart, sparse)
 
+        return loss
+
+    def local_round(self, client: Client) -> None:
+        """Train everything together, upload C."""
         names = self.parameters()
         rate = dict.fromkeys(names, self.settings["item_rate"]) | dict.fromkeys("ub", self.settings["rate"])
         decay = dict.fromkeys(names, self.settings["weight_decay"])
         guarded = {"C": self.mechanism} if self.mechanism and "C" in names else {}
-        self.fit(client, self.step(client, rate, decay, guarded), loss=loss)
+        self.fit(client, self.step(client, rate, decay, guarded), loss=self.loss_in(client.round_))
         if "C" in names:
             client.upload("C")
 

@@ -54,6 +54,8 @@ VARIANTS = [
 ]
 ALONE = ("local-only", "draw-counter", "popularity")
 """References that cannot learn planted blocks: they know nothing of other users, or nothing of the user."""
+OWN_TABLES = ("centrap",)
+"""Centralised methods that keep an item table per user all the same."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def test_it_learns_planted_blocks(name, clients):
     Methods whose clients keep item tables remember the negatives they drew: under the clean protocol that
     drowns what so few users can teach each other, under the published one it is what they learn.
     """
-    leaky = remembers(learner_of(name, clients)) and name not in ALONE
+    leaky = name in OWN_TABLES or (remembers(learner_of(name, clients)) and name not in ALONE)
     if leaky:
         clients = clients_of(planted_blocks(protocol="published-fedem"))
     trains = {
@@ -138,6 +140,9 @@ def test_it_learns_planted_blocks(name, clients):
     chosen = [f"{key}={value}" for key, value in trains.items() if key in settings_of(name)]
     if name.startswith("fedrap"):
         chosen += ["item_rate=0.05", "weight_decay=0", "batch_decay=1", "round_decay=1"]
+    if name == "centrap":
+        # Gradients are means over a mini-batch of all users, of which a row has one or two samples.
+        chosen += ["item_rate=100", "rate=100"]
     chosen = [*gentle(name), *chosen]
     if name.startswith("gpfedrec"):
         # The official code's graph joins users with those least like them: here the other half.

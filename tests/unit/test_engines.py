@@ -19,7 +19,7 @@ LOOP, BATCHED = ENGINES
 FEDERATED = [
     name
     for name in [*method_names(), *compositions(METHODS)]
-    if name not in ("mf", "ncf", "lightgcn", "popularity", "draw-counter")
+    if name not in ("mf", "ncf", "lightgcn", "centrap", "popularity", "draw-counter")
 ]
 
 

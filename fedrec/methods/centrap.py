@@ -1,0 +1,184 @@
+"""CentRAP: FedRAP with all data in one place.
+
+score     u_i . (c_j + d_ij) + b_i, as FedRAP's
+loss      FedRAP's, by the same curriculum; its means are over a mini-batch mixed over users
+training  SGD with weight decay on everything, at FedRAP's groups of rates
+scored    the newest of everything
+
+No paper says how it is trained. `mode=mixed` is ordinary mini-batch training. `mode=synchronous` takes one
+step per epoch: every user moves by the mean loss of all its samples, C by the mean over users of its
+gradients. That is FedRAP with one local epoch, one mini-batch of everything and every client, in one place.
+
+Decay shrinks all of D alike, so D is one factor times stored rows: a step touches the rows it has samples of.
+
+Cost per epoch: O(S d) for S samples, and in mixed mode O(S / B x (m + n) d) for decay; memory n m d numbers.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrec.errors import ConfigurationError
+from fedrec.federation.central import check_finite
+from fedrec.federation.clients import Clients
+from fedrec.federation.draws import counted, philox
+from fedrec.federation.learner import Report
+from fedrec.federation.method import Batch, Loss, Weights
+from fedrec.federation.parameters import initial_values
+from fedrec.federation.weights import GatheredRows, PlainTable, Values
+from fedrec.methods.fedrap import FedRAP
+from fedrec.randomness import Purpose
+
+_AT_ONCE = 1 << 22
+"""Rows of D gathered at once when items are scored."""
+_USERS_AT_ONCE = 512
+"""Users whose samples are held at once in synchronous mode."""
+_SMALLEST = 1e-6
+"""Below this the factor of D goes into its rows, so that these do not grow without bound."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Samples of several users; `share` is the weight of each in a mean."""
+
+    users: Tensor
+    items: Tensor
+    labels: Tensor
+    share: Tensor
+
+    def mean(self, values: Tensor) -> Tensor:
+        """See `method.Batch.mean`."""
+        return (values * self.share).sum()
+
+
+class CentRAP:
+    """Centralised recommendation with additive personalisation."""
+
+    logits = True
+
+    def __init__(self, clients: Clients, settings: Mapping[str, Any], seed: int) -> None:
+        clients.check_pools(settings["negatives"])
+        if settings["item_rate"] * settings["weight_decay"] >= 1:
+            raise ConfigurationError(
+                "centrap: item_rate x weight_decay must be below 1: one step would wipe out both tables."
+            )
+        self.clients = clients
+        self.settings = settings
+        self.seed = seed
+        whole = {"tables": "both", "penalty": "l1", "schedule": "paper"}
+        self.model = FedRAP({**settings, **whole}, clients.items)
+        start = initial_values(self.model.parameters(), seed, clients.device)
+        self.C = start["C"].requires_grad_()
+        self.u, self.b = (start[name].repeat(len(clients), 1).requires_grad_() for name in ("u", "b"))
+        self.rows = start["D"].repeat(len(clients), 1)
+        self.factor = 1.0
+
+    def train_round(self, round_: int) -> Report:
+        """One epoch over all users' samples."""
+        began = time.perf_counter()
+        loss, losses = self.model.loss_in(round_), []
+        shrunk = self.settings["round_decay"] ** (round_ - 1)
+        if self.settings["mode"] == "synchronous":
+            losses.append(self._step(self._user_by_user(round_), loss, shrunk, len(self.clients)))
+        else:
+            losses += [self._step(iter((batch,)), loss, shrunk) for batch in self._mini_batches(round_)]
+        mean = float(torch.stack(losses).mean())
+        # A sum, for a mask of all rows would take a quarter of their memory.
+        check_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
+        return Report(mean, len(self.clients), 0, 0, time.perf_counter() - began, 0.0)
+
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
+        """See `learner.Learner.scores`."""
+        at_once = max(1, _AT_ONCE // items.shape[1])
+        with torch.no_grad():
+            parts = zip(who.split(at_once), items.split(at_once), strict=True)
+            return torch.cat([self._scores(users, listed) for users, listed in parts])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See `learner.Learner.tensors`; D is `kept/D/factor` times `kept/D/rows`."""
+        return {
+            "shared/C": self.C.detach(),
+            "kept/u": self.u.detach(),
+            "kept/b": self.b.detach(),
+            "kept/D/rows": self.rows,
+            "kept/D/factor": torch.tensor(self.factor, dtype=torch.float64),
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """See `learner.Learner.load`."""
+        device = self.rows.device
+        self.C, self.u, self.b = (
+            tensors[name].to(device).requires_grad_() for name in ("shared/C", "kept/u", "kept/b")
+        )
+        self.rows = tensors["kept/D/rows"].to(device)
+        self.factor = float(tensors["kept/D/factor"])
+
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
+        """See `learner.Learner.notes`."""
+        return {}
+
+    def _mini_batches(self, round_: int) -> Iterator[Mixed]:
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
+        user = torch.repeat_interleave(everyone, samples.size)
+        word = philox(counted(samples.size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
+        for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
+            share = torch.full_like(samples.label[chosen], 1 / len(chosen))
+            yield Mixed(user[chosen], samples.item[chosen], samples.label[chosen], share)
+
+    def _user_by_user(self, round_: int) -> Iterator[Mixed]:
+        """All samples, those of a user in one piece; each user's shares add up to 1."""
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        for who in everyone.split(_USERS_AT_ONCE):
+            samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
+            user = torch.repeat_interleave(who, samples.size)
+            share = torch.repeat_interleave(samples.size.to(samples.label.dtype).reciprocal(), samples.size)
+            yield Mixed(user, samples.item, samples.label, share)
+
+    def _step(self, parts: Iterator[Mixed], loss: Loss, shrunk: float, users: int = 1) -> Tensor:
+        """One step of everything on the summed losses of the parts, which share no row of D.
+
+        C moves by a `users`-th of its gradient. Returns the sum, by `users`.
+        """
+        rate, item_rate = (shrunk * self.settings[name] for name in ("rate", "item_rate"))
+        decay = self.settings["weight_decay"]
+        # SGD without momentum has no state: a new one is the old one.
+        groups = [{"params": [self.C], "lr": item_rate}, {"params": [self.u, self.b], "lr": rate}]
+        optimiser = torch.optim.SGD(groups, weight_decay=decay)
+        optimiser.zero_grad()
+        after, total = self.factor * (1 - item_rate * decay), torch.zeros((), device=self.rows.device)
+        for part in parts:
+            place = part.users * self.clients.items + part.items
+            d = (self.factor * functional.embedding(place, self.rows)).requires_grad_()
+            w = Values(
+                C=GatheredRows(part.items, functional.embedding(part.items, self.C)),
+                D=GatheredRows(part.items, d),
+                u=functional.embedding(part.users, self.u),
+                b=functional.embedding(part.users, self.b),
+            )
+            found = loss(cast(Weights, w), cast(Batch, part))
+            found.backward()
+            self.rows.index_add_(0, place, cast(Tensor, d.grad), alpha=-item_rate / after)
+            total += found.detach()
+        cast(Tensor, self.C.grad).div_(users)
+        optimiser.step()
+        self.factor = after
+        if after < _SMALLEST:
+            self.rows.mul_(after)
+            self.factor = 1.0
+        return total / users
+
+    def _scores(self, who: Tensor, items: Tensor) -> Tensor:
+        place = who.unsqueeze(1) * self.clients.items + items
+        d = self.factor * functional.embedding(place, self.rows)
+        u, b = self.u[who].unsqueeze(1), self.b[who].unsqueeze(1)
+        w = Values(C=PlainTable(self.C), D=GatheredRows(items, d), u=u, b=b)
+        return self.model.score(cast(Weights, w), items)
+
+
+METHOD = CentRAP
