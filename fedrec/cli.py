@@ -54,6 +54,14 @@ def _datasets(parsed: argparse.Namespace) -> None:
         print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
 
 
+def _methods(parsed: argparse.Namespace) -> None:
+    """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
+    from fedrec.listing import cards, listed
+    from fedrec.settings import load_methods
+
+    print(listed(cards(load_methods(parsed.methods))))
+
+
 def _fetch(parsed: argparse.Namespace) -> None:
     """Fetch raw files."""
     from fedrec.data.catalogue import load_catalogue
@@ -230,6 +238,9 @@ def _parser() -> argparse.ArgumentParser:
     add_catalogue(command)
     add_raw(command)
     add_mirror(command)
+
+    command = add("methods", _methods)
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
 
     command = add("fetch", _fetch)
     command.add_argument("what", help="a dataset, or the path of one raw file in the catalogue")

@@ -58,22 +58,30 @@ def make_learner(
     name: str, clients: Clients, settings: Mapping[str, Any], seed: int, engine: Engine
 ) -> Learner:
     """The composition `name`, ready for its first round. What it changes is in `settings` already."""
-    backbone, *plugins = map(importlib.import_module, modules_of(name))
-    method = backbone.METHOD
-    if issubclass(method, Method):
-        made: Method = method(settings, clients.items)
-        for plugin in plugins:
-            _refuse_alone(name, made)
-            made = plugin.PLUGIN(made, settings, clients.items)
+    made = make_method(name, settings, clients.items)
+    if made is not None:
         return Federation(made, clients, engine, settings, seed)
-    if plugins:
-        raise ConfigurationError(
-            f"{name}: {parse(name).backbone} has no clients that train; a plug-in needs them."
-        )
+    method = importlib.import_module(modules_of(name)[0]).METHOD
     if issubclass(method, CentralMethod):
         return CentralLearner(method(settings, len(clients), clients.items), clients, settings, seed)
     learner: Learner = method(clients, settings, seed)
     return learner
+
+
+def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | None:
+    """The composition `name` as a federated method; None for one that has no clients that train."""
+    backbone, *plugins = map(importlib.import_module, modules_of(name))
+    if not issubclass(backbone.METHOD, Method):
+        if plugins:
+            raise ConfigurationError(
+                f"{name}: {parse(name).backbone} has no clients that train; a plug-in needs them."
+            )
+        return None
+    made: Method = backbone.METHOD(settings, items)
+    for plugin in plugins:
+        _refuse_alone(name, made)
+        made = plugin.PLUGIN(made, settings, items)
+    return made
 
 
 def _refuse_alone(name: str, backbone: Method) -> None:

@@ -1,5 +1,7 @@
 """CentRAP: FedRAP with all data in one place.
 
+Li, Long, Zhou: Federated recommendation with additive personalization, ICLR 2024; a baseline there.
+
 score     u_i . (c_j + d_ij) + b_i, as FedRAP's
 loss      FedRAP's, by the same curriculum; its means are over a mini-batch mixed over users
 training  SGD with weight decay on everything, at FedRAP's groups of rates

@@ -1,5 +1,8 @@
 """FedEM: every client gets an aggregate of its own and merges it with its own item table, item by item.
 
+Chen et al.: Breaking the aggregation bottleneck in federated recommendation: a personalized model merging
+approach, AAAI 2026.
+
 score      p_u . m_i, m_i = l_i + rho_i (g_i - l_i) (see the plug-in `em`, of which this is FedMF's)
 upload     L_u, the client's own item table
 server     G_u = sum over v of w_uv L_v; w_u balances data sizes p_v and similarities s_uv

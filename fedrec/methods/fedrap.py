@@ -1,5 +1,7 @@
 """FedRAP: a shared item table plus a personal one, pushed apart as rounds go by.
 
+Li, Long, Zhou: Federated recommendation with additive personalization, ICLR 2024.
+
 score      u_i . (c_j + d_j) + b_i
 loss       mean entropy - lambda_a mean (d - c)^2 + mu_a mean |c|, means over the rows of a mini-batch
            and their dimensions; lambda_a and mu_a follow a curriculum over rounds a

@@ -1,6 +1,6 @@
 """LightGCN: vectors spread over the graph of who met what, with all data in one place.
 
-He, Deng, Wang, Li, Zhang, Wang: LightGCN, SIGIR 2020.
+He et al.: LightGCN: simplifying and powering graph convolution network for recommendation, SIGIR 2020.
 
     graph     users and items, an edge per training row; A' = D^-1/2 A D^-1/2, no self loops
     score     e_u . e_i with e = mean of the layers 0..L of E, A' E, A'^2 E, ...

@@ -1,5 +1,7 @@
 """MF: matrix factorisation with all data in one place.
 
+Koren, Bell, Volinsky: Matrix factorization techniques for recommender systems, Computer 2009.
+
 score     p_u . q_i
 training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 """

@@ -1,5 +1,8 @@
 """PFedCLR: federated matrix factorisation with a low-rank correction that stays on the client.
 
+Chen et al.: Beyond personalization: federated recommendation with calibration via low-rank decomposition,
+2025.
+
 score      p_u . (q_i + a_i B_u)
 step 1     p_u rests, the correction is left out: only the client's copy of Q trains, on p_u . q_i
 upload     Q_u, before anything personal is trained

@@ -1,5 +1,7 @@
 """PFedRec: no user vector; every client has a score function and an item table of its own.
 
+Zhang et al.: Dual personalization on federated recommendation, IJCAI 2023.
+
 score      w_u . q_i + b_u
 client     starts from the server's Q and its own score function; for every mini-batch first a step on
            the score function, then, on a loss computed anew, a step on its copy of Q ("post-tuning")

@@ -1,5 +1,7 @@
 """DualPer: what PFedRec adds to a backbone, a private score function and post-tuned item tables.
 
+Zhang et al.: Dual personalization on federated recommendation, IJCAI 2023.
+
 client     for every mini-batch first a step on everything but the item table, then, on a loss computed
            anew, a step on the item table
 upload     the item table; with `score_part=private` nothing else, with `score_part=shared` also what the
