@@ -59,13 +59,12 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
     line, second = _described(module.__doc__)
     citation = _citation(name, second)
     method = _made(methods, name)
-    if method is None:
-        kind = "reference" if citation == _OURS else "centralised"
-        places = {} if kind == "reference" else {"server": ["everything, and all training rows"]}
-        return Card(name, line, citation, kind, places, [], [])
-    return Card(
-        name, line, citation, _kind(method, citation), _places(method.parameters()), _sent(method), []
-    )
+    if method is not None:
+        kind, places = _kind(method, citation), _places(method.parameters())
+        return Card(name, line, citation, kind, places, _sent(method), [])
+    if citation == _OURS:
+        return Card(name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), [])
+    return Card(name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], [])
 
 
 def _plugin(methods: Mapping[str, Any], name: str) -> Card:

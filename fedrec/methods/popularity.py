@@ -17,6 +17,8 @@ class Popularity:
     """Scores items by their training rows; learns everything in the first round."""
 
     logits = False
+    sends = ("which items it met",)
+    """What it needs from clients, for lists of methods."""
 
     def __init__(self, clients: Clients, _settings: Mapping[str, Any], _seed: int) -> None:
         self.count = torch.bincount(clients.train_item, minlength=clients.items).float()
