@@ -48,3 +48,7 @@ class DivergenceError(FedrecError):
 
 class OutOfMemoryError(FedrecError):
     """A client does not fit into the memory there is."""
+
+
+class ResultError(FedrecError):
+    """A result that is asked for is not there, or not whole."""

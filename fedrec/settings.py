@@ -3,7 +3,7 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 
 A method is named by its composition (see `fedrec.composition`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place. A value given as text is a
-number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`).
+number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
 """
 
 import re
@@ -22,7 +22,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "integer": int,
     "number": float,
     "choice": str,
-    "integers": lambda text: [int(part) for part in text.split("x")],
+    "integers": lambda text: [] if text == "none" else [int(part) for part in text.split("x")],
 }
 
 
@@ -144,7 +144,7 @@ def _text(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, list):
-        return "x".join(map(str, value))
+        return "x".join(map(str, value)) or "none"
     if isinstance(value, float):
         # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.
         return re.sub(r"e\+?(-?)0*", r"e\1", repr(value + 0.0).removesuffix(".0"))

@@ -128,7 +128,8 @@ class Federation:
     def _participants(self, round_: int) -> Tensor:
         """Who trains in a round, once the server is ready for it."""
         everyone = torch.arange(len(self.clients), device=self.clients.device)
-        share = self.settings["participation"]
+        count = self.settings["clients"]
+        share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / len(everyone))
         nobody = torch.zeros(len(everyone), device=self.clients.device)
         server = Server(self.state, nobody, self.seed, round_).side()
         self.method.begin(server)

@@ -1,0 +1,201 @@
+"""The papers' tables and figures as configuration: what each shows, and the runs it is made of.
+
+`config/papers/<paper>.yaml` names them. A run is shared by all that show it: settings that say
+nothing new leave a run's name, and under the clean protocol, where all papers have the same
+split, a run belongs to the first paper with these settings.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fedrec.composition import parse
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.schema import load
+from fedrec.settings import canonical, resolve
+
+PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
+KINDS = ("published", "clean")
+FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles")
+UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
+"""Layouts that need no runs."""
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One training run."""
+
+    paper: str
+    dataset: str
+    kind: str
+    method: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Its folder below the results."""
+        return f"runs/{self.paper}/{self.dataset}/{self.kind}/{self.method}/seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table or a curve of a figure: a method, and what it stands for in print.
+
+    A line of two others (`gain`) shows how much the second is above the first, in percent.
+    """
+
+    label: str | None = None
+    run: str | None = None
+    gain: tuple[str, str] | None = None
+    printed: tuple[str, str] | None = None
+    """Method and variant of the published numbers."""
+    value: float | str | None = None
+    """What a sweep changes for this line."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A table or figure of a paper."""
+
+    paper: str
+    name: str
+    title: str
+    layout: str
+    datasets: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    printed: str | None = None
+    """The table of the published numbers."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """Its name among all: `pfedclr_table1`."""
+        return f"{self.paper}_{self.name}"
+
+    @property
+    def form(self) -> Literal["table", "figure"]:
+        """Whether it is written or drawn."""
+        return "figure" if self.layout in FIGURES else "table"
+
+    @property
+    def files(self) -> list[str]:
+        """What it consists of, below the results; a figure's data is in the csv, its caption in the txt."""
+        endings = ("csv", "pdf", "png", "txt") if self.form == "figure" else ("csv", "md", "tex")
+        return [f"{self.form}s/{self.target}.{ending}" for ending in endings]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: its short name, what it is called, and its tables and figures by name."""
+
+    name: str
+    title: str
+    artefacts: Mapping[str, Artefact]
+    schemes: Mapping[str, str]
+    """What of the paper shows no data, and so is not built."""
+
+
+def load_papers(folder: Path) -> dict[str, Paper]:
+    """Read and check the file of every paper."""
+    return {name: _paper(name, load(folder / f"{name}.yaml", "paper").content) for name in PAPERS}
+
+
+def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Artefact]:
+    """The artefacts behind names of papers (all of theirs) or of artefacts, each once."""
+    every = {one.target: one for paper in papers.values() for one in paper.artefacts.values()}
+    found: dict[str, Artefact] = {}
+    for name in names:
+        if name in papers:
+            chosen = list(papers[name].artefacts.values())
+        elif name in every:
+            chosen = [every[name]]
+        else:
+            known = [*papers, *every]
+            raise ConfigurationError(
+                f"unknown paper, table or figure '{name}'.{did_you_mean(name, known)} "
+                "`fedrec papers` lists them."
+            )
+        found |= {one.target: one for one in chosen}
+    return list(found.values())
+
+
+def runs_of(
+    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], datasets: Iterable[str]
+) -> dict[tuple[int, str, str], list[Run]]:
+    """The runs of an artefact on those of its datasets that can be had.
+
+    By the place of the line, the dataset and the protocol: one run per seed.
+    """
+    at_hand = set(datasets)
+    return {
+        (place, dataset, kind): [
+            run_of(methods, artefact.paper, dataset, kind, line.run, seed) for seed in seeds
+        ]
+        for place, line in enumerate(artefact.lines)
+        if line.run is not None
+        for dataset in artefact.datasets
+        if dataset in at_hand
+        for kind in artefact.options.get("kinds", KINDS)
+    }
+
+
+def run_of(methods: Mapping[str, Any], paper: str, dataset: str, kind: str, method: str, seed: int) -> Run:
+    """The run that trains `method` as `paper` would, under its one name."""
+    name = minimal(methods, method, paper, dataset)
+    if kind != "published":
+        paper = _first_alike(methods, name, paper, dataset)
+        name = minimal(methods, method, paper, dataset)
+    return Run(paper, dataset, kind, name, seed)
+
+
+def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
+    """The canonical name without changes to what is the paper's own value on the dataset anyway."""
+    composition = parse(canonical(methods, name))
+    plain, _, _ = resolve(methods, str(replace(composition, changes=())), paper, dataset)
+    changed, _, _ = resolve(methods, str(composition), paper, dataset)
+    kept = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
+    return str(replace(composition, changes=kept))
+
+
+def _first_alike(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
+    wanted, _, _ = resolve(methods, name, paper, dataset)
+    return next(
+        other for other in PAPERS if other == paper or resolve(methods, name, other, dataset)[0] == wanted
+    )
+
+
+def _paper(name: str, content: Mapping[str, Any]) -> Paper:
+    artefacts = {key: _artefact(name, key, dict(found)) for key, found in content["artefacts"].items()}
+    return Paper(name, content["title"], artefacts, content.get("schemes", {}))
+
+
+def _artefact(paper: str, name: str, content: dict[str, Any]) -> Artefact:
+    known = {key: content.pop(key, None) for key in ("title", "layout", "datasets", "metrics", "printed")}
+    lines = [_line(line) for line in content.pop("lines", ())]
+    if "values" in content:
+        lines = [_varied(line, content["setting"], value) for line in lines for value in content["values"]]
+    return Artefact(
+        paper, name, known["title"], known["layout"], tuple(known["datasets"] or ()),
+        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content,
+    )  # fmt: skip
+
+
+def _line(content: str | Mapping[str, Any]) -> Line:
+    """A line given by its run alone, or by more."""
+    if isinstance(content, str):
+        return Line(run=content)
+    found = dict(content)
+    for key in ("gain", "printed"):
+        if key in found:
+            found[key] = tuple(found[key])
+    return Line(**found)
+
+
+def _varied(line: Line, setting: str, value: object) -> Line:
+    assert line.run is not None, "a sweep varies runs"
+    text = ("x".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
+    composition = parse(line.run)
+    varied = replace(composition, changes=(*composition.changes, (setting, text)))
+    return replace(line, run=str(varied), value=text if isinstance(value, list) else value)  # type: ignore[arg-type]

@@ -1,0 +1,36 @@
+"""The numbers the papers print, as a file of this package: `published.csv`."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A printed number; fractions for HR and NDCG, percent for gains."""
+
+    value: float
+    sd: float | None
+    unit: str
+
+
+@cache
+def published() -> dict[tuple[str, str, str, str, str, str], Printed]:
+    """Every printed number by paper, table, dataset, method, variant and metric (in small letters)."""
+    text = resources.files("fedrec.reporting").joinpath("published.csv").read_text(encoding="utf-8")
+    return {
+        (row["paper"], row["table"], row["dataset"], row["method"], row["variant"], row["metric"].lower()): (
+            Printed(float(row["value"]), float(row["std"]) if row["std"] else None, row["unit"])
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def printed(
+    paper: str, table: str | None, dataset: str, line: tuple[str, str] | None, metric: str
+) -> Printed | None:
+    """One printed number; `line` is its method and variant."""
+    if table is None or line is None:
+        return None
+    return published().get((paper, table, dataset, *line, metric.lower()))

@@ -1,0 +1,100 @@
+"""Finished runs as tables and figures see them: metrics at the reported round, curves, ranks and times."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import metrics_of
+from fedrec.papers import Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run and its files."""
+
+    run: Run
+    folder: Path
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """What `run.json` says: settings, hashes, metrics, times."""
+        path = self.folder / "run.json"
+        try:
+            found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ResultError(
+                f"{path}: this run is not finished. Build it with: snakemake --cores 2 '{path}'"
+            ) from None
+        return found
+
+    @property
+    def at(self) -> str:
+        """The round its protocol reports: best_validation, best_test or last."""
+        rule: str = self.summary["protocol"]["round_rule"]
+        return rule
+
+    def metric(self, name: str, part: str = "test") -> float:
+        """A metric at the reported round, among candidates."""
+        value: float = self.summary["metrics"][self.at][part][name]
+        return value
+
+    def metric_of(self, name: str, *, catalogue: bool = False, users: Iterable[int] | None = None) -> float:
+        """A test metric at the reported round, in the catalogue or of some users alone."""
+        rows = self.ranks.filter(pl.col("at") == self.at)
+        if users is not None:
+            rows = rows.filter(pl.col("user").is_in(list(users)))
+        ranks = rows["test_rank_in_catalogue" if catalogue else "test_rank"].to_numpy()
+        return float("nan") if not len(ranks) else metrics_of(ranks)[name]
+
+    @cached_property
+    def curve(self) -> pl.DataFrame:
+        """One row per round: round, loss, validation_hr@10, test_ndcg@10 and so on."""
+        return pl.read_parquet(self.folder / "curve.parquet")
+
+    @cached_property
+    def ranks(self) -> pl.DataFrame:
+        """One row per user and reported round."""
+        return pl.read_parquet(self.folder / "ranks.parquet")
+
+    @cached_property
+    def timing(self) -> pl.DataFrame:
+        """One row per round: seconds, clients, bytes."""
+        return pl.read_parquet(self.folder / "timing.parquet")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over seeds: mean, standard deviation (None for one seed) and how many."""
+
+    mean: float
+    sd: float | None
+    count: int
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Mean and standard deviation of one value per seed."""
+    found = np.asarray(list(values), dtype=np.float64)
+    return Spread(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else None, len(found))
+
+
+def provenance(results: Iterable[Result]) -> dict[str, list[str]]:
+    """What a caption must name: seeds, protocols, and the first letters of hashes of splits and code."""
+    found = list(results)
+
+    def distinct(values: Iterable[object]) -> list[str]:
+        return sorted({str(value) for value in values})
+
+    return {
+        "seeds": distinct(one.run.seed for one in found),
+        "protocols": distinct(one.summary["protocol"]["name"] for one in found),
+        "splits": distinct(one.summary["split"][:8] for one in found),
+        "code": distinct(one.summary["code"]["engine"][:8] for one in found),
+        "devices": distinct(one.summary["measured"]["device"] for one in found),
+    }
