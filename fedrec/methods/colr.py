@@ -11,7 +11,7 @@ training, WWW 2024.
     scored    own p_u with Q + A B
 
 By the official code a row moves by the mean, not the sum, over its samples in a mini-batch (`rows=mean`),
-the rate of A is multiplied by sqrt(rank / d), and everything that is scored is pulled to zero by `l2`.
+the gradient of A is multiplied by sqrt(rank / d), and everything that is scored is pulled to zero by `l2`.
 Its paper weighs uploads by data sizes, which the code leaves out (`combine`).
 
 Cost per round: O(E S (d + rank)) on the clients, O(sum of R_u rank + m rank d) on the server.
@@ -48,11 +48,12 @@ class CoLR(Method):
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy and the size of the vectors that are scored."""
-        a = w.A[batch.items]
+        a, factor = w.A[batch.items], (self.settings["rank"] / self.settings["d"]) ** 0.5
         if self.settings["rows"] == "mean":
             # The mean over the mini-batch weighs a sample 1 / size; a row's mean weighs it 1 / occurrences.
-            factor = (batch.size / batch.occurrences()).unsqueeze(-1)
-            a = a.detach() + factor * (a - a.detach())
+            factor = factor * (batch.size / batch.occurrences()).unsqueeze(-1)
+        # The value of a, whose gradient is multiplied by the factor.
+        a = a.detach() + factor * (a - a.detach())
         q = w.Q[batch.items] + a @ w.B
         size = q.square().sum(-1) + w.p.square().sum(-1)
         found: Tensor = mean_entropy((q * w.p).sum(-1), batch) + self.settings["l2"] * batch.mean(size)
@@ -60,8 +61,7 @@ class CoLR(Method):
 
     def local_round(self, client: Client) -> None:
         """Train p and A together, upload A."""
-        rate, smaller = self.settings["rate"], (self.settings["rank"] / self.settings["d"]) ** 0.5
-        self.fit(client, self.step(client, {"A": rate * smaller, "p": rate}))
+        self.fit(client, self.step(client, dict.fromkeys(("A", "p"), self.settings["rate"])))
         client.upload("A")
 
     def begin(self, server: ServerSide) -> None:

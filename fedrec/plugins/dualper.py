@@ -55,8 +55,8 @@ class DualPer(Plugin):
         found: list[Step] = []
         for step in steps:
             rest = {name: rate for name, rate in step.rates.items() if name != table}
-            if rest and "b" in self.parameters():
-                rest["b"] = self.settings["rate"]
+            if "p" in rest and "b" in self.parameters():
+                rest["b"] = rest["p"]
             items = {name: rate for name, rate in step.rates.items() if name == table}
             found += [replace(step, rates=rates) for rates in (rest, items) if rates]
         return tuple(found)

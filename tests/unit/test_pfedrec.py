@@ -91,7 +91,15 @@ def test_a_client_starts_every_round_from_the_server(engine):
     assert torch.equal(kept(federation, "Q"), changed.expand(2, 6, 3))
 
 
-@pytest.mark.parametrize("changes", [(), ("batch_size=7", "local_epochs=2"), ("optimiser=adam", "rate=0.01")])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("batch_size=7", "local_epochs=2"),
+        ("optimiser=adam", "rate=0.01"),
+        ("round_decay=0.9", "batch_decay=0.8"),
+    ],
+)
 def test_matrix_factorisation_with_dual_personalisation_is_this_method(changes):
     """Parameter for parameter: the user vector is the score function."""
     clients = clients_of(planted_blocks(users=12))
