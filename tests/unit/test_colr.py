@@ -176,18 +176,17 @@ def test_the_small_factor_is_all_that_is_sent(engine):
 @both_engines
 @pytest.mark.parametrize("combine", ["touched", "mean"])
 def test_a_row_becomes_the_mean_over_the_clients_that_have_samples_of_it(engine, combine):
-    # Item 0 is the first client's, item 1 the second's, item 2 both draw, and item 3 nobody.
-    clients = clients_with([[0], [1]], items=4, allowed=[[2], [2]])
+    # Item 0 both like, item 1 the second client alone; item 2 both draw, the second twice; item 3 nobody.
+    clients = clients_with([[0], [1, 0]], items=4, allowed=[[2], [2]])
     federation = federation_of("colr", clients, *STEP, "l2=0", f"combine={combine}", engine=engine)
     users = torch.tensor([[0.5, -1.0, 0.25, 2.0], [1.0, 0.5, -0.5, 0.0]])
     federation.state.kept["p"].put(torch.arange(2), users.unsqueeze(1))
     federation.train_round(1)
     q, b = federation.state.shared["Q"], federation.state.shared["B"]
-    own = [-0.5 * 0.5**0.5 * pulls(q, user) @ b.T for user in users]
+    one, two = (-0.5 * 0.5**0.5 * pulls(q, user) @ b.T for user in users)
     alone = 1.0 if combine == "touched" else 0.5
-    expected = torch.stack(
-        (alone * own[0][0], alone * own[1][1], (own[0][2] + own[1][2]) / 2, torch.zeros(2))
-    )
+    expected = (one + two) / 2
+    expected[1], expected[3] = alone * two[1], 0
     assert near(federation.state.shared["A"], expected)
 
 

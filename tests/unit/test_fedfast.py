@@ -147,6 +147,19 @@ def test_every_cluster_has_a_delegate_and_follows_it_alone(engine, gamma):
             assert near(moved[client], gamma**round_ * moved[leader])
 
 
+@both_engines
+def test_clusters_are_found_anew_before_the_rest_follows(engine):
+    """All start alike. Two move away, and with three clusters those left behind are one of their own."""
+    clients = clients_with([[0], [1, 2], [3], [4, 5]], items=12)
+    changes = ("participation=0.5", "clusters=3")
+    federation = federation_of("fedfast", clients, "d=2", *changes, engine=engine)
+    before = kept(federation, "p")
+    federation.train_round(1)
+    trained = federation.state.held
+    assert torch.equal(kept(federation, "p")[~trained], before[~trained])
+    assert not near(kept(federation, "p")[trained], before[trained], within=0.01)
+
+
 def test_another_round_has_other_delegates_and_a_stored_state_the_same():
     clients = clients_of(planted_blocks(users=20))
     first, second = (federation_of("fedfast", clients, "participation=0.3") for _ in range(2))

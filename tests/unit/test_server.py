@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from fedrec.errors import FederationError
 from fedrec.federation.noise import laplace
@@ -81,18 +82,33 @@ def test_tables_that_shrink_as_a_whole_have_a_mean_alone(combine):
         server.receive_scaling("Q", torch.tensor([0]), torch.tensor([0.1]))
 
 
+def own_change(federation, client):
+    """What a client adds to Q in one step of SGD with rate 0.5."""
+    samples = federation.clients.samples(torch.tensor([client]), 1, federation.seed, 1)
+    table = federation.state.initial["Q"].clone().requires_grad_()
+    scores = (table[samples.item] * federation.state.initial["p"]).sum(-1)
+    (gradient,) = torch.autograd.grad(
+        functional.binary_cross_entropy_with_logits(scores, samples.label), table
+    )
+    return -0.5 * gradient
+
+
 @both_engines
 @pytest.mark.parametrize("combine", EXPECTED)
-def test_noise_is_part_of_what_is_combined(engine, combine):
-    """With a rate of 0 uploads are noise alone, and noise moves every row of every client."""
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_noise_is_part_of_what_is_combined(engine, combine, scale):
+    """And since it falls on every row, every client has then touched every row."""
     clients = clients_with([[0], [1, 2, 3]], items=6)
     federation = federation_of(
-        "fedmf", clients, "d=2", "negatives=1", "participation=1", "rate=0", "ldp=0.3", f"combine={combine}",
-        engine=engine, seed=5,
+        "fedmf", clients, "d=2", "negatives=1", "participation=1", "optimiser=sgd", "local_epochs=1",
+        "rate=0.5", f"ldp={scale}", f"combine={combine}", engine=engine, seed=5,
     )  # fmt: skip
+    sent = torch.stack([own_change(federation, client) for client in (0, 1)])
+    if scale:
+        sent = sent + laplace(torch.arange(2), 12, scale, seed=5, round_=1).reshape(2, 6, 2)
     federation.train_round(1)
-    noise = laplace(torch.arange(2), 12, 0.3, seed=5, round_=1).reshape(2, 6, 2)
+    far = sent.abs().sum(-1, keepdim=True)
     by_size = torch.tensor([0.25, 0.75])[:, None, None].expand(2, 6, 1)
-    weight = noise.abs().sum(-1, keepdim=True) if combine == "change" else by_size
-    expected = (weight * noise).sum(0) / weight.sum(0)
+    weight = {"mean": by_size, "touched": by_size * (far > 0), "change": far}[combine]
+    expected = (weight * sent).sum(0) / weight.sum(0).clamp(min=1e-12)
     assert near(federation.state.shared["Q"] - federation.state.initial["Q"], expected)
