@@ -88,8 +88,9 @@ class BatchedEngine:
 
     def _bytes(self, task: Task) -> Tensor:
         """About how much each client of the task needs while it trains."""
-        tables = [one for one in task.state.parameters.values() if one.table]
-        others = [one for one in task.state.parameters.values() if not one.table]
+        held = [task.state.parameters[name] for name in task.state.visible]
+        tables = [one for one in held if one.table]
+        others = [one for one in held if not one.table]
         width = sum(one.shape[1] for one in tables)
         # A layer's outputs are held for every sample, as a table's rows are.
         layers = sum(one.shape[1] for one in others if one.shape[0] > 1)

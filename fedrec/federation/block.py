@@ -126,7 +126,7 @@ class Block:
         if not self.task.method.dense:
             raise FederationError(f"every row of '{name}' moves: the method must say `dense = True`.")
         tables = self.values[name].unflatten(0, (len(self.who), -1))
-        moved = approach_products(tables, self.task.state.shared[goal], steps, rate, decay)
+        moved = approach_products(tables, self.task.server.products(goal), steps, rate, decay)
         self.values[name] = moved.flatten(0, 1)
 
     def finish(self) -> None:

@@ -74,7 +74,7 @@ class Federation:
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
-            server.aggregate(self.method.mixing)
+            server.aggregate(self.method.mixing if self.method.mixed else None)
             self.method.finish(server.side())
         self.done, self._derived = round_, None
         answered = time.perf_counter()

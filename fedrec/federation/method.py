@@ -201,6 +201,9 @@ class Method(ABC):
         self.settings = settings
         self.items = items
 
+    mixed: bool = True
+    """Whether uploads of personal parameters are mixed (see `mixing`), or everyone is left its own."""
+
     concluding: Literal["nobody", "participants", "everyone"] = "nobody"
     """Who does more when the server has answered (see `conclude`)."""
 
@@ -237,11 +240,11 @@ class Method(ABC):
         """Which `count` clients take part, in order; None to draw them at random."""
         return None
 
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed:
         """How uploads of `name` become personal values: the weight of each (column) for each client (row).
 
         `uploads` holds one flat vector per client of `server.who`. Where many clients get the same, the
-        weights may be given as a product of two matrices. None leaves everyone what it uploaded.
+        weights may be given as a product of two matrices.
         """
         raise NotImplementedError
 

@@ -70,10 +70,12 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
     return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
 
 
-def mean_of(kept: Kept, who: Tensor) -> Tensor:
-    """The plain mean of what some clients hold, some at a time."""
-    first = kept.whole(who[:1])
-    total = torch.zeros_like(first[0], dtype=torch.float64)
-    for some in who.split(max(1, _CHUNK // first[0].numel())):
-        total += kept.whole(some).double().sum(0)
-    return (total / len(who)).to(first.dtype)
+def mean_of(kept: Kept, who: Tensor, share: Tensor | None = None) -> Tensor:
+    """The mean of what some clients hold, plain or weighted by a share each; some at a time."""
+    first = kept.whole(who[:1])[0]
+    weight = torch.ones(len(who), device=who.device) if share is None else share
+    total = torch.zeros_like(first, dtype=torch.float64)
+    at_once = max(1, _CHUNK // first.numel())
+    for some, by in zip(who.split(at_once), weight.double().split(at_once), strict=True):
+        total += torch.tensordot(by, kept.whole(some).double(), 1)
+    return (total / weight.double().sum()).to(first.dtype)

@@ -33,6 +33,7 @@ class Plugin(Method):
         self.backbone = backbone
         self.evaluated = backbone.evaluated
         self.dense = backbone.dense
+        self.mixed = backbone.mixed
         self.concluding = backbone.concluding
 
     def parameters(self) -> dict[str, Parameter]:
@@ -63,7 +64,7 @@ class Plugin(Method):
         """The backbone's."""
         return self.backbone.choose(self._seen(server), count)
 
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed:
         """The backbone's."""
         return self.backbone.mixing(name, uploads, self._seen(server))
 

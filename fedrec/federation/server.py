@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedrec.errors import FederationError
 from fedrec.federation.method import Mixed, ServerSide
+from fedrec.federation.products import Goal
 from fedrec.federation.state import State
 
 _COLUMNS = 1 << 16
@@ -16,7 +17,7 @@ _COLUMNS = 1 << 16
 class Mixing(Protocol):
     """See `method.Method.mixing`."""
 
-    def __call__(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+    def __call__(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed:
         """The weights of uploads for each client."""
 
 
@@ -43,6 +44,7 @@ class Server:
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
+    _products: dict[str, Goal] = field(default_factory=dict)
 
     @property
     def who(self) -> Tensor:
@@ -67,6 +69,12 @@ class Server:
         if into in self.state.shared:
             return self.state.shared[into].unsqueeze(0)
         return self.state.kept[into].whole(who)
+
+    def products(self, name: str) -> Goal:
+        """The server's products of rows as clients approach them, taken apart once a round."""
+        if name not in self._products:
+            self._products[name] = Goal.of(self.state.shared[name])
+        return self._products[name]
 
     def receive_rows(self, into: str, who: Tensor, item: Tensor, change: Tensor) -> None:
         """Rows of a shared table that clients changed: for each its client, its item, and its change."""
@@ -103,8 +111,11 @@ class Server:
         kept = self.state.kept[into]
         kept.put(who[chosen], kept.whole(who[chosen]) + change[chosen])
 
-    def aggregate(self, mixing: Mixing) -> None:
-        """Replace shared parameters by the weighted mean of the uploads, personal ones by their own mean."""
+    def aggregate(self, mixing: Mixing | None) -> None:
+        """Replace shared parameters by the weighted mean of the uploads, personal ones by their own mean.
+
+        Without `mixing`, personal ones stay what was uploaded.
+        """
         for name, change in self._change.items():
             before = self.state.shared[name].double()
             factor, counted = self._factor.get(name), self._counted.get(name)
@@ -117,18 +128,18 @@ class Server:
         for name in self.state.personal:
             if name not in self.goals:
                 continue
-            kept = self.state.kept[name]
-            stack = kept.whole(who)
-            self._mix(stack.flatten(1), mixing, name)
-            kept.put(who, stack)
+            if mixing is not None:
+                kept = self.state.kept[name]
+                stack = kept.whole(who)
+                self._mix(stack.flatten(1), mixing, name)
+                kept.put(who, stack)
             self.state.held[who] = True
+        self._products.clear()
         self.closed = True
 
     def _mix(self, flat: Tensor, mixing: Mixing, name: str) -> None:
         """Replace each client's flat upload by its mixture of all."""
         weights = mixing(name, flat, self.side())
-        if weights is None:
-            return
         factors = weights if isinstance(weights, tuple) else (weights,)
         for columns in flat.split(_COLUMNS, dim=1):
             mixed = columns

@@ -14,8 +14,8 @@ SIGIR 2025.
 `fitting=product` the common protocol's mean entropy. Every client adds Laplace noise to S_u in the code; here
 the mean of that noise is drawn at once, from its normal limit (n m^2 draws otherwise).
 
-Cost per round: O(E n m d steps) for Adam over whole tables; O(n m^2 d) to combine products and in each step
-towards S, as one matrix product for all clients. Memory O(3 n m d + m^2).
+Cost per round: O(E n m d steps) for Adam over whole tables; O(n m^2 d + m^3) to combine products and to turn
+tables to the axes of S, once for all clients; O(n m d^2) in each step towards S. Memory O(3 n m d + m^2).
 """
 
 from dataclasses import replace

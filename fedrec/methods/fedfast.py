@@ -32,6 +32,8 @@ from fedrec.randomness import Purpose
 class FedFast(FedMF):
     """Active sampling and active aggregation, over matrix factorisation."""
 
+    mixed = False
+
     _before: Tensor
     """User vectors when the round began; held until it ends."""
 
@@ -67,9 +69,6 @@ class FedFast(FedMF):
         everyone = torch.arange(server.clients, device=self._before.device)
         words = philox(torch.zeros_like(everyone), everyone, server.round_, int(Purpose.SERVER), server.seed)
         return delegates(self._clusters(self._before, server), words[:, 0], count)
-
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> None:
-        """Delegates keep the vectors they trained."""
 
     def finish(self, server: ServerSide) -> None:
         """Let subordinates follow the delegates of their cluster."""

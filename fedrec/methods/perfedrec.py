@@ -37,6 +37,7 @@ class PerFedRec(Method):
 
     personal_table = "L"
     additive = False
+    mixed = False
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared, K the cluster's, L the client's own; the server has every p."""
@@ -83,15 +84,12 @@ class PerFedRec(Method):
         start = "K" if client.round_ >= _OWN_CLUSTER_FROM else "Q"
         client.rewrite("L", lambda w, items: w[start][items])
         self.fit(client, self.step(client, {"L": self.item_rate(), "p": self.settings["rate"]}))
-        client.upload("L", into="Q")
         client.upload("L", into="K")
         client.upload("p")
 
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> None:
-        """Uploads stay as they are until clusters are found."""
-
     def finish(self, server: ServerSide) -> None:
-        """Give clients their cluster's table: the mean over members that took part, or else the global."""
+        """Average tables; give clients their cluster's: the mean over members that took part, or else Q."""
+        server.shared["Q"] = mean_of(server.personal["K"], server.who, server.share)
         everyone = torch.arange(server.clients, device=server.who.device)
         vectors = server.personal["p"].whole(everyone).squeeze(1)
         cluster = clusters(vectors, self.settings["clusters"], server.seed, server.round_)

@@ -173,7 +173,7 @@ def test_what_must_stay_on_the_client_stays(engine, sent, said, monkeypatch):
 def listen(monkeypatch):
     """The parameters of the server that anything was received for."""
     received = set()
-    for name in ("receive", "receive_rows", "receive_scaling"):
+    for name in ("receive", "receive_rows", "receive_scaling", "receive_products"):
         plain = getattr(Server, name)
 
         def heard(self, into, *arguments, plain=plain):
@@ -190,8 +190,10 @@ def test_the_server_receives_what_the_method_sends_and_nothing_else(name, engine
     received = listen(monkeypatch)
     federation = federation_of(name, clients_with([[0], [1, 2]], items=8), "local_epochs=1", engine=engine)
     report = federation.train_round(1)
-    goals = {goal for kind, *_, goal in asked_of_a_client(federation).events if kind == "upload"}
+    events = asked_of_a_client(federation).events
+    uploads = [event[1:] for event in events if event[0] in ("upload", "products")]
     parameters = federation.state.parameters
-    assert received == goals
-    assert all(parameters[goal].place in ("shared", "personal") for goal in goals)
-    assert report.up == sum(parameters[goal].count for goal in goals)
+    assert received == {goal for _, goal in uploads}
+    assert all(parameters[goal].place in ("shared", "server", "personal") for _, goal in uploads)
+    # What goes into two parameters is sent once.
+    assert report.up == sum(parameters[goal].count for goal in dict(uploads).values())
