@@ -37,13 +37,15 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     turned = _product(goal.axes.T, tables)
     values = goal.values.to(turned.dtype).unsqueeze(1)
     rest = (1 - rate * decay) * torch.eye(tables.shape[2], dtype=turned.dtype, device=turned.device)
+    # A shorter norm is rounding alone: a table that has reached the goal stays there.
+    least = torch.finfo(turned.dtype).eps * float(goal.square) + torch.finfo(turned.dtype).tiny
     moved = torch.empty_like(turned)
     for _ in range(steps):
         gram = turned.transpose(1, 2) @ turned
         # Near the goal these sums all but cancel: in double precision they leave something over.
         meeting = torch.mul(turned, turned, out=moved).sum(2).double() @ goal.values
         square = gram.double().square().sum((1, 2)) - 2 * meeting + goal.square
-        size = square.clamp(min=torch.finfo(torch.float64).tiny).sqrt()
+        size = square.clamp(min=least).sqrt()
         pace = (2 * rate / size).to(turned.dtype)[:, None, None]
         torch.bmm(turned, rest - pace * gram, out=moved)
         moved.addcmul_(turned, pace * values)

@@ -181,4 +181,5 @@ class BlockOptimiser:
         done = steps[:clients].double()
         size = rate / (1 - _BETAS[0] ** done).to(value.dtype)
         scale = (1 - _BETAS[1] ** done).sqrt().to(value.dtype)
-        value.sub_(spread(size) * first / (second.sqrt() / spread(scale) + _EPSILON))
+        root = second.sqrt().div_(spread(scale)).add_(_EPSILON)
+        value.sub_((spread(size) * first).div_(root))

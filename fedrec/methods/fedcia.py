@@ -72,8 +72,10 @@ class FedCIA(Method):
         server.shared["S"] = mean + spread * torch.from_numpy(drawn).reshape(mean.shape).to(mean)
 
     def conclude(self, client: Client) -> None:
-        """Bring the own products towards everybody's."""
+        """Bring the own products towards everybody's, once there are any."""
         settings = self.settings
+        if client.round_ < settings["aggregate_from"]:
+            return
         client.approach_products(
             "Q", "S", settings["align_steps"], settings["align_rate"], settings["align_decay"]
         )

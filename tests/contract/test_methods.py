@@ -65,6 +65,16 @@ VARIANTS = [
     "fedmf+plgc[redundancy=feddecorr]",
     "fedmf+plgc[mixing=off][centred=yes]",
     "fedmf+plgc[participation=0.3]",
+    "perfedrec[forward=official]",
+    "perfedrec[forward=none][adaptation=cluster]",
+    "perfedrec[participation=0.5]",
+    "perfedrec[ldp=0.1][ldp_clip=3]",
+    "perfedrec+plgc[participation=0.5]",
+    "fedcia[adam_state=fresh]",
+    "fedcia[fitting=dimensions]",
+    "fedcia[participation=0.5]",
+    "fedcia[aggregate_from=2]",
+    "fedcia[ldp=0.01][ldp_clip=50]",
 ]
 ALONE = ("local-only", "draw-counter", "popularity")
 """References that cannot learn planted blocks: they know nothing of other users, or nothing of the user."""
