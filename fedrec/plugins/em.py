@@ -94,12 +94,19 @@ class ElasticMerging(Plugin):
 
     def local_round(self, client: Client) -> None:
         """Merge, and train as the backbone does, in the order `merging` asks for."""
-        if self.settings["merging"] == "epoch":
-            self.backbone.local_round(_EpochClient(client, self))
+        merging = self.settings["merging"]
+        wraps: dict[str, type[_MergingClient]] = {
+            "once": _PlainClient,
+            "epoch": _EpochClient,
+            "batch": _BatchClient,
+        }
+        wrapped = wraps[merging](client, self)
+        if merging == "epoch":
+            self.backbone.local_round(wrapped)
             client.rewrite(self.backbone.item_table, lambda w, items: w.M[items])
-            self._upload(client)
+            wrapped.upload_table()
             return
-        if self.settings["merging"] == "once" and self.adaptive:
+        if merging == "once" and self.adaptive:
             client.fit(
                 *self.adapter_step(),
                 epochs=self.settings["local_epochs"],
@@ -107,20 +114,12 @@ class ElasticMerging(Plugin):
                 early_stop=self.settings["early_stop"],
             )
         client.rewrite(self.backbone.item_table, self.merged)
-        wrap = _BatchClient if self.settings["merging"] == "batch" else _PlainClient
-        self.backbone.local_round(wrap(client, self))
-        self._upload(client)
-
-    def _upload(self, client: Client) -> None:
-        client.upload(self.backbone.item_table, into="G")
+        self.backbone.local_round(wrapped)
+        wrapped.upload_table()
 
     def stored(self, name: str) -> str:
         """The server's item table is G."""
         return "G" if name == self.backbone.item_table else name
-
-    def goal(self, name: str) -> str | None:
-        """The item table waits for the end of the round."""
-        return None if name == self.backbone.item_table else name
 
 
 class _Merged:
@@ -138,10 +137,31 @@ class _Merged:
         return self.plugin.merged_whole(self.w)
 
 
-class _BatchClient(PluggedClient):
-    """Every mini-batch trains the adapter and then the backbone, both through the merge."""
+class _MergingClient(PluggedClient):
+    """A client that sends its item table when the round is over, to where the backbone sends it."""
 
     plugin: ElasticMerging
+
+    def __init__(self, client: Client, plugin: ElasticMerging) -> None:
+        super().__init__(client, plugin)
+        self.goals: list[str] = []
+
+    def upload(self, *names: str, into: str | None = None) -> None:
+        """See `method.Client.upload`."""
+        for name in names:
+            if name == self.plugin.backbone.item_table:
+                self.goals.append(into or "G")
+            else:
+                super().upload(name, into=into)
+
+    def upload_table(self) -> None:
+        """Send the item table."""
+        for goal in self.goals:
+            self.client.upload(self.plugin.backbone.item_table, into=goal)
+
+
+class _BatchClient(_MergingClient):
+    """Every mini-batch trains the adapter and then the backbone, both through the merge."""
 
     def fit(
         self,
@@ -163,7 +183,7 @@ class _BatchClient(PluggedClient):
         )
 
 
-class _PlainClient(PluggedClient):
+class _PlainClient(_MergingClient):
     """The table has been merged: the backbone trains on it as it is."""
 
     def fit(
@@ -179,10 +199,8 @@ class _PlainClient(PluggedClient):
         self.client.fit(*steps, epochs=epochs, loss=loss, early_stop=early_stop, half=half)
 
 
-class _EpochClient(PluggedClient):
+class _EpochClient(_MergingClient):
     """Every epoch trains the adapter, merges the table the round began with, and trains the result."""
-
-    plugin: ElasticMerging
 
     def fit(
         self,
