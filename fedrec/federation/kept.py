@@ -1,6 +1,6 @@
 """What clients keep from round to round, one value each: dense, or only the rows that ever changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import torch
@@ -19,6 +19,9 @@ class Kept(Protocol):
 
     def put(self, who: Tensor, values: Tensor) -> None:
         """Replace the values of some clients."""
+
+    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+        """Let `change` replace the values of some clients (sorted), one flat vector each, in place."""
 
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
         """Rows of a table, each of its client; `who` and `item` have one shape."""
@@ -52,6 +55,14 @@ class DenseKept:
     def put(self, who: Tensor, values: Tensor) -> None:
         """See `Kept`."""
         self.value[who] = values
+
+    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+        """See `Kept`; the values of all clients are not copied."""
+        everyone = len(who) == len(self.value)
+        some = self.value if everyone else self.value[who]
+        change(some.view(len(who), -1))
+        if not everyone:
+            self.value[who] = some
 
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
         """See `Kept`."""
@@ -108,6 +119,12 @@ class RowsKept:
         items = self.place.shape[1]
         item = torch.arange(items, device=who.device).repeat(len(who))
         self.put_rows(who.repeat_interleave(items), item, values.flatten(0, 1))
+
+    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+        """See `Kept`."""
+        some = self.whole(who)
+        change(some.flatten(1))
+        self.put(who, some)
 
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
         """See `Kept`."""

@@ -1,8 +1,10 @@
 """How a server weighs uploads against each other, for all clients at once."""
 
+from collections.abc import Iterable
+from functools import reduce
+
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedrec.federation.kept import Kept
 
@@ -10,18 +12,27 @@ _SAME = 0.9
 """Directions more similar than this are taken for equal."""
 _CHUNK = 1 << 24
 """Numbers of clients' values that are looked at together."""
+_TINY = 1e-12
+
+
+def columns(vectors: Tensor) -> tuple[Tensor, ...]:
+    """Some columns at a time of as many vectors as there are clients."""
+    parts: tuple[Tensor, ...] = vectors.split(max(1, _CHUNK // len(vectors)), dim=1)
+    return parts
 
 
 def squared_distances(vectors: Tensor) -> Tensor:
-    """The squared distance of every pair of rows; one matrix product.
+    """The squared distance of every pair of rows, by matrix products.
 
     Rows are centred first: what all have in common would drown their differences in rounding.
     """
-    centred = vectors - vectors.mean(0)
-    product = centred @ centred.T
-    square = product.diagonal()
-    distances = (square.unsqueeze(1) + square - 2 * product).clamp(min=0)
-    return distances.fill_diagonal_(0)
+    return _distances(_centred(part) for part in columns(vectors))
+
+
+def cosine_distances(vectors: Tensor) -> Tensor:
+    """1 minus the cosine of every pair of rows: half the squared distance of their directions."""
+    length = vectors.norm(dim=1, keepdim=True).clamp(min=_TINY)
+    return _distances(_centred(part / length) for part in columns(vectors)) / 2
 
 
 def first_components(tables: Tensor) -> Tensor:
@@ -46,10 +57,12 @@ def project_on_simplex(vectors: Tensor) -> Tensor:
     return (vectors - threshold).clamp(min=0)
 
 
-def same_direction(vectors: Tensor) -> Tensor:
-    """The cosine of every pair of rows, 1 where it is above 0.9."""
-    unit = functional.normalize(vectors)
-    cosine = unit @ unit.T
+def same_direction(vectors: Tensor, start: Tensor) -> Tensor:
+    """The cosine of every pair of ways from `start` to a row, 1 where it is above 0.9."""
+    starts = columns(start.expand(len(vectors), -1))
+    product = _products(part - first for part, first in zip(columns(vectors), starts, strict=True))
+    length = product.diagonal().sqrt().clamp(min=_TINY)
+    cosine = product / length / length.unsqueeze(1)
     cosine.fill_diagonal_(1.0)
     return torch.where(cosine > _SAME, 1.0, cosine)
 
@@ -79,3 +92,19 @@ def mean_of(kept: Kept, who: Tensor, share: Tensor | None = None) -> Tensor:
     for some, by in zip(who.split(at_once), weight.double().split(at_once), strict=True):
         total += torch.tensordot(by, kept.whole(some).double(), 1)
     return (total / weight.double().sum()).to(first.dtype)
+
+
+def _products(parts: Iterable[Tensor]) -> Tensor:
+    """The product of every two rows of a matrix, of which only some columns are held at a time."""
+    return reduce(torch.add, (part @ part.T for part in parts))
+
+
+def _distances(parts: Iterable[Tensor]) -> Tensor:
+    product = _products(parts)
+    square = product.diagonal()
+    distances = (square.unsqueeze(1) + square - 2 * product).clamp(min=0)
+    return distances.fill_diagonal_(0)
+
+
+def _centred(vectors: Tensor) -> Tensor:
+    return vectors - vectors.mean(0)

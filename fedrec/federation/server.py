@@ -1,6 +1,7 @@
 """The server: combines uploads. Sees what clients upload, and nothing else of them."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -8,10 +9,9 @@ from torch import Tensor
 
 from fedrec.errors import FederationError
 from fedrec.federation.method import Mixed, ServerSide
+from fedrec.federation.mixing import columns
 from fedrec.federation.products import Goal
 from fedrec.federation.state import State
-
-_COLUMNS = 1 << 16
 
 
 class Mixing(Protocol):
@@ -129,23 +129,20 @@ class Server:
             if name not in self.goals:
                 continue
             if mixing is not None:
-                kept = self.state.kept[name]
-                stack = kept.whole(who)
-                self._mix(stack.flatten(1), mixing, name)
-                kept.put(who, stack)
+                self.state.kept[name].alter(who, partial(self._mix, mixing, name))
             self.state.held[who] = True
         self._products.clear()
         self.closed = True
 
-    def _mix(self, flat: Tensor, mixing: Mixing, name: str) -> None:
+    def _mix(self, mixing: Mixing, name: str, flat: Tensor) -> None:
         """Replace each client's flat upload by its mixture of all."""
         weights = mixing(name, flat, self.side())
         factors = weights if isinstance(weights, tuple) else (weights,)
-        for columns in flat.split(_COLUMNS, dim=1):
-            mixed = columns
+        for part in columns(flat):
+            mixed = part
             for factor in reversed(factors):
                 mixed = factor @ mixed
-            columns.copy_(mixed)
+            part.copy_(mixed)
 
     def accept(self, name: str, into: str) -> None:
         """Take note of an upload; raise `FederationError` unless `name` may leave the client for `into`."""

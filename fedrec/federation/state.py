@@ -12,8 +12,8 @@ from fedrec.federation.method import Method
 from fedrec.federation.parameters import Parameter, initial_values
 
 DENSE_BYTES = 2 << 30
-"""A client-by-client table larger than this is held as changed rows. A constant, not a share of the
-machine's memory: the same run is stored in the same way everywhere."""
+"""A client-by-client table larger than this is held as changed rows, unless rounds change every row.
+A constant, not a share of the machine's memory: the same run is stored in the same way everywhere."""
 
 
 @dataclass
@@ -57,7 +57,8 @@ class State:
             if one.place in ("scratch", "server") or (one.place == "shared" and not own):
                 continue
             size = clients * values[name].numel() * values[name].element_size()
-            whole = not one.table or one.rewritten or one.place == "personal" or size <= dense_bytes
+            moved = one.rewritten or one.place == "personal" or method.dense
+            whole = not one.table or moved or size <= dense_bytes
             kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
         nobody = torch.zeros(clients, dtype=torch.bool, device=device)
         return cls(parameters, shared, kept, values, nobody, nobody.clone())

@@ -21,10 +21,9 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, perceptron
-from fedrec.federation.mixing import mean_of, neighbours
+from fedrec.federation.mixing import cosine_distances, mean_of, neighbours
 from fedrec.federation.parameters import Initial, Parameter, item_table, mlp, vector
 
 
@@ -66,11 +65,9 @@ class GPFedRec(Method):
 
     def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:  # noqa: ARG002 - there is one
         """The mean over each client's neighbours, and over theirs if there are more layers."""
-        unit = functional.normalize(uploads)
-        likeness = unit @ unit.T
-        if self.settings["graph"] == "distance":
+        likeness = cosine_distances(uploads)
+        if self.settings["graph"] == "similarity":
             likeness = 1 - likeness
-            likeness.fill_diagonal_(0)
         graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
         reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
         return reached

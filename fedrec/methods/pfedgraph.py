@@ -15,17 +15,19 @@ what is shared here, user vectors stay at home.
 As PFedCLR runs it, all clients train and a tenth is aggregated. The official code adds the cosine
 (`sign=plus`), which drives clients apart; its paper's objective subtracts it (`sign=minus`). The penalty
 moves every row, by far less than a row's own samples do (its gradient has at most unit length over the whole
-table): it is off by default, and done by plain SGD where it is on, since Adam would blow it up to full steps.
+table): it is off by default, and a step of plain SGD before the task's where it is on, since Adam would blow
+it up to full steps.
 
 Cost per round: O(E S d) on the clients, O(E m d steps) each with the penalty; O(s^2 m d + s^2 log s) on the
 server (s clients aggregated).
 """
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Step, Weights, mean_entropy
+from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
 from fedrec.federation.mixing import project_on_simplex, same_direction
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
@@ -81,17 +83,19 @@ class PFedGraph(Method):
         rate = self.settings["rate"]
         steps = [self.step(client, {"Q": rate, "p": rate})]
         if self.dense:
-            steps.append(Step({"Q": rate}, "sgd", loss=self.penalty))
+            # It comes first: a client's loss, by which it may stop, is that of its last step.
+            steps.insert(0, replace(self.step(client, {"Q": rate}), optimiser="sgd", loss=self.penalty))
         self.fit(client, *steps)
         client.upload("Q", into="G")
-        if self.dense:
-            client.upload("Q", into="R")
 
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
-        """The weight of each upload (column) in each client's aggregate (row)."""
-        likeness = same_direction(uploads - server.initial["Q"].reshape(-1))
+    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:  # noqa: ARG002 - there is one
+        """The weight of each upload (column) in each client's aggregate (row); R is made of the same."""
+        likeness = same_direction(uploads, server.initial["Q"].reshape(-1))
         weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
-        return weights if name == "G" else weights / uploads.norm(dim=1)
+        if self.dense:
+            directions = (weights / uploads.norm(dim=1)) @ uploads
+            server.personal["R"].put(server.who, directions.unflatten(1, (self.items, -1)))
+        return weights
 
 
 METHOD = PFedGraph

@@ -18,6 +18,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("put_rows"), pairs),
         st.tuples(st.just("put"), who),
+        st.tuples(st.just("alter"), who.filter(len).map(sorted)),
         st.tuples(st.just("scale"), who),
         st.tuples(st.just("restart"), who),
         st.tuples(st.just("reload"), st.none()),
@@ -56,6 +57,9 @@ def do(stores, operation, some, generator):
         values = (client, item, numbers(generator, len(client), SIZE))
     elif operation == "put":
         values = (chosen, numbers(generator, len(chosen), ITEMS, SIZE))
+    elif operation == "alter":
+        wanted = numbers(generator, len(chosen), ITEMS * SIZE)
+        values = (chosen, lambda flat: flat.mul_(-2).add_(wanted))
     elif operation == "scale":
         values = (chosen, torch.rand(len(chosen), generator=generator).double())
     else:
