@@ -75,6 +75,20 @@ VARIANTS = [
     "fedcia[participation=0.5]",
     "fedcia[aggregate_from=2]",
     "fedcia[ldp=0.01][ldp_clip=50]",
+    "pfedgraph[penalty=0.5]",
+    "pfedgraph[penalty=0.5][sign=plus][aggregated=1]",
+    "pfedgraph[penalty=0.5][batch_decay=0.9][round_decay=0.9]",
+    "pfedgraph[penalty=0.5][aggregated=1][ldp=0.1][ldp_clip=3]",
+    "gpfedrec[graph=similarity]",
+    "gpfedrec[neighbours=3][depth=2]",
+    "gpfedrec[participation=0.5]",
+    "gpfedrec[optimiser=adam][batch_decay=0.9]",
+    "gpfedrec[ldp=0.1][ldp_clip=3]",
+    "gpfedrec+em[merging=batch]",
+    "gpfedrec+em[merging=epoch]",
+    "gpfedrec+em[merge=dynamic][participation=0.5]",
+    "gpfedrec+em[merging=epoch][ldp=0.1][ldp_clip=3]",
+    "gpfedrec+plgc[participation=0.5]",
 ]
 ALONE = ("local-only", "draw-counter", "popularity")
 """References that cannot learn planted blocks: they know nothing of other users, or nothing of the user."""

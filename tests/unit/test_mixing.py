@@ -1,4 +1,4 @@
-"""How a server weighs uploads: distances, first components, and the simplex."""
+"""How a server weighs uploads: distances, directions, neighbours, first components, and the simplex."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fedrec.federation.mixing import first_components, project_on_simplex, squared_distances
+from fedrec.federation import mixing
+from fedrec.federation.kept import DenseKept, RowsKept
+from fedrec.federation.mixing import (
+    cosine_distances,
+    first_components,
+    mean_of,
+    neighbours,
+    project_on_simplex,
+    same_direction,
+    squared_distances,
+)
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -123,3 +133,83 @@ def test_equal_tables_have_equal_components_and_a_shift_of_all_rows_does_not_mat
     found = first_components(tables)
     assert torch.allclose(found[0], found[1], atol=1e-12)
     assert torch.allclose(found[0], found[2], atol=1e-12)
+
+
+def test_cosine_distances_by_hand():
+    # Cosines 24/25, -1 and 0; lengths do not matter.
+    found = cosine_distances(torch.tensor([[3.0, 4.0], [8.0, 6.0], [-0.3, -0.4], [-4.0, 3.0]]))
+    assert torch.allclose(found[0], torch.tensor([0.0, 0.04, 2.0, 1.0]), atol=1e-12)
+    assert torch.equal(found.diagonal(), torch.zeros(4))
+    assert torch.equal(found, found.T)
+
+
+def test_directions_that_are_almost_equal_are_told_apart_in_single_precision():
+    """1 minus a cosine of 1 - 1e-8 would be nothing but rounding."""
+    rows = 1.0 + 1e-4 * drawn(5, 400)
+    found = cosine_distances(rows.float())
+    exact = 1 - torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
+    assert float(exact.max()) < 2e-8
+    assert torch.allclose(found.double(), exact, rtol=2e-2, atol=1e-10)
+
+
+def test_same_direction_by_hand():
+    # Ways from (1, 1): (3, 4), (4, 3), (-3, -4), (4, -3) and (6, 1), whose cosine with (4, 3) is 0.888.
+    rows = torch.tensor([[4.0, 5.0], [5.0, 4.0], [-2.0, -3.0], [5.0, -2.0], [7.0, 2.0]])
+    found = same_direction(rows, torch.tensor([1.0, 1.0]))
+    # 24/25 is above 0.9 and taken for 1; opposite ways keep their -1.
+    assert found[0, :4].tolist() == pytest.approx([1.0, 1.0, -1.0, 0.0], abs=1e-12)
+    assert float(found[0, 1]) == 1.0
+    assert float(found[1, 4]) == pytest.approx(27 / (5 * np.sqrt(37)))
+    assert torch.equal(found.diagonal(), torch.ones(5))
+    assert torch.allclose(found, found.T)
+
+
+def test_who_has_not_moved_is_like_itself_alone():
+    found = same_direction(torch.tensor([[1.0, 1.0], [2.0, 1.0], [2.0, 1.5]]), torch.tensor([1.0, 1.0]))
+    assert found[0].tolist() == [1.0, 0.0, 0.0]
+    assert float(found[1, 2]) == pytest.approx(1 / np.sqrt(1.25))
+
+
+@pytest.mark.parametrize("numbers", [1, 30, 70])
+def test_looking_at_some_columns_at_a_time_changes_nothing(monkeypatch, numbers):
+    rows, start = drawn(6, 40), drawn(1, 40, seed=1)[0]
+    expected = squared_distances(rows), cosine_distances(rows), same_direction(rows, start)
+    monkeypatch.setattr(mixing, "_CHUNK", numbers)
+    found = squared_distances(rows), cosine_distances(rows), same_direction(rows, start)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+LIKENESS = torch.tensor([[0.0, 0.2, 0.8], [0.2, 0.0, 0.5], [0.8, 0.5, 0.0]], dtype=torch.float64)
+# Their mean, with the zeros on the diagonal, is 3/9.
+
+
+def test_neighbours_are_above_the_mean_of_all_pairs():
+    assert neighbours(LIKENESS, 1.0, None).tolist() == [[0, 0, 1], [0, 0, 1], [0.5, 0.5, 0]]
+    # Above half of it, 1/6, everyone else is.
+    assert neighbours(LIKENESS, 0.5, None).tolist() == [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
+
+
+def test_who_has_no_neighbour_is_its_own():
+    # Above twice the mean, 2/3, are only the first and the third.
+    assert neighbours(LIKENESS, 2.0, None).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert torch.equal(neighbours(LIKENESS, 1000.0, None), torch.eye(3))
+    # Equal to the mean is not above it.
+    assert torch.equal(neighbours(torch.ones(4, 4), 1.0, None), torch.eye(4))
+
+
+def test_a_fixed_number_of_neighbours_are_the_most_alike():
+    assert neighbours(LIKENESS, 1.0, 1).tolist() == [[0, 0, 1], [0, 0, 1], [1, 0, 0]]
+    assert neighbours(LIKENESS, 1000.0, 2).tolist() == [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
+    # There are no more than everyone.
+    assert torch.allclose(neighbours(LIKENESS, 1.0, 9), torch.full((3, 3), 1 / 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("store", [DenseKept, RowsKept])
+@pytest.mark.parametrize("numbers", [1, 7, 1000])
+def test_the_mean_of_what_some_clients_hold(monkeypatch, store, numbers):
+    monkeypatch.setattr(mixing, "_CHUNK", numbers)
+    tables = drawn(5, 3, 2)
+    kept = store(torch.zeros(3, 2), 5)
+    kept.put(torch.arange(5), tables)
+    assert torch.allclose(mean_of(kept, torch.tensor([0, 2, 3])), tables[[0, 2, 3]].mean(0), atol=1e-12)
