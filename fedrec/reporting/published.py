@@ -24,6 +24,7 @@ def published() -> dict[tuple[str, str, str, str, str, str], Printed]:
             Printed(float(row["value"]), float(row["std"]) if row["std"] else None, row["unit"])
         )
         for row in csv.DictReader(text.splitlines())
+        if row["value"]  # a gain the paper leaves empty
     }
 
 
