@@ -17,7 +17,7 @@ from fedrec.settings import canonical, resolve
 
 PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
 KINDS = ("published", "clean")
-FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles")
+FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups")
 UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
 """Layouts that need no runs."""
 

@@ -56,17 +56,29 @@ class Result:
     @cached_property
     def curve(self) -> pl.DataFrame:
         """One row per round: round, loss, validation_hr@10, test_ndcg@10 and so on."""
-        return pl.read_parquet(self.folder / "curve.parquet")
+        return self._read("curve")
 
     @cached_property
     def ranks(self) -> pl.DataFrame:
         """One row per user and reported round."""
-        return pl.read_parquet(self.folder / "ranks.parquet")
+        return self._read("ranks")
 
     @cached_property
     def timing(self) -> pl.DataFrame:
         """One row per round: seconds, clients, bytes."""
-        return pl.read_parquet(self.folder / "timing.parquet")
+        return self._read("timing")
+
+    def _read(self, name: str) -> pl.DataFrame:
+        # The brackets of a variant's name are no pattern.
+        return pl.read_parquet(self.folder / f"{name}.parquet", glob=False)
+
+
+def read_result(folder: Path) -> Result:
+    """The run of a folder, which its own `run.json` names."""
+    found = Result(Run("", "", "", "", 0), folder).summary
+    kind = "published" if found["protocol"]["name"].startswith("published-") else found["protocol"]["name"]
+    run = Run(found["paper"], found["dataset"], kind, found["method"], found["seed"])
+    return Result(run, folder)
 
 
 @dataclass(frozen=True)

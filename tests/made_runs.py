@@ -1,0 +1,121 @@
+"""Finished runs made by hand, for tests of what reads them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedrec.data.store import write_table
+from fedrec.evaluation.metrics import METRICS
+from fedrec.papers import Artefact, Run, runs_of
+from fedrec.reporting.results import Result
+from fedrec.settings import resolve
+
+RULES = ("best_validation", "best_test", "last")
+SPLIT = "5p117" * 12 + "abcd"
+
+
+def curve_of(final: float, rounds: int) -> list[float]:
+    """A curve that rises to `final`."""
+    return [final * (1 - 0.8 ** (round_ + 1)) for round_ in range(rounds)]
+
+
+def write_run(
+    results: Path,
+    run: Run,
+    methods: Mapping[str, Any],
+    *,
+    final: float = 0.5,
+    rounds: int = 10,
+    ranks: Sequence[int] = (1, 20),
+    seconds: float = 0.5,
+) -> Result:
+    """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half."""
+    folder = results / run.folder
+    settings, _, _ = resolve(methods, run.method, run.paper, run.dataset)
+    names = [(part, metric) for part in ("validation", "test") for metric in METRICS]
+    scale = {
+        (part, metric): (0.9 if part == "validation" else 1.0) * (1.0 if metric == "hr@10" else 0.5)
+        for part, metric in names
+    }
+    rise = curve_of(final, rounds)
+    columns: dict[str, Any] = {"round": list(range(1, rounds + 1)), "loss": [1.0] * rounds}
+    columns |= {f"{part}_{metric}": [scale[part, metric] * y for y in rise] for part, metric in names}
+    write_table(folder / "curve.parquet", pa.table(columns), {})
+    rank = pa.array(np.array(ranks, dtype=np.float32))
+    users = pa.array(np.arange(len(ranks), dtype=np.int32))
+    tables = [
+        pa.table(
+            {"at": [rule] * len(ranks), "user": users}
+            | {
+                f"{part}_rank{where}": rank
+                for part in ("validation", "test")
+                for where in ("", "_in_catalogue")
+            }
+        )
+        for rule in RULES
+    ]
+    write_table(folder / "ranks.parquet", pa.concat_tables(tables), {})
+    times = {"round": columns["round"], "local_seconds": [seconds] * rounds, "server_seconds": [0.0] * rounds}
+    write_table(folder / "timing.parquet", pa.table(times), {})
+    reached = {
+        part: {metric: columns[f"{part}_{metric}"][-1] for metric in METRICS}
+        for part in ("validation", "test")
+    }
+    published = run.kind == "published"
+    summary = {
+        "dataset": run.dataset,
+        "method": run.method,
+        "paper": run.paper,
+        "protocol": {
+            "name": f"published-{run.paper}" if published else run.kind,
+            "round_rule": "best_test" if published else "best_validation",
+        },
+        "seed": run.seed,
+        "settings": settings,
+        "split": SPLIT,
+        "code": {"method": "m" * 64, "engine": "c0de" * 16},
+        "rounds": {"best_validation": rounds - 1, "best_test": rounds, "last": rounds},
+        "metrics": dict.fromkeys(RULES, reached),
+        "measured": {"seconds_per_round": seconds, "device": "a device"},
+    }
+    (folder / "run.json").write_text(json.dumps(summary))
+    return Result(run, folder)
+
+
+def write_rows(data: Path, dataset: str, protocol: str, rows: Sequence[int], items: int = 50) -> None:
+    """A split in which user u has rows[u] training rows."""
+    user, part = [], []
+    for number, count in enumerate(rows):
+        user += [number] * (count + 2)
+        part += ["train"] * count + ["validation", "test"]
+    table = pa.table(
+        {
+            "user": pa.array(user, pa.int32()),
+            "item": pa.array([0] * len(user), pa.int32()),
+            "part": pa.array(part).dictionary_encode(),
+        }
+    )
+    about = {"users": len(rows), "items": items, "dropped_users": [], "split": SPLIT}
+    write_table(data / dataset / protocol / "split.parquet", table, about)
+
+
+def made(
+    results: Path,
+    artefact: Artefact,
+    methods: Mapping[str, Any],
+    datasets: Iterable[str],
+    seeds: Sequence[int] = (0,),
+    **more: Any,
+) -> dict[tuple[int, str, str], list[Result]]:
+    """A run for everything an artefact shows; final values grow with the line and the seed."""
+    return {
+        key: [
+            write_run(results, run, methods, **({"final": 0.3 + 0.02 * key[0] + 0.01 * run.seed} | more))
+            for run in runs
+        ]
+        for key, runs in runs_of(artefact, methods, seeds, datasets).items()
+    }
