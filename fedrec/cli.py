@@ -18,6 +18,8 @@ from fedrec.errors import ConfigurationError, FedrecError, SourceError
 _CATALOGUE = Path("config/datasets.yaml")
 _PROTOCOLS = Path("config/protocols.yaml")
 _METHODS = Path("config/methods.yaml")
+_PAPERS = Path("config/papers")
+_RESULTS = Path("results")
 _RAW = Path("results/raw")
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 
@@ -169,6 +171,24 @@ def _compare(parsed: argparse.Namespace) -> None:
     write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
 
 
+def _report(parsed: argparse.Namespace) -> None:
+    """Write the page of all results."""
+    from fedrec.papers import artefacts_of, load_papers
+    from fedrec.reporting.report import folders_of_runs, write_report
+
+    papers = load_papers(parsed.papers)
+    write_report(
+        parsed.results,
+        papers,
+        artefacts_of(papers, parsed.artefacts),
+        datasets=parsed.datasets,
+        selections=parsed.statistics,
+        unavailable=json.loads(parsed.unavailable),
+        runs=folders_of_runs(parsed.runs, parsed.runs_from),
+        out=parsed.out,
+    )
+
+
 def _benchmark_engines(parsed: argparse.Namespace) -> None:
     """Time rounds of clients trained at once against one after another."""
     from fedrec.files import write_text
@@ -306,6 +326,39 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("runs", nargs="+", type=Path, help="run.json of each run")
     command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
     command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
+
+    command = add("report", _report)
+    command.add_argument("--results", type=Path, default=_RESULTS, help="default: %(default)s")
+    command.add_argument("--papers", type=Path, default=_PAPERS, help="default: %(default)s")
+    command.add_argument(
+        "--artefacts", nargs="*", default=[], help="papers, tables (pfedclr_table1) and figures asked for"
+    )
+    command.add_argument("--datasets", nargs="*", default=[], help="datasets whose methods are compared")
+    command.add_argument(
+        "--statistics",
+        nargs="*",
+        default=[],
+        metavar="SELECTION",
+        help="tables of dataset statistics: dataset, selected, demo",
+    )
+    command.add_argument(
+        "--unavailable", default="{}", help="json: the reason for each dataset or split that cannot be had"
+    )
+    command.add_argument(
+        "--runs",
+        nargs="*",
+        default=[],
+        help="folders or run.json of finished runs, or quoted patterns with *",
+    )
+    command.add_argument(
+        "--runs-from",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a text file of more of them, one per line",
+    )
+    command.add_argument("--out", type=Path, required=True, help="html file to write")
 
     command = add("benchmark-engines", _benchmark_engines)
     command.add_argument(

@@ -1,0 +1,203 @@
+"""Results nobody trained for: small folders laid out as the workflow leaves them, to report on."""
+
+import copy
+import json
+import shutil
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedrec.data.store import write_table
+from fedrec.papers import Artefact, Paper, load_papers
+from fedrec.reporting.comparison import comparison_rows, comparison_table
+from fedrec.reporting.tables import Table, write_forms
+from tests.conftest import ROOT
+
+CHOSEN = ("pfedclr_table1", "pfedclr_table5", "pfedclr_fig10", "fedrap_fig3", "plgc_fig7")
+DATASETS = ("filmtrust", "ml-100k")
+UNAVAILABLE = {
+    "hetrec2011": "hetrec/<b>ratings</b>.dat is not at hand and files.example.org cannot be reached",
+    "douban-book": "douban/book.txt is not at hand; its licence must be accepted first (https://douban.example)",
+}
+METHODS = {
+    "popularity": 0.41, "draw-counter": 0.0997, "mf": 0.6405, "fedmf": 0.4624, "fedmf[d=16]": 0.45, "fedmf[d=8]": 0.44,
+    "fedmf+plgc[beta=0.3]": 0.26, "pfedclr": 0.2672,
+}  # fmt: skip
+
+
+def png(width: int = 60, height: int = 40) -> bytes:
+    """A picture of one grey."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    rows = (b"\x00" + b"\x99" * width) * height
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+class Made:
+    """A folder of results, and what a report on it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "results"
+        self.papers: dict[str, Paper] = load_papers(ROOT / "config/papers")
+        self.runs: list[Path] = []
+        for dataset in DATASETS:
+            self._compare(dataset)
+        self._statistics()
+        for artefact in self.chosen:
+            if "douban-book" not in artefact.datasets:
+                self._figure(artefact) if artefact.form == "figure" else self._table(artefact)
+
+    def copied(self, folder: Path) -> "Made":
+        """The same results in another folder, without a report."""
+        other = copy.copy(self)
+        other.folder = folder / "results"
+        other.runs = [other.folder / run.relative_to(self.folder) for run in self.runs]
+        shutil.copytree(self.folder, other.folder, ignore=shutil.ignore_patterns("report"))
+        return other
+
+    @property
+    def chosen(self) -> list[Artefact]:
+        every = {one.target: one for paper in self.papers.values() for one in paper.artefacts.values()}
+        return [every[name] for name in CHOSEN]
+
+    def arguments(self) -> dict[str, Any]:
+        """What `write_report` is called with, but for where to write."""
+        return {
+            "results": self.folder,
+            "papers": self.papers,
+            "chosen": self.chosen,
+            "datasets": DATASETS,
+            "selections": ["selected"],
+            "unavailable": UNAVAILABLE,
+            "runs": self.runs,
+        }
+
+    def run(self, dataset: str, kind: str, method: str, hits: float) -> dict[str, Any]:
+        """Write a finished run."""
+        protocol = {
+            "name": "clean" if kind == "clean" else "published-pfedclr",
+            "round_rule": "best_validation",
+        }
+        summary = {
+            "dataset": dataset,
+            "method": method,
+            "paper": "pfedclr",
+            "protocol": protocol | {"negative_pool": "exclude_train" if kind == "clean" else "exclude_all"},
+            "seed": 0,
+            "settings": {"d": 8, "rounds": 100, "layers": [32, 16], "clip": None},
+            "sources": {
+                "d": "user" if "[d=8]" in method else "paper",
+                "rounds": "paper",
+                "layers": "user" if method == "pfedclr" else "paper",
+                "clip": "ours",
+            },
+            "split": {"clean": "ab", "published": "cd"}[kind] * 32,
+            "code": {"method": "12" * 32, "engine": "ef" * 32},
+            "rounds": {"best_validation": 7},
+            "metrics": {"best_validation": {"test": {"hr@10": hits, "ndcg@10": hits / 2}}},
+            "measured": {
+                "seconds": 100 * len(method) / 7,
+                "seconds_per_round": len(method) / 7,
+                "peak_memory_bytes": 3 * 2**29,
+                "device": "cpu (2 threads)",
+                "versions": {"fedrec": "0.1.0", "torch": "2.13.0"},
+            },
+        }
+        folder = self.folder / f"runs/pfedclr/{dataset}/{kind}/{method}/seed0"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(summary))
+        timing = {
+            "round": [1, 2, 3],
+            "clients": [10, 10, 10],
+            "bytes_down_per_client": [2048, 2048, 5120],
+            "bytes_up_per_client": [1024, 1024, 1024],
+            "local_seconds": [1.0, 2.0, 9.0],
+            "server_seconds": [0.5, 0.5, 0.5],
+        }
+        write_table(folder / "timing.parquet", pa.table(timing), {})
+        self.runs.append(folder)
+        return summary
+
+    def write(self, path: str, content: str | bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def forms(self, target: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        write_forms(self.folder / "tables" / target, rows, [Table("A caption.", [], [])])
+
+    def _compare(self, dataset: str) -> None:
+        runs = []
+        for method, hits in METHODS.items():
+            runs.append(
+                self.run(dataset, "published", method, 1.0 if method == "draw-counter" else hits + 0.1)
+            )
+            runs.append(self.run(dataset, "clean", method, hits))
+        rows = comparison_rows(runs)
+        table = comparison_table(rows, dataset, {method: method for method in METHODS})
+        write_forms(self.folder / f"tables/{dataset}_comparison", rows, [table])
+
+    def _statistics(self) -> None:
+        counts = ("users", "items", "interactions", "sparsity")
+        row = {
+            "dataset": "ml-100k", "title": "MovieLens 100K", "paper": "pfedclr", "printed_in": "pfedclr, Table 5",
+            **dict(zip(counts, (943, 1682, 100000, 93.6953), strict=True)),
+            **{f"{count}_published": value for count, value in zip(counts, (943, 1682, 100000, 93.7), strict=True)},
+            "match": "exact", "unavailable": None, "note": "Five stars.", "note_on_printed": None, "unprinted": False,
+            "repeated_pairs": 0, "tied_last_percent": 34.5, "protocol": "published-pfedclr",
+            "interactions_hash": "7" * 64,
+        }  # fmt: skip
+        for kind in ("published", "clean"):
+            row |= {f"{name}_{kind}": 0.1 for name in ("cold_test_percent", "known_test_percent")}
+            row |= {f"{name}_{kind}": 943 for name in ("split_users", "dropped_users")}
+        missing = dict.fromkeys(row) | {
+            "dataset": "hetrec2011", "paper": "pfedclr", "printed_in": "pfedclr, Table 5", "users_published": 2113,
+            "match": "not available", "unavailable": UNAVAILABLE["hetrec2011"], "unprinted": False,
+        }  # fmt: skip
+        self.forms("selected_statistics", [row, missing])
+
+    def _table(self, artefact: Artefact) -> None:
+        draws = np.random.default_rng(0)
+        rows = [
+            {
+                "dataset": dataset,
+                "line": (line.printed or ("?",))[0] if line.run != "fedmf" else "FedMF <i>x</i>",
+                "run": line.run,
+                "metric": metric,
+                "protocol": "clean" if kind == "clean" else "published-pfedclr",
+                "printed": round(float(draws.random()), 4) if kind == "published" else None,
+                "ours": (ours := float(draws.random())),
+                "sd": None,
+                "difference": ours - 0.5 if kind == "published" else None,
+                "seeds": "0",
+                "split_hash": "12345678",
+            }
+            for dataset in artefact.datasets
+            if dataset not in UNAVAILABLE
+            for line in artefact.lines
+            for metric in artefact.metrics
+            for kind in ("published", "clean")
+        ] or [{"dataset": name, "users": 10 * place} for place, name in enumerate(artefact.datasets)]
+        self.forms(artefact.target, rows)
+
+    def _figure(self, artefact: Artefact) -> None:
+        stem = f"figures/{artefact.target}"
+        self.write(f"{stem}.csv", "dataset,round,value\nml-100k,1,0.5\n")
+        self.write(f"{stem}.txt", f"{artefact.title}: 3 < 4 & so on.\n")
+        self.write(f"{stem}.png", png())
+        self.write(f"{stem}.pdf", b"%PDF-1.4\nnothing\n%%EOF\n")
