@@ -1,0 +1,241 @@
+"""The report in a real browser: it shows, it sorts, and it asks nobody for anything."""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedrec.reporting.report import write_report
+from tests.made_results import CHOSEN, METHODS, Made
+
+SECONDS = 90
+# The browser speaks over its files 3 and 4; whatever is open there belongs to the test.
+LAUNCHER = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
+
+
+def binary():
+    names = [os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+class Browser:
+    """A headless Chromium, spoken to over a pipe in its own protocol: no driver, no port, no package."""
+
+    def __init__(self, path, profile):
+        theirs_in, self.out = os.pipe()
+        self.inp, theirs_out = os.pipe()
+        files = [fcntl.fcntl(file, fcntl.F_DUPFD, 10) for file in (theirs_in, theirs_out)]
+        arguments = ["--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}"]
+        arguments += ["--disable-dev-shm-usage", "--disable-background-networking", "--remote-debugging-pipe"]
+        if os.geteuid() == 0:
+            arguments.append("--no-sandbox")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, *map(str, files), path, *arguments, "about:blank"],
+            pass_fds=files,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for file in (theirs_in, theirs_out, *files):
+            os.close(file)
+        self.rest, self.events, self.number, self.session = b"", [], 0, None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.session = None
+        self.call("Browser.close")
+        os.close(self.out)
+        os.close(self.inp)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def call(self, method, **params):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.out, json.dumps(message).encode() + b"\0")
+        answer = self.wait(lambda found: found.get("id") == self.number)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def wait(self, wanted):
+        end = time.monotonic() + SECONDS
+        while True:
+            while b"\0" not in self.rest:
+                ready, _, _ = select.select([self.inp], [], [], max(0, end - time.monotonic()))
+                assert ready, "the browser does not answer"
+                found = os.read(self.inp, 1 << 16)
+                assert found, "the browser is gone"
+                self.rest += found
+            text, _, self.rest = self.rest.partition(b"\0")
+            message = json.loads(text)
+            self.events.append(message)
+            if wanted(message):
+                return message
+
+    def open(self, url):
+        self.events.clear()
+        self.call("Page.navigate", url=url)
+        if not self.of("Page.loadEventFired"):
+            self.wait(lambda found: found.get("method") == "Page.loadEventFired")
+
+    def of(self, method):
+        return [found["params"] for found in self.events if found.get("method") == method]
+
+    def ask(self, script):
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def click(self, element):
+        """A click of the mouse in the middle of an element."""
+        x, y = self.ask(
+            f"{{const e = {element}; e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
+            "[r.x + r.width / 2, r.y + r.height / 2]}"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key, code, text=""):
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **({"text": text} if text and kind == "keyDown" else {}),
+            )
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    made = Made(tmp_path_factory.mktemp("report"))
+    out = made.folder / "report/report.html"
+    write_report(**made.arguments(), out=out)
+    return out.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    path = binary()
+    if path is None:
+        pytest.skip("no Chromium here; install one, or name it in the variable CHROMIUM")
+    started = Browser(path, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    browser.open(address)
+    return browser
+
+
+def heading(table, words):
+    return (
+        f"[...document.querySelectorAll('#{table} thead th')]"
+        f".find((th) => th.textContent === {json.dumps(words)})"
+    )
+
+
+def column(page, table, place):
+    return page.ask(
+        f"[...document.querySelectorAll('#{table} tbody tr')].filter((row) => !row.hidden)"
+        f".map((row) => row.cells[{place}].textContent)"
+    )
+
+
+def test_the_page_loads_alone_and_without_complaint(page, address):
+    page.ask("new Promise((done) => setTimeout(done, 200))")
+    requested = [found["request"]["url"] for found in page.of("Network.requestWillBeSent")]
+    assert {url for url in requested if not url.startswith("data:")} == {address}
+    assert page.of("Network.loadingFailed") == []
+    assert page.of("Runtime.exceptionThrown") == []
+    assert page.of("Runtime.consoleAPICalled") == []
+    assert page.of("Log.entryAdded") == []
+
+
+def test_all_figures_show(page):
+    widths = page.ask("[...document.images].map((image) => image.naturalWidth)")
+    assert widths == [60] * sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
+
+
+def test_a_click_sorts_numbers_as_numbers(page):
+    original = column(page, "comparison-ml-100k", 0)
+    th = heading("comparison-ml-100k", "HR@10, published")
+    orders, states = [], []
+    for _ in range(3):
+        page.click(f"{th}.querySelector('button')")
+        orders.append(column(page, "comparison-ml-100k", 0))
+        states.append(page.ask(f"{th}.getAttribute('aria-sort')"))
+    assert states == ["descending", "ascending", None]
+    assert orders[0][:2] == ["draw-counter", "mf"]
+    assert orders[1] == orders[0][::-1]
+    assert orders[2] == original
+    seconds = heading("comparison-ml-100k", "s a round")
+    page.click(f"{seconds}.querySelector('button')")
+    found = [float(text) for text in column(page, "comparison-ml-100k", 5)]
+    assert found == sorted(found, reverse=True)
+    assert page.ask("document.querySelectorAll('#comparison-ml-100k [aria-sort]').length") == 1
+
+
+def test_the_keyboard_sorts_too_and_missing_numbers_come_last(page):
+    table = "pfedclr_table1-ml-100k-1"
+    button = f"{heading(table, 'HR@10 printed')}.querySelector('button')"
+    for key, code, text in (("Enter", 13, "\r"), (" ", 32, " ")):
+        page.ask(f"{button}.focus()")
+        page.press(key, code, text)
+        found = column(page, table, 3)
+        assert set(found[len(found) // 2 :]) == {"–"}
+        numbers = [float(text) for text in found[: len(found) // 2]]
+        assert numbers == sorted(numbers, reverse=key == "Enter")
+
+
+def test_words_are_sorted_with_numbers_in_them_in_order(page):
+    page.click(f"{heading('runs-table', 'method')}.querySelector('button')")
+    found = column(page, "runs-table", 0)[::4]
+    assert sorted(found) == sorted(METHODS)
+    assert found[:4] == ["draw-counter", "fedmf", "fedmf[d=8]", "fedmf[d=16]"]
+    assert found[-1] == "popularity"
+
+
+def test_a_long_table_can_be_filtered(page):
+    search = "document.querySelector('.tools input')"
+    page.ask(f"{search}.value = 'ML-100k clean'; {search}.dispatchEvent(new Event('input'))")
+    assert set(column(page, "runs-table", 1)) == {"ml-100k"}
+    assert len(column(page, "runs-table", 1)) == len(METHODS)
+    count = page.ask("document.querySelector('.tools output').textContent")
+    assert count == f"{len(METHODS)} of {4 * len(METHODS)} rows"
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_the_page_is_as_wide_as_the_screen(page, width):
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
+    )
+    page.open(page.ask("location.href"))
+    assert page.ask("document.documentElement.scrollWidth") <= width
+    assert page.ask("document.querySelector('.contents').open") == (width > 1000)
+    page.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_dark_is_dark(page):
+    grounds = []
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        grounds.append(page.ask("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
