@@ -20,19 +20,22 @@ localrules:
 
 
 rule all:
-    """Everything the configuration asks for: splits, statistics and comparisons of its datasets."""
+    """Everything the configuration asks for: splits, statistics, comparisons, tables and figures."""
     input:
         lambda wildcards: splits_of(config["datasets"], config["protocols"]),
         statistics_table("selected"),
         comparison_of(config["datasets"]),
+        lambda wildcards: files_of(chosen_artefacts()),
+        results("report/report.html"),
 
 
 rule demo:
-    """The synthetic dataset from nothing to its tables, every method trained; needs no network."""
+    """The synthetic dataset from nothing to its report, every method trained; needs no network."""
     input:
         lambda wildcards: splits_of(["demo"], ["published", "clean"]),
         statistics_table("demo"),
         comparison_of(["demo"]),
+        results("report/demo.html"),
 
 
 rule datasets:
@@ -57,4 +60,5 @@ rule benchmark:
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/papers.smk"
 include: "workflow/rules/benchmark.smk"

@@ -167,8 +167,17 @@ def _compare(parsed: argparse.Namespace) -> None:
     methods = load_methods(parsed.methods)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
     rows = comparison_rows(runs)
-    titles = {run["method"]: title(methods, run["method"]) for run in runs}
+    # All of a configuration's runs have as many rounds, which the caption says.
+    titles = {run["method"]: title(methods, run["method"], leave_out=["rounds"]) for run in runs}
     write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
+
+
+def _convergence(parsed: argparse.Namespace) -> None:
+    """Draw the curves of runs over rounds."""
+    from fedrec.reporting.figures import convergence_of
+    from fedrec.settings import load_methods
+
+    convergence_of(parsed.runs, load_methods(parsed.methods), parsed.out)
 
 
 def _report(parsed: argparse.Namespace) -> None:
@@ -187,6 +196,43 @@ def _report(parsed: argparse.Namespace) -> None:
         runs=folders_of_runs(parsed.runs, parsed.runs_from),
         out=parsed.out,
     )
+
+
+def _papers(parsed: argparse.Namespace) -> None:
+    """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
+    from fedrec.data.availability import why_unavailable
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.papers import artefacts_of, load_papers
+    from fedrec.reporting.overview import listed, standing
+    from fedrec.settings import load_methods
+
+    papers, catalogue = load_papers(parsed.papers), load_catalogue(parsed.catalogue)
+    methods = load_methods(parsed.methods)
+    chosen = artefacts_of(papers, parsed.names or papers)
+    reasons = {
+        name: why_unavailable(catalogue[name], parsed.raw, parsed.mirror)
+        for name in sorted({name for one in chosen for name in one.datasets})
+    }
+    unavailable = {name: reason for name, reason in reasons.items() if reason is not None}
+    found = [standing(one, methods, catalogue, parsed.results, parsed.seeds, unavailable) for one in chosen]
+    print(listed({one.artefact.paper: papers[one.artefact.paper] for one in found}, found))
+
+
+def _artefact(parsed: argparse.Namespace) -> None:
+    """Build one table or figure of a paper from its finished runs."""
+    from fedrec.data.catalogue import load_catalogue
+    from fedrec.papers import artefacts_of, load_papers
+    from fedrec.reporting.artefacts import Workshop
+    from fedrec.settings import load_methods
+
+    (artefact,) = artefacts_of(load_papers(parsed.papers), [parsed.name])
+    Workshop(
+        results=parsed.results,
+        methods=load_methods(parsed.methods),
+        catalogue=load_catalogue(parsed.catalogue),
+        seeds=parsed.seeds,
+        unavailable=json.loads(parsed.unavailable),
+    ).build(artefact)
 
 
 def _benchmark_engines(parsed: argparse.Namespace) -> None:
@@ -327,6 +373,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
     command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
 
+    command = add("convergence", _convergence)
+    command.add_argument("runs", nargs="+", type=Path, help="run.json of each run")
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
+    command.add_argument("--out", type=Path, required=True, help="path of the figure without its ending")
+
     command = add("report", _report)
     command.add_argument("--results", type=Path, default=_RESULTS, help="default: %(default)s")
     command.add_argument("--papers", type=Path, default=_PAPERS, help="default: %(default)s")
@@ -359,6 +410,27 @@ def _parser() -> argparse.ArgumentParser:
         help="a text file of more of them, one per line",
     )
     command.add_argument("--out", type=Path, required=True, help="html file to write")
+
+    command = add("papers", _papers)
+    command.add_argument("names", nargs="*", help="papers, tables or figures (default: all)")
+    command.add_argument("--results", type=Path, default=_RESULTS, help="default: %(default)s")
+    command.add_argument("--papers", type=Path, default=_PAPERS, help="default: %(default)s")
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
+    add_catalogue(command)
+    add_raw(command)
+    add_mirror(command)
+    command.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
+
+    command = add("artefact", _artefact)
+    command.add_argument("name", help="for example pfedclr_table1; `fedrec papers` lists them")
+    command.add_argument("--results", type=Path, default=_RESULTS, help="default: %(default)s")
+    command.add_argument("--papers", type=Path, default=_PAPERS, help="default: %(default)s")
+    command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
+    add_catalogue(command)
+    command.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
+    command.add_argument(
+        "--unavailable", default="{}", help="json: the reason for each dataset that cannot be had"
+    )
 
     command = add("benchmark-engines", _benchmark_engines)
     command.add_argument(

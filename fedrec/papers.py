@@ -5,7 +5,7 @@ nothing new leave a run's name, and under the clean protocol, where all papers h
 split, a run belongs to the first paper with these settings.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -48,6 +48,8 @@ class Line:
     label: str | None = None
     run: str | None = None
     gain: tuple[str, str] | None = None
+    mean: tuple[str, ...] = ()
+    """Labels of lines whose mean this one shows."""
     printed: tuple[str, str] | None = None
     """Method and variant of the published numbers."""
     value: float | str | None = None
@@ -122,13 +124,13 @@ def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Arte
 
 
 def runs_of(
-    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], datasets: Iterable[str]
+    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], unavailable: Container[str] = ()
 ) -> dict[tuple[int, str, str], list[Run]]:
-    """The runs of an artefact on those of its datasets that can be had.
+    """The runs of an artefact on those of its datasets, and splits of them, that can be had.
 
-    By the place of the line, the dataset and the protocol: one run per seed.
+    By the place of the line, the dataset and the protocol: one run per seed. `unavailable` holds datasets,
+    and splits of them as `dataset/protocol`, that cannot.
     """
-    at_hand = set(datasets)
     return {
         (place, dataset, kind): [
             run_of(methods, artefact.paper, dataset, kind, line.run, seed) for seed in seeds
@@ -136,8 +138,9 @@ def runs_of(
         for place, line in enumerate(artefact.lines)
         if line.run is not None
         for dataset in artefact.datasets
-        if dataset in at_hand
+        if dataset not in unavailable
         for kind in artefact.options.get("kinds", KINDS)
+        if kind != "published" or f"{dataset}/published-{artefact.paper}" not in unavailable
     }
 
 
@@ -157,6 +160,20 @@ def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> 
     changed, _, _ = resolve(methods, str(composition), paper, dataset)
     kept = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
     return str(replace(composition, changes=kept))
+
+
+def shortened(
+    methods: Mapping[str, Any], names: Iterable[str], paper: str, dataset: str, rounds: int | None
+) -> list[str]:
+    """The names of the same methods trained for `rounds` at most; unless a name sets its own number."""
+    found = []
+    for name in names:
+        composition = parse(name)
+        own, sources, _ = resolve(methods, name, paper, dataset)
+        if rounds is not None and own["rounds"] > rounds and sources["rounds"] != "user":
+            composition = replace(composition, changes=(*composition.changes, ("rounds", str(rounds))))
+        found.append(canonical(methods, str(composition)))
+    return found
 
 
 def _first_alike(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
@@ -187,7 +204,7 @@ def _line(content: str | Mapping[str, Any]) -> Line:
     if isinstance(content, str):
         return Line(run=content)
     found = dict(content)
-    for key in ("gain", "printed"):
+    for key in ("gain", "mean", "printed"):
         if key in found:
             found[key] = tuple(found[key])
     return Line(**found)

@@ -85,11 +85,12 @@ def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]
     return list(found)
 
 
-def title(methods: Mapping[str, Any], name: str) -> str:
-    """The name in tables: titles of the parts, then the settings changed."""
+def title(methods: Mapping[str, Any], name: str, leave_out: Sequence[str] = ()) -> str:
+    """The name in tables: titles of the parts, then the settings changed, but for those to leave out."""
     composition = parse(canonical(methods, name))
     titles = (entry["title"] for entry in _entries(methods, composition))
-    return str(Composition("+".join(titles), changes=composition.changes))
+    changes = tuple(change for change in composition.changes if change[0] not in leave_out)
+    return str(Composition("+".join(titles), changes=changes))
 
 
 def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mapping[str, Any]]:

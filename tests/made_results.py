@@ -176,19 +176,21 @@ class Made:
         rows = [
             {
                 "dataset": dataset,
-                "line": (line.printed or ("?",))[0] if line.run != "fedmf" else "FedMF <i>x</i>",
-                "run": line.run,
+                "line": line.label or (line.printed or ("?",))[0]
+                if line.run != "fedmf"
+                else "FedMF <i>x</i>",
+                "method": line.run,
                 "metric": metric,
-                "protocol": "clean" if kind == "clean" else "published-pfedclr",
-                "printed": round(float(draws.random()), 4) if kind == "published" else None,
-                "ours": (ours := float(draws.random())),
+                "protocol": kind,
+                "of_lines": line.run is None,
+                "printed": round(float(draws.random()), 4),
+                "value": (ours := float(draws.random())) if dataset not in UNAVAILABLE else None,
                 "sd": None,
                 "difference": ours - 0.5 if kind == "published" else None,
                 "seeds": "0",
                 "split_hash": "12345678",
             }
             for dataset in artefact.datasets
-            if dataset not in UNAVAILABLE
             for line in artefact.lines
             for metric in artefact.metrics
             for kind in ("published", "clean")

@@ -117,5 +117,5 @@ def made(
             write_run(results, run, methods, **({"final": 0.3 + 0.02 * key[0] + 0.01 * run.seed} | more))
             for run in runs
         ]
-        for key, runs in runs_of(artefact, methods, seeds, datasets).items()
+        for key, runs in runs_of(artefact, methods, seeds, set(artefact.datasets) - set(datasets)).items()
     }

@@ -54,6 +54,8 @@ class Federation:
             copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
         )  # fmt: skip
         self.done = 0
+        self._uploads = 0
+        """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
 
     def train_round(self, round_: int) -> Report:
@@ -76,7 +78,7 @@ class Federation:
         if together:
             server.aggregate(self.method.mixing if self.method.mixed else None)
             self.method.finish(server.side())
-        self.done, self._derived = round_, None
+        self.done, self._derived, self._uploads = round_, None, len(server.uploaded)
         answered = time.perf_counter()
         if self.method.concluding != "nobody":
             self._conclude(task)
@@ -121,7 +123,7 @@ class Federation:
         samples = self.clients.rows * (1 + self.settings["negatives"])
         found = self.method.privacy(samples, rounds)
         if self.privacy is not None:
-            found = found | {"uploads": self.privacy.report(rounds)}
+            found = found | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
         noted = {"privacy": found} if found else {}
         return noted | {"information_abundance": self._abundance()}
 

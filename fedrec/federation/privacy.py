@@ -34,13 +34,17 @@ class UploadNoise:
         drawn = laplace(who, count, self.scale, self.seed, round_, before)
         return drawn.reshape(len(who), *parameters[name].shape)
 
-    def report(self, rounds: int) -> dict[str, Any]:
-        """What it guarantees after `rounds`, as far as it guarantees anything."""
+    def report(self, rounds: int, uploads: int = 1) -> dict[str, Any]:
+        """What it guarantees after `rounds` of so many parameters each, as far as it guarantees anything.
+
+        Every parameter is clipped by itself, so what they reveal adds up.
+        """
         found: dict[str, Any] = {
             "mechanism": "laplace noise on uploads",
             "scale": self.scale,
             "clip": self.clip,
             "rounds": rounds,
+            "parameters_per_round": uploads,
         }
         if self.clip is None:
             return found | {
@@ -48,7 +52,7 @@ class UploadNoise:
                 "why_undefined": "uploads are not clipped, so two of them may differ by any amount",
             }
         return found | {
-            "epsilon": laplace_epsilon(self.clip, self.scale, rounds),
-            "epsilon_per_round": laplace_epsilon(self.clip, self.scale, 1),
+            "epsilon": laplace_epsilon(self.clip, self.scale, rounds * uploads),
+            "epsilon_per_round": laplace_epsilon(self.clip, self.scale, uploads),
             "unit": "everything a client holds; basic composition over all rounds",
         }

@@ -17,11 +17,14 @@ Its paper weighs uploads by data sizes, which the code leaves out (`combine`).
 Cost per round: O(E S (d + rank)) on the clients, O(sum of R_u rank + m rank d) on the server.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fedrec.errors import ConfigurationError
 from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
 from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
 from fedrec.randomness import Purpose, normal
@@ -29,6 +32,14 @@ from fedrec.randomness import Purpose, normal
 
 class CoLR(Method):
     """Correlated low-rank updates, over matrix factorisation."""
+
+    def __init__(self, settings: Mapping[str, Any], items: int) -> None:
+        if settings["rank"] > settings["d"]:
+            raise ConfigurationError(
+                f"colr: rank={settings['rank']} is above d={settings['d']}; no more directions than d are "
+                "orthogonal."
+            )
+        super().__init__(settings, items)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q, A and B are shared; p stays on the client. Who gets every A and B can keep up with Q alone."""

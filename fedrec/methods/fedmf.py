@@ -14,11 +14,12 @@ Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server (S sample
 
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Weights
+from fedrec.federation.guarded import Guarded
+from fedrec.federation.method import Client, Weights
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
 
-class FedMF(Method):
+class FedMF(Guarded):
     """Federated matrix factorisation."""
 
     def parameters(self) -> dict[str, Parameter]:

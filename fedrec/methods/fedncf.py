@@ -15,11 +15,12 @@ Cost per round: O(E S h) on the clients (h the tower's size), O(sum of R_u d + n
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Weights, perceptron
+from fedrec.federation.guarded import Guarded
+from fedrec.federation.method import Client, Weights, perceptron
 from fedrec.federation.parameters import Initial, Parameter, item_table, mlp, vector
 
 
-class FedNCF(Method):
+class FedNCF(Guarded):
     """Federated neural collaborative filtering."""
 
     def parameters(self) -> dict[str, Parameter]:

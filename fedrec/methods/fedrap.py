@@ -24,28 +24,22 @@ from typing import Any
 
 from torch import Tensor
 
-from fedrec.federation.accountant import gaussian_epsilon
-from fedrec.federation.method import Batch, Client, GaussianMechanism, Loss, Method, Weights
+from fedrec.federation.guarded import Guarded
+from fedrec.federation.method import Batch, Client, Loss, Weights
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
 
-class FedRAP(Method):
+class FedRAP(Guarded):
     """Federated recommendation with additive personalisation."""
 
     item_table = "C"
     personal_table = "D"
 
     @property
-    def mechanism(self) -> GaussianMechanism | None:
-        """The noise on the gradient of C, if asked for."""
-        multiplier = self.settings["dp_noise"]
-        return GaussianMechanism(self.settings["dp_clip"], multiplier) if multiplier else None
-
-    @property
     def dense(self) -> bool:  # type: ignore[override]
         """Noise on the gradient of C falls on every row, and so does Adam's weight decay."""
         by_adam = self.settings["optimiser"] == "adam" and self.settings["weight_decay"] > 0
-        return self.mechanism is not None or by_adam
+        return super().dense or by_adam
 
     def parameters(self) -> dict[str, Parameter]:
         """C is shared; D and the user layer stay on the client."""
@@ -97,8 +91,7 @@ class FedRAP(Method):
         names = self.parameters()
         rate = dict.fromkeys(names, self.settings["item_rate"]) | dict.fromkeys("ub", self.settings["rate"])
         decay = dict.fromkeys(names, self.settings["weight_decay"])
-        guarded = {"C": self.mechanism} if self.mechanism and "C" in names else {}
-        self.fit(client, self.step(client, rate, decay, guarded), loss=self.loss_in(client.round_))
+        self.fit(client, self.step(client, rate, decay), loss=self.loss_in(client.round_))
         if "C" in names:
             client.upload("C")
 
@@ -114,37 +107,6 @@ class FedRAP(Method):
             found = found + sparse * batch.mean(size.mean(-1))
         total: Tensor = found
         return total
-
-    def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:
-        """Epsilon of the client that spends most; what is protected is one sample of a client.
-
-        The papers' accounting takes the user layer and D as given. They learn from the same samples without
-        noise, and through them a sample moves the whole clipped gradient, by up to twice the clip.
-        """
-        if self.mechanism is None:
-            return {}
-        delta, noise, batch = (
-            self.settings["dp_delta"],
-            self.mechanism.multiplier,
-            self.settings["batch_size"],
-        )
-        epochs = rounds * self.settings["local_epochs"]
-        as_given, whole = 0.0, 0.0
-        for size in samples.unique().tolist():
-            steps, longest = epochs * math.ceil(size / batch), min(batch, size)
-            as_given = max(as_given, gaussian_epsilon(noise, longest / size, steps, delta))
-            whole = max(whole, gaussian_epsilon(noise / (2 * longest), 1.0, steps, delta))
-        return {
-            "gradients": {
-                "mechanism": "gaussian noise on the gradient of C, clipped sample by sample",
-                "clip": self.mechanism.clip,
-                "noise_multiplier": noise,
-                "delta": delta,
-                "epsilon": as_given,
-                "epsilon_holds": "with user layer and D taken as given; mini-batches as Poisson samples",
-                "epsilon_through_user_layer": whole,
-            }
-        }
 
 
 METHOD = FedRAP

@@ -19,11 +19,12 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Weights
+from fedrec.federation.guarded import Guarded
+from fedrec.federation.method import Client, Weights
 from fedrec.federation.parameters import Initial, Parameter, item_table, vector
 
 
-class PFedRec(Method):
+class PFedRec(Guarded):
     """Dual personalisation: own score function, own item table."""
 
     evaluated = MappingProxyType({"Q": "own"})

@@ -42,10 +42,12 @@ class ElasticMerging(Plugin):
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
         model, name = self._restarted(self.backbone.parameters()), self.backbone.item_table
-        own = replace(model[name], place="local", rewritten=True)
+        # A client's own table starts as the server's: nothing is there to be merged in its first round.
+        start = "G" if self.global_place == "shared" else None
+        own = replace(model[name], place="local", rewritten=True, start=start)
         model |= {name: own, "G": replace(model[name], place=self.global_place)}
         if self.settings["merging"] == "epoch":
-            model["M"] = replace(own, place="scratch", initial=Initial("constant", 0.0))
+            model["M"] = replace(own, place="scratch", start=None, initial=Initial("constant", 0.0))
         if self.adaptive:
             model |= mlp("adapter", (2 * own.shape[1], *self.settings["adapter"], 1), "private")
         return model

@@ -1,4 +1,4 @@
-"""What a figure's caption says: what is shown, how the numbers came about, what is missing and why."""
+"""What captions say: what is shown, how the numbers came about, what is missing and why."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrec.papers import Artefact
 from fedrec.reporting.plotted import GROUPS, Found, kinds_of, label_of, part_of
-from fedrec.reporting.results import provenance
+from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.tables import Row
 
 _KINDS = {
@@ -34,6 +34,19 @@ def caption(
     if missing := _missing(artefact, found, methods, unavailable):
         lines.append(f"Left out: {'; '.join(missing)}.")
     return "\n".join(lines) + "\n"
+
+
+def table_caption(artefact: Artefact, results: Sequence[Result]) -> str:
+    """What stands above a table: name and title, and protocols, seeds and hashes of the runs behind it."""
+    said = f"{artefact.title} ({artefact.paper}, {artefact.name})."
+    if not results:
+        return said
+    about = provenance(results)
+    return (
+        f"{said} Numbers at the round each protocol reports: published is {_KINDS['published']}, clean the "
+        f"honest one. Seeds {', '.join(about['seeds'])}; protocols {', '.join(about['protocols'])}; splits "
+        f"{', '.join(about['splits'])}; code {', '.join(about['code'])}."
+    )
 
 
 def metric_title(metric: str) -> str:

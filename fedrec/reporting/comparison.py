@@ -33,10 +33,13 @@ def comparison_table(rows: Sequence[Row], dataset: str, titles: Mapping[str, str
     shown = sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0))
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     seeds = sorted({str(row["seeds"]) for row in rows})
+    # One round says all there is to say of popularity.
+    rounds = sorted({int(row["rounds"]) for row in rows} - {1})
     return Table(
         caption=f"Methods on {dataset}: test HR@10 and NDCG@10 at the round each protocol reports, under the "
         "paper's published protocol, which leaks the held-out item, and under the clean one. Settings of the "
-        f"paper named, but for those in brackets. Seeds {', '.join(seeds)}; splits {', '.join(hashes)}; "
+        f"paper named, but for those in brackets; trained for {' or '.join(map(str, rounds))} rounds. "
+        f"Seeds {', '.join(seeds)}; splits {', '.join(hashes)}; "
         "hashes of code are in the csv.",
         columns=[
             Column("method", "method", align="left"),
@@ -67,6 +70,7 @@ def _row(method: str, paper: str, protocol: str, runs: Sequence[Mapping[str, Any
         "protocol": protocol,
         "round_rule": rule,
         "round": runs[0]["rounds"][rule],
+        "rounds": runs[0]["settings"]["rounds"],
         "seeds": " ".join(str(run["seed"]) for run in runs),
         **metrics,
         **spread,

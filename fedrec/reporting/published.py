@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from fedrec.papers import Artefact
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -35,3 +37,12 @@ def printed(
     if table is None or line is None:
         return None
     return published().get((paper, table, dataset, *line, metric.lower()))
+
+
+def printed_for(artefact: Artefact) -> list[list[str | float | None]]:
+    """Every printed number of an artefact's table: what a change of one must rebuild."""
+    return [
+        [*key, number.value, number.sd]
+        for key, number in published().items()
+        if key[:2] == (artefact.paper, artefact.printed)
+    ]

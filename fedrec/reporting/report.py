@@ -29,6 +29,7 @@ from fedrec.papers import KINDS, UNTRAINED, Artefact, Paper
 from fedrec.provenance import code_hash
 from fedrec.reporting.comparison import comparison_table
 from fedrec.reporting.dataset_statistics import statistics_tables
+from fedrec.reporting.metric_tables import metric_tables
 from fedrec.reporting.tables import Column, Row, Table
 from fedrec.reporting.views import (
     View,
@@ -192,7 +193,7 @@ def label(name: str) -> str:
     return name if found is None else f"{'Table' if found[1] == 'table' else 'Figure'} {found[2]}"
 
 
-def _comparison(results: Path, dataset: str, out: Path) -> tuple[View, list[tuple[str, str]]]:
+def _comparison(results: Path, dataset: str, out: Path) -> tuple[View, list[tuple[str, str]], Image | None]:
     stem = results / "tables" / f"{dataset}_comparison"
     path = stem.with_name(f"{stem.name}.csv")
     with _telling(path):
@@ -205,7 +206,11 @@ def _comparison(results: Path, dataset: str, out: Path) -> tuple[View, list[tupl
         ]
         table = comparison_table(rows, dataset, {str(row["method"]): str(row["method"]) for row in rows})
         found = view(f"comparison-{dataset}", table, best=_METRICS, fold=True)
-    return found, _links(stem, ("csv", "md", "tex"), out)
+    curves = results / "figures" / f"{dataset}_convergence"
+    image = None
+    if curves.with_name(f"{curves.name}.png").exists():
+        image = _image(curves, f"{_CHARTS['convergence']} on {dataset}, one for each method.")
+    return found, _links(stem, ("csv", "md", "tex"), out), image
 
 
 def _statistics(results: Path, selection: str, out: Path) -> tuple[list[View], list[tuple[str, str]]]:
@@ -241,7 +246,7 @@ def _shown(results: Path, artefact: Artefact, unavailable: Mapping[str, str], ou
         artefact,
         label(artefact.name),
         () if figure else _views(artefact, rows),
-        _image(artefact, stem) if figure else None,
+        _image(stem, _told(artefact)) if figure else None,
         _links(stem, ("csv", "pdf", "png") if figure else ("csv", "md", "tex"), out),
         without(artefact, unavailable),
     )
@@ -249,6 +254,8 @@ def _shown(results: Path, artefact: Artefact, unavailable: Mapping[str, str], ou
 
 def _views(artefact: Artefact, rows: Sequence[Mapping[str, str]]) -> list[View]:
     """A table of several datasets as one table each: the columns of one can be compared."""
+    if artefact.layout == "results":
+        return _metrics(artefact, rows)
     columns: Sequence[Column] = columns_of(rows)
     columns, found = side_by_side(columns, typed_rows(rows, columns))
     parts = list(dict.fromkeys(row.get("dataset") for row in found))
@@ -266,6 +273,20 @@ def _views(artefact: Artefact, rows: Sequence[Mapping[str, str]]) -> list[View]:
     ]
 
 
+def _metrics(artefact: Artefact, rows: Sequence[Mapping[str, str]]) -> list[View]:
+    """A table of metrics as it is written: printed, published, difference and clean beside each other."""
+    found = [{key: typed(key, text) for key, text in row.items()} for row in rows]
+    caption = f"{label(artefact.name)}: {artefact.title}."
+    return [
+        view(
+            f"{artefact.target}-{dataset}",
+            table,
+            best=[column.key for column in table.columns if column.ranked],
+        )
+        for dataset, table in zip(artefact.datasets, metric_tables(artefact, found, caption, ()), strict=True)
+    ]
+
+
 def _view(
     artefact: Artefact, anchor: str, title: str, columns: Sequence[Column], rows: Sequence[Row]
 ) -> View:
@@ -279,7 +300,14 @@ def _first_text_first(columns: Sequence[Column]) -> list[Column]:
     return [*texts, *(column for column in columns if column not in texts)]
 
 
-def _image(artefact: Artefact, stem: Path) -> Image:
+def _told(artefact: Artefact) -> str:
+    """What a figure shows, for those who cannot see it."""
+    place = f" on {', '.join(artefact.datasets)}" if artefact.datasets else ""
+    shown = f": {', '.join(metric.upper() for metric in artefact.metrics)}" if artefact.metrics else ""
+    return f"{_CHARTS.get(artefact.layout, 'Figure')}. {artefact.title}{place}{shown}."
+
+
+def _image(stem: Path, told: str) -> Image:
     path, pdf, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf", "txt"))
     content = _content(path)
     if not content.startswith(_PNG) or not content.endswith(_PNG_END):
@@ -290,14 +318,11 @@ def _image(artefact: Artefact, stem: Path) -> Image:
     if not caption:
         raise not_whole(text, "it is empty")
     width, height = struct.unpack(">II", content[16:24])
-    place = f" on {', '.join(artefact.datasets)}" if artefact.datasets else ""
-    shown = f": {', '.join(metric.upper() for metric in artefact.metrics)}" if artefact.metrics else ""
     return Image(
         f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}",
         width,
         height,
-        f"{_CHARTS.get(artefact.layout, 'Figure')}. {artefact.title}{place}{shown}. "
-        "What it shows is told below it; its numbers are in the csv file.",
+        f"{told} What it shows is told below it; its numbers are in the csv file.",
         caption,
     )
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ _LATEX_SPECIAL = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "–": "--",
+    "±": r"$\pm$",
 }
 
 
@@ -34,16 +35,24 @@ class Column:
     heading: str
     form: str = "{}"
     align: Literal["left", "right"] = "right"
+    ranked: bool = False
+    """Whether the best value of the column, the highest, is marked, and the second best."""
 
     def spelled(self, row: Row) -> str:
-        """The cell's text; a dash where the row has no value."""
-        value = row.get(self.key)
-        return MISSING if value is None else self.form.format(value)
+        """The cell's text, with its deviation if the row has one; a dash where it has no value."""
+        value, sd = row.get(self.key), row.get(f"{self.key}_sd")
+        if value is None:
+            return MISSING
+        form = row.get("form", self.form) if self.align == "right" else self.form
+        return form.format(value) + ("" if sd is None else " ± " + form.format(sd))
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table to be read: a caption that states how its numbers came about, columns, rows, notes."""
+    """A table to be read: a caption that states how its numbers came about, columns, rows, notes.
+
+    A row with a true `unranked` takes no part in who is best; one with a `form` spells its numbers so.
+    """
 
     caption: str
     columns: Sequence[Column]
@@ -54,6 +63,8 @@ class Table:
         """The table in markdown, caption first, with columns padded for reading as text."""
         cells = [[column.heading for column in self.columns], *self._cells()]
         cells = [[cell.replace("|", r"\|") for cell in line] for line in cells]
+        for place, form in self._marks({0: "**{}**", 1: "<u>{}</u>"}):
+            cells[place[0] + 1][place[1]] = form.format(cells[place[0] + 1][place[1]])
         widths = [max(3, *(len(line[place]) for line in cells)) for place in range(len(self.columns))]
         rule = [
             "-" * (width - 1) + ":" if column.align == "right" else "-" * width
@@ -68,7 +79,10 @@ class Table:
         """The table in LaTeX, for the booktabs package."""
         spec = "".join("r" if column.align == "right" else "l" for column in self.columns)
         body = [[column.heading for column in self.columns], *self._cells()]
-        lines = [" & ".join(map(_latex_text, line)) + r" \\" for line in body]
+        body = [list(map(_latex_text, line)) for line in body]
+        for place, form in self._marks({0: r"\textbf{{{}}}", 1: r"\underline{{{}}}"}):
+            body[place[0] + 1][place[1]] = form.format(body[place[0] + 1][place[1]])
+        lines = [" & ".join(line) + r" \\" for line in body]
         return "\n".join(
             [
                 r"\begin{table}",
@@ -86,6 +100,25 @@ class Table:
                 "",
             ]
         )
+
+    def _marks(self, forms: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
+        """The places (row, column) of best and second best values and how each is written.
+
+        Equal values are equally good; what is shown as equal is marked alike.
+        """
+        for at, column in enumerate(self.columns):
+            if not column.ranked:
+                continue
+            shown = {
+                place: row[column.key]
+                for place, row in enumerate(self.rows)
+                if row.get(column.key) is not None and not row.get("unranked")
+            }
+            ranks = sorted({column.form.format(value) for value in shown.values()}, key=float, reverse=True)
+            for place, value in shown.items():
+                rank = ranks.index(column.form.format(value))
+                if rank in forms and len(ranks) > 1:
+                    yield (place, at), forms[rank]
 
     def _cells(self) -> list[list[str]]:
         return [[column.spelled(row) for column in self.columns] for row in self.rows]

@@ -156,7 +156,8 @@ def view(
     keys = [column.key for column in table.columns]
     rows = [[_cell(column, row) for column in table.columns] for row in table.rows]
     for place, key in enumerate(keys):
-        found: list[Any] = [row[key] for row in table.rows if row.get(key) is not None]
+        ranked = [row for row in table.rows if not row.get("unranked")]
+        found: list[Any] = [row[key] for row in ranked if row.get(key) is not None]
         if key in best and found:
             # Equal in print is equal: several may be the best.
             top = table.columns[place].form.format(max(found))

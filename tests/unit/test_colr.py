@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedrec.errors import ConfigurationError
 from fedrec.methods.colr import basis
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 
@@ -194,3 +195,8 @@ def test_vectors_start_with_variance_one_over_d():
     federation = federation_of("colr", clients_with([[0]], items=500), "d=16")
     assert float(federation.state.initial["Q"].std()) == pytest.approx(0.25, rel=0.05)
     assert federation.state.initial["A"].count_nonzero() == 0
+
+
+def test_a_rank_above_the_size_of_vectors_is_refused():
+    with pytest.raises(ConfigurationError, match="rank=4 is above d=2"):
+        federation_of("colr", clients_with([[0], [1]], items=6), "d=2", "rank=4")

@@ -258,6 +258,7 @@ def test_a_table_that_is_neither_trained_nor_sampled_is_merged_all_the_same(engi
     )  # fmt: skip
     start = torch.arange(12.0).reshape(6, 2)
     give(federation, Q=start, G=2 * start)
+    federation.state.joined.fill_(True)  # not their first round, in which Q is G
     federation.train_round(1)
     assert near(kept(federation, "Q"), 1.5 * start.expand(2, -1, -1))
     assert near(federation.state.shared["G"], 1.5 * start)
@@ -277,3 +278,14 @@ def test_a_backbones_tower_is_averaged_as_before_and_only_items_are_merged(engin
     assert report.up == 20 + 19
     shares = torch.tensor([1 / 6, 2 / 6, 3 / 6])[:, None, None]
     assert near(federation.state.shared["G"], (shares * kept(federation, "Q")).sum(0))
+
+
+@both_engines
+def test_a_plugged_in_table_starts_as_the_servers(engine):
+    """In a client's first round there is nothing of its own to be merged."""
+    clients = clients_with([[0, 1], [2]], items=6)
+    changes = ("participation=1", "d=2", "merge=static", "weight=0.5", "rate=1e-9", "local_epochs=1")
+    federation = federation_of("fedmf+em", clients, *changes, engine=engine)
+    before = federation.state.shared["G"].clone()
+    federation.train_round(1)
+    assert near(kept(federation, "Q"), before.expand(2, -1, -1), within=1e-6)

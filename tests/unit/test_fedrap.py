@@ -274,7 +274,7 @@ def test_the_epsilon_reported_is_that_of_the_client_that_spends_most():
     )
     # Through the user layer a sample can turn every clipped gradient of its mini-batch around.
     through = [gaussian_epsilon(1.5 / 4, 1.0, 60, 1e-4), gaussian_epsilon(1.5 / 8, 1.0, 120, 1e-4)]
-    assert note["epsilon_through_user_layer"] == max(through)
+    assert note["epsilon_through_the_client"] == max(through)
 
 
 def test_without_noise_nothing_is_said_about_privacy():

@@ -153,3 +153,14 @@ def test_nothing_is_said_where_there_is_no_noise(clients):
 def test_both_kinds_of_noise_are_reported_side_by_side(clients):
     note = federation_of("fedrap", clients, "ldp=0.5", "ldp_clip=0.1", "dp_noise=1").notes(3)["privacy"]
     assert note.keys() == {"uploads", "gradients"}
+
+
+def test_what_several_parameters_reveal_adds_up():
+    clients = clients_with([[0, 1], [2]], items=6)
+    federation = federation_of("fedncf", clients, "d=2", "layers=2", "ldp=0.5", "ldp_clip=0.1")
+    federation.train_round(1)
+    report = federation.notes(10)["privacy"]["uploads"]
+    # The item table, and weights and biases of two layers.
+    assert report["parameters_per_round"] == 5
+    assert report["epsilon_per_round"] == pytest.approx(5 * 2 * 0.1 / 0.5)
+    assert report["epsilon"] == pytest.approx(10 * report["epsilon_per_round"])

@@ -159,6 +159,7 @@ def run(method, protocol, seed, hits):
         "paper": "pfedclr",
         "protocol": {"name": protocol, "round_rule": "best_validation"},
         "seed": seed,
+        "settings": {"rounds": 100},
         "rounds": {"best_validation": 7},
         "metrics": {"best_validation": metrics},
         "measured": {"seconds_per_round": 0.5, "device": "cpu"},

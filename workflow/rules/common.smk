@@ -4,6 +4,7 @@
 import os
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -18,8 +19,17 @@ from fedrec.data.catalogue import load_catalogue
 from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
+from fedrec.papers import (
+    UNTRAINED,
+    artefacts_of,
+    load_papers,
+    run_of,
+    runs_of,
+    shortened,
+)
 from fedrec.provenance import sources_of
 from fedrec.registry import modules_of
+from fedrec.reporting.published import printed_for
 from fedrec.schema import Document, check, load
 from fedrec.settings import canonical, canonical_all, resolve, title
 
@@ -33,6 +43,12 @@ def read_configuration():
         methods = load(Path(config["method_file"]), "methods").content
         for dataset in config["datasets"]:
             catalogue[dataset]
+        papers = load_papers(Path(config["paper_folder"]))
+        for artefact in artefacts_of(papers, papers):
+            for line in artefact.lines:
+                if line.run is not None:
+                    canonical(methods, line.run)
+        artefacts_of(papers, config["artefacts"])
         config["methods"] = canonical_all(methods, config["methods"])
         for method in config["methods"]:
             resolve(methods, method, config["paper"], "")
@@ -40,12 +56,12 @@ def read_configuration():
         for protocol in config["protocols"]:
             if protocol != "published":
                 protocol_named(protocols, protocol)
-        return catalogue, protocols, methods
+        return catalogue, protocols, methods, papers
     except FedrecError as error:
         raise WorkflowError(str(error)) from None
 
 
-CATALOGUE, PROTOCOLS, METHODS = read_configuration()
+CATALOGUE, PROTOCOLS, METHODS, PAPERS = read_configuration()
 RAW = Path(config["results"]) / "raw"
 MIRROR = os.environ.get("FEDREC_MIRROR") or config["mirror"]
 MIRROR = Path(MIRROR) if MIRROR else None
@@ -72,6 +88,9 @@ def unavailable(names):
     """Why datasets of `names`, or splits of them (`dataset/protocol`), cannot be had here."""
     reasons = {}
     for name in names:
+        if name not in CATALOGUE:
+            reasons[name] = f"it is not in {config['catalogue']}"
+            continue
         dataset = CATALOGUE[name]
         reasons[name] = why_unavailable(dataset, RAW, MIRROR)
         for paper in dataset.row_orders:
@@ -165,25 +184,10 @@ def run_code(wildcards):
     return code("fedrec.run", *modules_of(spelling))
 
 
-def changes_of(wildcards):
-    """What a run sets differently from its paper and its name: the demonstration trains for fewer rounds."""
-    values, sources, _ = resolve(
-        METHODS, wildcards.method, wildcards.paper, wildcards.dataset
-    )
-    shortened = wildcards.dataset == "demo" and sources["rounds"] != "user"
-    if shortened and values["rounds"] > config["demo_rounds"]:
-        return [f"rounds={config['demo_rounds']}"]
-    return []
-
-
 def run_settings(wildcards):
     """Every setting of a run in one canonical line: a change of one re-runs what uses it."""
     values, _, _ = resolve(
-        METHODS,
-        wildcards.method,
-        wildcards.paper,
-        wildcards.dataset,
-        changes_of(wildcards),
+        METHODS, wildcards.method, wildcards.paper, wildcards.dataset
     )
     return canonical_json(values)
 
@@ -199,26 +203,144 @@ def paper_of(dataset):
     return config["paper"] if config["paper"] in papers else papers[0]
 
 
+def rounds_of(dataset):
+    """The rounds that the configuration, or the demonstration, asks for; None for each paper's own."""
+    return config["demo_rounds"] if dataset == "demo" else config["rounds"]
+
+
 def compared_runs(dataset):
     """The runs a dataset's comparison is made of."""
     return [
-        results(f"{RUN}/run.json").format(
-            paper=paper_of(dataset),
-            dataset=dataset,
-            kind=kind,
-            method=method,
-            seed=seed,
+        run_of(METHODS, paper_of(dataset), dataset, kind, method, seed)
+        for method in shortened(
+            METHODS, config["methods"], paper_of(dataset), dataset, rounds_of(dataset)
         )
-        for method in config["methods"]
         for kind in ("published", "clean")
         for seed in config["seeds"]
     ]
 
 
 def comparison_of(datasets):
-    """The three forms of the table that compares methods, for each dataset."""
+    """The table that compares methods, and their curves over rounds, for each dataset."""
     return [
-        results(f"tables/{dataset}_comparison.{form}")
+        results(path)
         for dataset in datasets
-        for form in ("csv", "md", "tex")
+        for path in (
+            *(f"tables/{dataset}_comparison.{form}" for form in ("csv", "md", "tex")),
+            *(
+                f"figures/{dataset}_convergence.{form}"
+                for form in ("csv", "pdf", "png", "txt")
+            ),
+        )
     ]
+
+
+ARTEFACTS = {one.target: one for one in artefacts_of(PAPERS, PAPERS)}
+
+
+def names_of(form):
+    """A pattern for the names of all tables, or all figures, of the papers."""
+    return "|".join(name for name, one in ARTEFACTS.items() if one.form == form)
+
+
+def buildable(artefact):
+    """Whether anything of an artefact can be built here: at least one of its datasets can be had."""
+    return not artefact.datasets or bool(available(artefact.datasets))
+
+
+def files_of(artefacts):
+    """The files of those of the artefacts that can be built; the report lists the rest with the reason."""
+    return [
+        results(file)
+        for artefact in artefacts
+        if buildable(artefact)
+        for file in artefact.files
+    ]
+
+
+def artefact_inputs(wildcards):
+    """What an artefact is made from: its runs, and the statistics and rows of its datasets."""
+    artefact = ARTEFACTS[wildcards.artefact]
+    datasets = available(artefact.datasets)
+    found = {}
+    if artefact.layout not in UNTRAINED:
+        missing = unavailable(artefact.datasets)
+        groups = runs_of(artefact, METHODS, config["seeds"], missing).values()
+        runs = sorted({run for group in groups for run in group})
+        found["runs"] = [results(f"{run.folder}/run.json") for run in runs]
+    if artefact.layout in ("statistics", "space", "effort", "bubbles"):
+        found["statistics"] = [
+            results(f"data/{one}/statistics.json") for one in datasets
+        ]
+    if "users" in artefact.options:
+        found["rows"] = [
+            results(f"data/{one}/interactions.parquet") for one in datasets
+        ]
+    return found
+
+
+def artefact_content(name):
+    """Everything that decides an artefact besides its inputs, in one canonical line."""
+    artefact = ARTEFACTS[name]
+    return canonical_json(
+        {
+            "artefact": asdict(artefact),
+            "seeds": config["seeds"],
+            "printed": printed_for(artefact),
+            "titles": [title(METHODS, one.run) for one in artefact.lines if one.run],
+            "unavailable": unavailable(artefact.datasets),
+        }
+    )
+
+
+def artefact_command(name):
+    """The command that builds an artefact."""
+    missing = unavailable(ARTEFACTS[name].datasets)
+    words = [
+        "fedrec", "artefact", name,
+        "--results", config["results"],
+        "--papers", config["paper_folder"],
+        "--methods", config["method_file"],
+        "--catalogue", config["catalogue"],
+        "--unavailable", canonical_json(missing),
+        "--seeds", *map(str, config["seeds"]),
+    ]  # fmt: skip
+    return shlex.join(words)
+
+
+def report_inputs(datasets, selection, artefacts):
+    """What a report is made of: comparisons, statistics, artefacts and every run behind them."""
+    runs = {run for dataset in datasets for run in compared_runs(dataset)}
+    for artefact in artefacts:
+        if artefact.layout not in UNTRAINED and buildable(artefact):
+            missing = unavailable(artefact.datasets)
+            groups = runs_of(artefact, METHODS, config["seeds"], missing).values()
+            runs |= {run for group in groups for run in group}
+    return {
+        "compared": comparison_of(datasets),
+        "statistics": statistics_table(selection),
+        "artefacts": files_of(artefacts),
+        "runs": [results(f"{run.folder}/run.json") for run in sorted(runs)],
+    }
+
+
+def report_words(datasets, selection, artefacts):
+    """The command that writes a report, but for its runs and its place."""
+    missing = unavailable(
+        [*datasets, *(name for one in artefacts for name in one.datasets)]
+    )
+    words = [
+        "fedrec", "report",
+        "--results", config["results"],
+        "--papers", config["paper_folder"],
+        "--datasets", *datasets,
+        "--statistics", selection,
+        "--artefacts", *(one.target for one in artefacts),
+        "--unavailable", canonical_json(missing),
+    ]  # fmt: skip
+    return shlex.join(words)
+
+
+def chosen_artefacts():
+    """The tables and figures of papers that the configuration asks for."""
+    return artefacts_of(PAPERS, config["artefacts"])

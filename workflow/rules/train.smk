@@ -26,19 +26,19 @@ rule train:
         methods=config["method_file"],
         data=lambda wildcards, input: str(Path(input.split).parent.parent),
         folder=lambda wildcards, output: str(Path(output.run).parent),
-        changes=lambda wildcards: [
-            f"--set {change}" for change in changes_of(wildcards)
-        ],
     shell:
         "fedrec train --data {params.data} --method {wildcards.method:q} --paper {wildcards.paper}"
         " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
-        " --out {params.folder:q} {params.changes} > {log:q} 2>&1"
+        " --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule comparison_table:
     """Methods side by side under the published and the clean protocol (csv, markdown, LaTeX)."""
     input:
-        runs=lambda wildcards: compared_runs(wildcards.dataset),
+        runs=lambda wildcards: [
+            results(f"{run.folder}/run.json")
+            for run in compared_runs(wildcards.dataset)
+        ],
         code=code("fedrec.reporting.comparison"),
     output:
         csv=results("tables/{dataset}_comparison.csv"),
@@ -54,5 +54,29 @@ rule comparison_table:
         "fedrec compare {input.runs:q} --methods {params.methods} --out {params.stem} > {log} 2>&1"
 
 
+rule convergence_figure:
+    """The curves of the compared methods over rounds (pdf, png), their data (csv) and caption (txt)."""
+    input:
+        runs=lambda wildcards: [
+            results(f"{run.folder}/run.json")
+            for run in compared_runs(wildcards.dataset)
+        ],
+        code=code("fedrec.reporting.figures"),
+    output:
+        csv=results("figures/{dataset}_convergence.csv"),
+        pdf=results("figures/{dataset}_convergence.pdf"),
+        png=results("figures/{dataset}_convergence.png"),
+        txt=results("figures/{dataset}_convergence.txt"),
+    log:
+        results("logs/figures/{dataset}_convergence.log"),
+    params:
+        titles=[title(METHODS, method) for method in config["methods"]],
+        methods=config["method_file"],
+        stem=lambda wildcards, output: str(Path(output.csv).with_suffix("")),
+    shell:
+        "fedrec convergence {input.runs:q} --methods {params.methods} --out {params.stem} > {log} 2>&1"
+
+
 localrules:
     comparison_table,
+    convergence_figure,
