@@ -155,6 +155,7 @@ def _train(parsed: argparse.Namespace) -> None:
         methods_file=parsed.methods,
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
+        keep=parsed.keep,
     )
 
 
@@ -365,6 +366,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--methods", type=Path, default=_METHODS, help="default: %(default)s")
     command.add_argument(
         "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
+    )
+    command.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="KIND[=USER,USER]",
+        help="keep more than the final state: vectors, uploads or weights of some users (numbers in the "
+        "dataset), or abundance",
     )
     command.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")
 

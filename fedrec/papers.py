@@ -12,12 +12,15 @@ from typing import Any, Literal
 
 from fedrec.composition import parse
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.federation.watch import merged_keeps, spelled_keeps
 from fedrec.schema import load
 from fedrec.settings import canonical, resolve
 
 PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
 KINDS = ("published", "clean")
-FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups")
+PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
+"""Figures that look inside trained models."""
+FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups", *PICTURES)
 UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
 """Layouts that need no runs."""
 
@@ -54,6 +57,8 @@ class Line:
     """Method and variant of the published numbers."""
     value: float | str | None = None
     """What a sweep changes for this line."""
+    tables: tuple[str, ...] = ()
+    """The item tables a picture shows of its model (see `fedrec.reporting.inside`)."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Artefact:
     printed: str | None = None
     """The table of the published numbers."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    """What its runs keep besides their final state, as `fedrec train --keep` takes it."""
 
     @property
     def target(self) -> str:
@@ -144,6 +151,22 @@ def runs_of(
     }
 
 
+def keeps_of(
+    papers: Mapping[str, Paper], methods: Mapping[str, Any], seeds: Sequence[int]
+) -> dict[Run, list[str]]:
+    """What runs have to keep for any table or figure, as `--keep` takes it; only runs that keep something.
+
+    It does not depend on what is to be built: a run's files are the same whatever they were made for.
+    """
+    found: dict[Run, list[str]] = {}
+    for paper in papers.values():
+        for one in paper.artefacts.values():
+            for runs in runs_of(one, methods, seeds, one.datasets).values() if one.keep else ():
+                for run in runs:
+                    found.setdefault(run, []).extend(one.keep)
+    return {run: spelled_keeps(merged_keeps(found[run])) for run in sorted(found)}
+
+
 def run_of(methods: Mapping[str, Any], paper: str, dataset: str, kind: str, method: str, seed: int) -> Run:
     """The run that trains `method` as `paper` would, under its one name."""
     name = minimal(methods, method, paper, dataset)
@@ -193,9 +216,10 @@ def _artefact(paper: str, name: str, content: dict[str, Any]) -> Artefact:
     lines = [_line(line) for line in content.pop("lines", ())]
     if "values" in content:
         lines = [_varied(line, content["setting"], value) for line in lines for value in content["values"]]
+    keeps = {kind: [] if users is True else users for kind, users in content.pop("keep", {}).items()}
     return Artefact(
         paper, name, known["title"], known["layout"], tuple(known["datasets"] or ()),
-        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content,
+        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content, tuple(spelled_keeps(keeps)),
     )  # fmt: skip
 
 
@@ -204,7 +228,7 @@ def _line(content: str | Mapping[str, Any]) -> Line:
     if isinstance(content, str):
         return Line(run=content)
     found = dict(content)
-    for key in ("gain", "mean", "printed"):
+    for key in ("gain", "mean", "printed", "tables"):
         if key in found:
             found[key] = tuple(found[key])
     return Line(**found)

@@ -20,6 +20,7 @@ from fedrec.federation.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.method import Method
+from fedrec.federation.watch import Watch
 
 
 def method_names() -> list[str]:
@@ -55,12 +56,19 @@ def modules_of(name: str) -> list[str]:
 
 
 def make_learner(
-    name: str, clients: Clients, settings: Mapping[str, Any], seed: int, engine: Engine
+    name: str,
+    clients: Clients,
+    settings: Mapping[str, Any],
+    seed: int,
+    engine: Engine,
+    watch: Watch | None = None,
 ) -> Learner:
     """The composition `name`, ready for its first round. What it changes is in `settings` already."""
     made = make_method(name, settings, clients.items)
     if made is not None:
-        return Federation(made, clients, engine, settings, seed)
+        return Federation(made, clients, engine, settings, seed, watch=watch)
+    if watch is not None:
+        raise ConfigurationError(f"{name} has no clients that train: there is nothing --keep could look at.")
     method = importlib.import_module(modules_of(name)[0]).METHOD
     if issubclass(method, CentralMethod):
         return CentralLearner(method(settings, len(clients), clients.items), clients, settings, seed)

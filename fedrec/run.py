@@ -15,6 +15,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.loop import LoopEngine
+from fedrec.federation.watch import Watch, merged_keeps, spelled_keeps
 from fedrec.provenance import code_hash
 from fedrec.registry import make_learner, modules_of
 from fedrec.settings import canonical, load_methods, resolve
@@ -37,8 +38,12 @@ def train(
     methods_file: Path,
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
+    keep: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`."""
+    """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
+
+    `keep` tells what to keep besides (see `fedrec.federation.watch`).
+    """
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
@@ -61,8 +66,11 @@ def train(
         "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
     }
     try:
-        learner = make_learner(method, clients, settings, seed, chosen)
-        return Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds).train()
+        watch = Watch.of(keep, clients, settings["rounds"]) if keep else None
+        learner = make_learner(method, clients, settings, seed, chosen, watch)
+        kept = tuple(spelled_keeps(merged_keeps(keep)))
+        run = Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds, kept)
+        return run.train()
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(
             f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "

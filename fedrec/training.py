@@ -3,7 +3,7 @@
     curve.parquet      one row per round: loss and every metric, on validation and test
     ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
     timing.parquet     one row per round: seconds, clients, bytes
-    state.safetensors  the model after the last round
+    state.safetensors  the model after the last round, and below extra/ what else was to be kept
     run.json           every setting, hash and version; written last: a run with it is complete
 
 All but the times are the same whether a run was killed and taken up again or not.
@@ -70,6 +70,8 @@ class Run:
     identity: dict[str, Any]
     """Everything that decides the result; a checkpoint of another identity is not taken up."""
     checkpoint_seconds: float = 30.0
+    keep: tuple[str, ...] = ()
+    """What the learner keeps besides its state; decides no other number, but what a checkpoint holds."""
 
     def train(self) -> dict[str, Any]:
         """Train to the last round, from a checkpoint if there is one, and write the results."""
@@ -90,7 +92,7 @@ class Run:
         return self._write(progress)
 
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
-        sampled = {part: self._ranks(part) for part in PARTS}
+        sampled = {part: candidate_ranks(self.learner, self.clients, part) for part in PARTS}
         row: dict[str, float] = {"round": round_, "loss": report.loss}
         for part, ranks in sampled.items():
             row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.cpu().numpy()).items()}
@@ -110,12 +112,6 @@ class Run:
         key = f"{reported.removeprefix('best_')}_hr@10"
         return all(progress.curve[-1][key] >= row[key] for row in progress.curve)
 
-    def _ranks(self, part: str) -> Tensor:
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
-        items = torch.cat((self.clients.held_out[part].unsqueeze(1), self.clients.candidates[part]), dim=1)
-        scores = self._ranked(self.learner.scores(everyone, items))
-        return rank_of_target(scores[:, 0], scores[:, 1:], self.split.protocol.rank_ties)
-
     def _catalogue_ranks(self) -> Iterator[Tensor]:
         """Ranks among all items outside the training rows and, for test, the validation item."""
         clients = self.clients
@@ -123,7 +119,7 @@ class Run:
         all_items = torch.arange(clients.items, device=clients.device)
         found: dict[str, list[Tensor]] = {part: [] for part in PARTS}
         for who in everyone.split(max(1, _CHUNK // clients.items)):
-            scores = self._ranked(self.learner.scores(who, all_items.expand(len(who), -1)))
+            scores = _scores(self.learner, clients, who, all_items.expand(len(who), -1))
             excluded = torch.zeros_like(scores, dtype=torch.bool)
             rows = clients.rows[who]
             first, last = int(clients.start[who[0]]), int(clients.start[who[-1] + 1])
@@ -136,10 +132,6 @@ class Run:
         for ranks in found.values():
             yield torch.cat(ranks)
 
-    def _ranked(self, scores: Tensor) -> Tensor:
-        probability = self.split.protocol.ranked_score == "probability" and self.learner.logits
-        return torch.sigmoid(scores) if probability else scores
-
     def _resumed(self) -> Progress:
         """The progress of a checkpoint of this very run, or none."""
         path = self.out / "checkpoint.safetensors"
@@ -147,7 +139,7 @@ class Run:
             return Progress()
         tensors, note = load_tensors(path)
         stored = json.loads(note)
-        if stored["identity"] != canonical_json(self.identity):
+        if (stored["identity"], stored.get("keep")) != (canonical_json(self.identity), list(self.keep)):
             print(f"{path}: belongs to other settings or code; starting anew.", file=sys.stderr)
             return Progress()
         self.learner.load({name: value for name, value in tensors.items() if not name.startswith("ranks/")})
@@ -159,6 +151,7 @@ class Run:
     def _save(self, progress: Progress) -> None:
         note = {
             "identity": canonical_json(self.identity),
+            "keep": self.keep,
             "curve": progress.curve,
             "timing": progress.timing,
             "round_of": progress.round_of,
@@ -175,6 +168,7 @@ class Run:
         save_tensors(self.out / "state.safetensors", self.learner.tensors(), canonical_json(self.identity))
         summary = (
             self.identity
+            | ({"keep": list(self.keep)} if self.keep else {})
             | self.learner.notes(self.rounds)
             | {
                 "rounds": {name: progress.round_of[name] for name in REPORTED},
@@ -224,6 +218,21 @@ class Run:
                 )
             )
         return pa.concat_tables(parts)
+
+
+def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
+    """The rank of each client's held-out item among its candidates, by its protocol."""
+    everyone = torch.arange(len(clients), device=clients.device)
+    items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
+    scores = _scores(learner, clients, everyone, items)
+    return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)
+
+
+def _scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
+    """What items are ranked by."""
+    scores = learner.scores(who, items)
+    probability = clients.protocol.ranked_score == "probability" and learner.logits
+    return torch.sigmoid(scores) if probability else scores
 
 
 def _timing(round_: int, report: Report) -> dict[str, float]:

@@ -22,6 +22,7 @@ class Delivery:
 
     def finish(self) -> None:
         """Send the uploads, and store what stays on the clients."""
+        self._show()
         for event in self.history.uploads(tables=False):
             reference = self.task.server.reference(event.into, self.block.who)
             self._send(event.into, self.block.who, event.values - reference)
@@ -31,6 +32,17 @@ class Delivery:
         else:
             self._send_rows()
         self._store()
+
+    def _show(self) -> None:
+        """Let whoever watches see whole tables before and after training."""
+        watch, names = self.task.watch, self.task.watched
+        if watch is None or not names:
+            return
+        for clients in self.history.chunks():
+            started = self.history.started(clients)
+            before = {name: started[name] for name in names}
+            after = {name: self.history.present(name, clients) for name in names}
+            watch.trained(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
         """Whether tables were replaced, or uploads are not changes of what all clients started from."""

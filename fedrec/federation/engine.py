@@ -12,6 +12,7 @@ from fedrec.federation.method import Client, Method
 from fedrec.federation.privacy import UploadNoise
 from fedrec.federation.server import Server
 from fedrec.federation.state import State
+from fedrec.federation.watch import Watch
 
 NOISE_STEPS = 1024
 """Mini-batches an epoch of guarded training may have: each has its own noise."""
@@ -36,6 +37,9 @@ class Task:
     late: bool = False
     """Whether this is what clients do after the server has answered (`Method.conclude`)."""
 
+    watch: Watch | None = None
+    """Who looks at tables before and after training; None for nobody."""
+
     @property
     def no_loss(self) -> float:
         """The loss of a client that has not trained: an error, except after the server has answered."""
@@ -44,6 +48,14 @@ class Task:
     def work(self, client: Client) -> None:
         """What a client does."""
         (self.method.conclude if self.late else self.method.local_round)(client)
+
+    @property
+    def watched(self) -> list[str]:
+        """The tables that are looked at before and after training: most often none."""
+        if self.watch is None or self.late or not self.watch.wants_training(self.round_):
+            return []
+        one = self.state.parameters
+        return [name for name in self.state.visible if one[name].table and one[name].place != "scratch"]
 
     def starts_alone(self, name: str) -> bool:
         """Whether clients start the round from values of `name` that differ from client to client."""

@@ -19,6 +19,7 @@ from fedrec.federation.method import Method, Weights
 from fedrec.federation.privacy import UploadNoise
 from fedrec.federation.server import Server
 from fedrec.federation.state import DENSE_BYTES, State
+from fedrec.federation.watch import Watch
 from fedrec.federation.weights import ClientTables, PlainTable, Values
 from fedrec.randomness import Purpose
 
@@ -41,6 +42,7 @@ class Federation:
         settings: Mapping[str, Any],
         seed: int,
         dense_bytes: int = DENSE_BYTES,
+        watch: Watch | None = None,
     ) -> None:
         clients.check_pools(settings["negatives"])
         self.method = method
@@ -53,6 +55,9 @@ class Federation:
             method, len(clients), seed, clients.device,
             copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
         )  # fmt: skip
+        self.watch = watch
+        if watch is not None:
+            watch.check(self.state)
         self.done = 0
         self._uploads = 0
         """Parameters a client sent in the last round."""
@@ -64,12 +69,12 @@ class Federation:
         who = self._participants(round_)
         aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         self.state.join(who)
-        server = Server(self.state, self._weights(aggregated), self.seed, round_)
+        server = Server(self.state, self._weights(aggregated), self.seed, round_, watch=self.watch)
         task = Task(
             self.method, self.state, server, self.clients, who,
             self.clients.samples(who, self.settings["negatives"], self.seed, round_),
             self.settings["batch_size"], self.seed, round_, self.privacy,
-            alone=1 < self.settings["aggregate_from"] >= round_,
+            alone=1 < self.settings["aggregate_from"] >= round_, watch=self.watch,
         )  # fmt: skip
         outcome = self.engine.run(task)
         loss = float(outcome.loss.mean())
@@ -82,6 +87,8 @@ class Federation:
         answered = time.perf_counter()
         if self.method.concluding != "nobody":
             self._conclude(task)
+        if self.watch is not None:
+            self.watch.end_round(self.state, round_, together=together)
         return Report(
             loss=loss,
             clients=len(who),
@@ -111,11 +118,14 @@ class Federation:
 
     def tensors(self) -> dict[str, Tensor]:
         """See `learner.Learner.tensors`."""
-        return self.state.tensors() | {"rounds": torch.tensor(self.done)}
+        extra = {} if self.watch is None else self.watch.tensors()
+        return self.state.tensors() | extra | {"rounds": torch.tensor(self.done)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """See `learner.Learner.load`."""
         self.state.load(tensors)
+        if self.watch is not None:
+            self.watch.load(tensors)
         self.done = int(tensors["rounds"])
 
     def notes(self, rounds: int) -> dict[str, Any]:

@@ -243,11 +243,15 @@ class LoopEngine:
         for place in range(len(task.who)):
             start = time.perf_counter()
             client = LoopClient(task, place)
+            before = {name: client.weights[name].clone().unsqueeze(0) for name in task.watched}
             try:
                 task.work(client)
             except (RuntimeError, IndexError, KeyError) as error:
                 user = int(task.clients.user[client.who[0]])
                 raise FedrecError(f"round {task.round_}, client {user}: {error}") from error
+            if task.watch is not None and before:
+                after = {name: client.weights[name].detach().unsqueeze(0) for name in before}
+                task.watch.trained(client.who, before, after)
             client.keep()
             values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
             check_finite(task, client.who, client.last_loss.unsqueeze(0), values)

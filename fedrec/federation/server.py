@@ -12,6 +12,7 @@ from fedrec.federation.method import Mixed, ServerSide
 from fedrec.federation.mixing import columns
 from fedrec.federation.products import Goal
 from fedrec.federation.state import State
+from fedrec.federation.watch import Watch
 
 
 class Mixing(Protocol):
@@ -41,6 +42,8 @@ class Server:
     """The parameters uploads go into."""
     closed: bool = False
     """Whether uploads have been aggregated."""
+    watch: Watch | None = None
+    """Who looks at the uploads besides."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
@@ -78,6 +81,8 @@ class Server:
 
     def receive_rows(self, into: str, who: Tensor, item: Tensor, change: Tensor) -> None:
         """Rows of a shared table that clients changed: for each its client, its item, and its change."""
+        if self.watch is not None:
+            self.watch.received_rows(self.state, into, who, item, change)
         weight = self._row_weight(into, self.weight[who].unsqueeze(1), change)
         self._sum(into).index_add_(0, item, change.double() * weight)
         if into in self._counted:
@@ -89,17 +94,23 @@ class Server:
             raise FederationError(
                 f"every row of '{into}' decays: uploads can be combined by their mean alone."
             )
+        if self.watch is not None:
+            self.watch.received_scaling(self.state, into, who, factor)
         total = (factor.double() * self.weight[who]).sum()
         self._factor[into] = self._factor.get(into, torch.zeros_like(total)) + total
 
     def receive_products(self, into: str, who: Tensor, tables: Tensor) -> None:
         """The products of every two rows of each client's table (clients x items x d)."""
+        if self.watch is not None:
+            self.watch.received_products(self.state, into, who, tables)
         weight = self.weight[who].to(tables.dtype)
         side = (tables * weight.sqrt()[:, None, None]).transpose(0, 1).flatten(1)
         self._sum(into).add_((side @ side.T).double() - weight.sum() * self.state.shared[into].double())
 
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
         """A parameter's changes, one per client on the leading axis."""
+        if self.watch is not None:
+            self.watch.received(self.state, into, who, change)
         if into in self.state.shared:
             shares = self.weight[who].reshape(-1, *(1 for _ in change.shape[1:]))
             weight = self._row_weight(into, shares, change)
@@ -137,6 +148,8 @@ class Server:
     def _mix(self, mixing: Mixing, name: str, flat: Tensor) -> None:
         """Replace each client's flat upload by its mixture of all."""
         weights = mixing(name, flat, self.side())
+        if self.watch is not None:
+            self.watch.mixed(name, self.who, weights)
         factors = weights if isinstance(weights, tuple) else (weights,)
         for part in columns(flat):
             mixed = part
