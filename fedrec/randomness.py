@@ -40,6 +40,7 @@ class Purpose(IntEnum):
     HALVES = 11
     LATE_NEGATIVES = 12
     SERVER = 13
+    LENDERS = 14
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:

@@ -101,6 +101,11 @@ class Federation:
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         """See `learner.Learner.scores`."""
+        with torch.no_grad():
+            return self.method.score(self.seen(who), items)
+
+    def seen(self, who: Tensor) -> Weights:
+        """The parameters of some clients as the method sees them when it scores."""
         values = Values()
         for name in self.state.visible:
             parameter = self.state.parameters[name]
@@ -114,7 +119,7 @@ class Federation:
             values["held"] = self._held(who)
         with torch.no_grad():
             values |= {name: value[who] for name, value in self._derived_values().items()}
-            return self.method.score(cast(Weights, values), items)
+        return cast(Weights, values)
 
     def tensors(self) -> dict[str, Tensor]:
         """See `learner.Learner.tensors`."""

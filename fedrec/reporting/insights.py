@@ -1,0 +1,279 @@
+"""Figures of what trained models hold: heat maps of weights and tables, abundance, others' tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from fedrec.errors import ResultError
+from fedrec.evaluation.spectrum import information_abundance
+from fedrec.federation.watch import extras
+from fedrec.papers import Artefact
+from fedrec.reporting.canvas import COLOURS, TABLES, caption, label_of, panels, places
+from fedrec.reporting.inside import WAYS, Inside, merging_weights
+from fedrec.reporting.inside import inference as scored_with
+from fedrec.reporting.results import Result, spread
+from fedrec.reporting.tables import Row
+
+Found = Mapping[tuple[int, str, str], Sequence[Result]]
+Drawn = tuple[Figure, list[Row], str]
+_THRESHOLDS = (0.1, 0.01)
+
+
+def heatmaps(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """Weights of aggregation, weights of merging, or entries of tables."""
+    kinds = {"aggregation": _aggregation, "merging": _merging, "tables": _entries}
+    return kinds[artefact.options["show"]](artefact, found, methods)
+
+
+def _aggregation(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """A row per protocol, a column per round: the weight of each client (column) for each (row)."""
+    users, rounds = artefact.options["of"], artefact.options["rounds"]
+    grid = [
+        (place, dataset, kind)
+        for place in range(len(artefact.lines))
+        for dataset, kind in places(artefact, found)
+    ]
+    figure, axes = panels(len(grid), len(rounds), 2.0, 2.0)
+    rows: list[Row] = []
+    for across, key in zip(axes, grid, strict=True):
+        weights = _kept_weights(Inside(found[key][0]), users)
+        shown = {round_: weights[round_ - 1] for round_ in rounds if round_ <= len(weights)}
+        top = max(float(np.nanmax(one, initial=0.0)) for one in shown.values())
+        for panel, round_ in zip(across, rounds, strict=True):
+            if round_ not in shown:
+                panel.set_axis_off()
+                continue
+            image = _heat(panel, shown[round_], "viridis", 0.0, top or 1.0)
+            panel.set_title(f"round {round_}")
+            panel.set_xticks(range(len(users)), users, rotation=90)
+            panel.set_yticks(range(len(users)), users)
+            rows += [
+                {
+                    "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
+                    "round": round_, "for_user": one, "of_user": other, "weight": shown[round_][i, j],
+                }
+                for i, one in enumerate(users)
+                for j, other in enumerate(users)
+            ]  # fmt: skip
+        figure.colorbar(image, ax=across.tolist(), shrink=0.8, label="weight")
+        across[0].set_ylabel(f"{key[2]}\naggregate for")
+        across[0].set_xlabel("upload of")
+    said = (
+        "The weight of the upload of one user (column) in the aggregate made for another (row); grey where "
+        "one of them took no part."
+    )
+    return figure, rows, caption(artefact, _first(found), said)
+
+
+def _kept_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float64]:
+    """The weights among some users that a run kept: rounds x users x users."""
+    kept = extras(inside.tensors)
+    names = [key for key in kept if key.startswith("weights/")]
+    known = kept["users/weights"].tolist() if names else []
+    if not names or any(user not in known for user in users):
+        listed = ",".join(map(str, users))
+        raise ResultError(
+            f"{inside.result.folder}: weights were not kept. Train it with --keep weights={listed}."
+        )
+    order = [known.index(user) for user in users]
+    chosen: NDArray[np.float64] = kept[names[0]].double().numpy()[:, order][:, :, order]
+    return chosen
+
+
+def _merging(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """A panel per protocol: rho of each user (row) for each item (column)."""
+    users, items = artefact.options["of"], artefact.options["items"]
+    figure, axes = panels(len(found), 1, 5.5, 2.1)
+    rows: list[Row] = []
+    for (panel,), (key, results) in zip(axes, found.items(), strict=True):
+        rho = merging_weights(Inside(results[0]), users, items).double().numpy()
+        image = _heat(panel, rho, "viridis", 0.0, 1.0)
+        panel.set_aspect("auto")
+        panel.set_yticks(range(len(users)), users)
+        panel.set_xlabel("item")
+        panel.set_ylabel("user")
+        panel.set_title(key[2])
+        figure.colorbar(image, ax=panel, label="share of the aggregate", pad=0.01)
+        rows += [
+            {
+                "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
+                "user": user, "item": item, "rho": rho[i, item],
+            }
+            for i, user in enumerate(users)
+            for item in range(items)
+        ]  # fmt: skip
+    said = "How much of the server's row of an item each user takes over: 0 keeps its own, 1 replaces it."
+    return figure, rows, caption(artefact, _first(found), said)
+
+
+def _entries(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """A row per line, a column per table: its entries for the first items."""
+    users, items = artefact.options["of"], artefact.options["items"]
+    columns = [
+        (table, user)
+        for table in artefact.options["tables"]
+        for user in (users if table != "shared" else users[:1])
+    ]
+    opened = {key: Inside(results[0]) for key, results in found.items()}
+    whole = {key: [inside.table(*column).double() for column in columns] for key, inside in opened.items()}
+    figure, axes = panels(len(found), len(columns), 1.8, 1.8)
+    rows: list[Row] = []
+    for across, (key, tables) in zip(axes, whole.items(), strict=True):
+        label = label_of(artefact.lines[key[0]], methods)
+        images = {}
+        for place, (panel, (table, user), entries) in enumerate(zip(across, columns, tables, strict=True)):
+            alike = [
+                whole[other][at][:items]
+                for other in whole
+                for at, one in enumerate(columns)
+                if one[0] == table
+            ]
+            top = max(float(one.abs().max()) for one in alike)
+            cut = entries[:items].numpy()
+            images[table] = _heat(panel, cut, "RdBu_r", -top, top), panel
+            shares = {
+                f"share_above_{limit:g}": float((entries.abs() > limit).double().mean())
+                for limit in _THRESHOLDS
+            }
+            heading = "shared" if table == "shared" else f"{table}, user {user}"
+            if across is axes[0]:
+                panel.set_title(heading)
+            if table == "shared":
+                above = ", ".join(
+                    f"{100 * share:.1f} % > {limit:g}"
+                    for limit, share in zip(_THRESHOLDS, shares.values(), strict=True)
+                )
+                panel.set_xlabel(above)
+            panel.set_xticks([])
+            panel.set_yticks([] if place else [0, items - 1])
+            rows += [
+                {
+                    "line": label, "dataset": key[1], "protocol": key[2], "table": table,
+                    "user": "" if table == "shared" else user, "item": item, "dimension": dimension,
+                    "value": value, **shares,
+                }
+                for item, values in enumerate(cut.tolist())
+                for dimension, value in enumerate(values)
+            ]  # fmt: skip
+        for image, panel in images.values():
+            figure.colorbar(image, ax=panel, shrink=0.8, pad=0.02)
+        across[0].set_ylabel(f"{label}, {key[2]}\nitem")
+    said = (
+        f"Entries of the first {items} items (rows) in all dimensions (columns); a table has one scale. "
+        "Below the shared tables, and in the csv: the shares of all entries of the table whose size is above "
+        "0.1 and 0.01."
+    )
+    return figure, rows, caption(artefact, _first(found), said)
+
+
+def abundance(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """A panel per protocol: information abundance of each user's tables, users by training rows."""
+    figure, axes = panels(1, len(found), 3.2, 2.4)
+    rows: list[Row] = []
+    for panel, (key, results) in zip(axes[0], found.items(), strict=True):
+        inside = Inside(results[0])
+        count = inside.clients.rows.numpy()
+        order = np.argsort(count, kind="stable")
+        for colour, (name, values) in zip(COLOURS, _measures(artefact, inside).items(), strict=False):
+            # Who took no part in the last round has nothing to show.
+            there = np.flatnonzero(np.isfinite(values[order]))
+            shown = values[order][there]
+            panel.scatter(there, shown, s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True)
+            panel.plot(there, _running(shown), color=colour, linewidth=1.3, label=name)
+            rows += [
+                {
+                    "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
+                    "place": place, "user": int(inside.clients.user[who]), "training_rows": int(count[who]),
+                    "series": name, "abundance": values[who],
+                }
+                for place, who in enumerate(order)
+            ]  # fmt: skip
+        panel.set_title(key[2])
+        panel.set_xlabel("users, by training rows")
+        panel.legend(frameon=False)
+    axes[0][0].set_ylabel("information abundance")
+    said = "The sum of a table's singular values over the largest: of each user (dots), and a running median."
+    return (
+        figure,
+        rows,
+        caption(artefact, _first(found), said, "Users stand in the order of their training rows."),
+    )
+
+
+def _measures(artefact: Artefact, inside: Inside) -> dict[str, NDArray[np.float64]]:
+    if artefact.options["show"] == "tables":
+        return {
+            TABLES[name]: inside.measured(name, information_abundance) for name in artefact.options["tables"]
+        }
+    kept = extras(inside.tensors)
+    names = sorted({key.split("/")[1] for key in kept if key.startswith("abundance/")})
+    if not names:
+        raise ResultError(f"{inside.result.folder}: abundance was not kept. Train it with --keep abundance.")
+    # The client's own table comes last by name where there are two: it is the one that trains.
+    return {
+        f"{moment} local training": kept[f"abundance/{names[-1]}/{moment}"].numpy()
+        for moment in ("before", "after")
+    }
+
+
+def _running(values: NDArray[np.float64], share: int = 20) -> NDArray[np.float64]:
+    """The median of each value's neighbours, a `share`-th of all."""
+    half = max(1, len(values) // share // 2)
+    return np.array([np.median(values[max(0, at - half) : at + half + 1]) for at in range(len(values))])
+
+
+def inference(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
+    """A row per protocol, a column per metric: bars for each way to score users, by dataset."""
+    kinds = list(dict.fromkeys(kind for _, kind in places(artefact, found)))
+    figure, axes = panels(len(kinds), len(artefact.metrics), 2.9, 2.0)
+    rows: list[Row] = []
+    for across, kind in zip(axes, kinds, strict=True):
+        there = [(place, dataset) for place, dataset, other in found if other == kind]
+        measured = {
+            key: [
+                {way: scored_with(inside, way) for way in WAYS} for inside in map(Inside, found[*key, kind])
+            ]
+            for key in there
+        }
+        for panel, metric in zip(across, artefact.metrics, strict=True):
+            for number, way in enumerate(WAYS):
+                values = [spread(one[way][metric] for one in measured[key]) for key in there]
+                panel.bar(
+                    np.arange(len(there)) + 0.27 * (number - 1), [one.mean for one in values], 0.25,
+                    yerr=[one.sd or 0.0 for one in values] if any(one.sd for one in values) else None,
+                    color=COLOURS[number], label=way, error_kw={"linewidth": 0.8},
+                )  # fmt: skip
+                rows += [
+                    {
+                        "line": label_of(artefact.lines[place], methods), "dataset": dataset,
+                        "protocol": kind, "metric": metric, "table": way, "mean": one.mean,
+                        "sd": one.sd, "seeds": one.count,
+                    }
+                    for (place, dataset), one in zip(there, values, strict=True)
+                ]  # fmt: skip
+            panel.set_xticks(range(len(there)), [dataset for _, dataset in there])
+            panel.set_ylabel(f"{metric.upper()}, {kind}")
+    axes[0][0].legend(frameon=False, title="item table")
+    results = [one for each in found.values() for one in each]
+    said = (
+        "Test metrics of the same models where users are scored with their own item table, the server's, and "
+        "that of another user drawn at random."
+    )
+    return figure, rows, caption(artefact, results, said)
+
+
+def _heat(panel: Axes, values: NDArray[np.float64], colours: str, low: float, high: float) -> Any:  # noqa: ANN401
+    panel.set_facecolor("#BBBBBB")
+    image = panel.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
+    for side in panel.spines.values():
+        side.set_visible(False)
+    return image
+
+
+def _first(found: Found) -> list[Result]:
+    """The runs these figures look into: of the first seed."""
+    return [results[0] for results in found.values()]
