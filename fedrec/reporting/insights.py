@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from fedrec.errors import ResultError
@@ -30,43 +33,49 @@ def heatmaps(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
 
 
 def _aggregation(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
-    """A row per protocol, a column per round: the weight of each client (column) for each (row)."""
+    """A row per line and protocol, a column per round: the weight of each client (column) for each (row)."""
     users, rounds = artefact.options["of"], artefact.options["rounds"]
-    grid = [
-        (place, dataset, kind)
-        for place in range(len(artefact.lines))
-        for dataset, kind in places(artefact, found)
-    ]
-    figure, axes = panels(len(grid), len(rounds), 2.0, 2.0)
+    figure, axes = panels(len(found), len(rounds), 2.0, 2.0)
     rows: list[Row] = []
-    for across, key in zip(axes, grid, strict=True):
-        weights = _kept_weights(Inside(found[key][0]), users)
+    for across, ((place, dataset, kind), results) in zip(axes, found.items(), strict=True):
+        label = label_of(artefact.lines[place], methods)
+        weights = _kept_weights(Inside(results[0]), users)
         shown = {round_: weights[round_ - 1] for round_ in rounds if round_ <= len(weights)}
-        top = max(float(np.nanmax(one, initial=0.0)) for one in shown.values())
+        scale = _logarithmic(list(shown.values()))
         for panel, round_ in zip(across, rounds, strict=True):
             if round_ not in shown:
                 panel.set_axis_off()
                 continue
-            image = _heat(panel, shown[round_], "viridis", 0.0, top or 1.0)
+            _heat(panel, shown[round_], "viridis", scale)
             panel.set_title(f"round {round_}")
             panel.set_xticks(range(len(users)), users, rotation=90)
             panel.set_yticks(range(len(users)), users)
             rows += [
                 {
-                    "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
-                    "round": round_, "for_user": one, "of_user": other, "weight": shown[round_][i, j],
+                    "line": label, "dataset": dataset, "protocol": kind, "round": round_,
+                    "for_user": one, "of_user": other, "weight": shown[round_][i, j],
                 }
                 for i, one in enumerate(users)
                 for j, other in enumerate(users)
             ]  # fmt: skip
-        figure.colorbar(image, ax=across.tolist(), shrink=0.8, label="weight")
-        across[0].set_ylabel(f"{key[2]}\naggregate for")
-        across[0].set_xlabel("upload of")
+        figure.colorbar(ScalarMappable(scale, "viridis"), ax=across.tolist(), shrink=0.7, label="weight")
+        across[0].set_ylabel(f"{label}\n{kind}\naggregate for")
+    axes[-1][0].set_xlabel("upload of")
     said = (
-        "The weight of the upload of one user (column) in the aggregate made for another (row); grey where "
-        "one of them took no part."
+        "The weight of the upload of one user (column) in the aggregate made for another (row), on a "
+        "logarithmic scale whose lowest colour also stands for 0; grey where one of them took no part."
     )
     return figure, rows, caption(artefact, _first(found), said)
+
+
+def _logarithmic(values: Sequence[NDArray[np.float64]]) -> LogNorm:
+    """A scale from the least weight above 0, but no less than a millionth of the largest."""
+    every = np.concatenate([one.ravel() for one in values])
+    positive = every[every > 0]
+    high = float(positive.max()) if len(positive) else 1.0
+    low = float(positive.min()) if len(positive) else high
+    # Where all are alike a scale needs two ends all the same.
+    return LogNorm(min(max(low, high * 1e-6), high / 10), high, clip=True)
 
 
 def _kept_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float64]:
@@ -89,9 +98,13 @@ def _merging(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
     users, items = artefact.options["of"], artefact.options["items"]
     figure, axes = panels(len(found), 1, 5.5, 2.1)
     rows: list[Row] = []
-    for (panel,), (key, results) in zip(axes, found.items(), strict=True):
-        rho = merging_weights(Inside(results[0]), users, items).double().numpy()
-        image = _heat(panel, rho, "viridis", 0.0, 1.0)
+    every = {
+        key: merging_weights(Inside(results[0]), users, items).double().numpy()
+        for key, results in found.items()
+    }
+    top = max(float(rho.max()) for rho in every.values()) or 1.0
+    for (panel,), (key, rho) in zip(axes, every.items(), strict=True):
+        image = _heat(panel, rho, "viridis", Normalize(0.0, top))
         panel.set_aspect("auto")
         panel.set_yticks(range(len(users)), users)
         panel.set_xlabel("item")
@@ -134,13 +147,13 @@ def _entries(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
             ]
             top = max(float(one.abs().max()) for one in alike)
             cut = entries[:items].numpy()
-            images[table] = _heat(panel, cut, "RdBu_r", -top, top), panel
+            images[table] = _heat(panel, cut, "RdBu_r", Normalize(-top, top)), panel
             shares = {
                 f"share_above_{limit:g}": float((entries.abs() > limit).double().mean())
                 for limit in _THRESHOLDS
             }
             heading = "shared" if table == "shared" else f"{table}, user {user}"
-            if across is axes[0]:
+            if panel in axes[0]:
                 panel.set_title(heading)
             if table == "shared":
                 above = ", ".join(
@@ -257,7 +270,8 @@ def inference(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
                 ]  # fmt: skip
             panel.set_xticks(range(len(there)), [dataset for _, dataset in there])
             panel.set_ylabel(f"{metric.upper()}, {kind}")
-    axes[0][0].legend(frameon=False, title="item table")
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, title="item table", loc="outside lower center", ncols=3, frameon=False)
     results = [one for each in found.values() for one in each]
     said = (
         "Test metrics of the same models where users are scored with their own item table, the server's, and "
@@ -266,9 +280,9 @@ def inference(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
     return figure, rows, caption(artefact, results, said)
 
 
-def _heat(panel: Axes, values: NDArray[np.float64], colours: str, low: float, high: float) -> Any:  # noqa: ANN401
+def _heat(panel: Axes, values: NDArray[np.float64], colours: str, scale: Normalize) -> AxesImage:
     panel.set_facecolor("#BBBBBB")
-    image = panel.imshow(values, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
+    image = panel.imshow(values, cmap=colours, norm=scale, interpolation="nearest")
     for side in panel.spines.values():
         side.set_visible(False)
     return image

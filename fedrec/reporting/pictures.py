@@ -86,7 +86,7 @@ def trajectories(
     """A row per user, a column per line: where its vector was after each round, all lines in one plane."""
     name, users = artefact.options.get("vector", "p"), artefact.options["of"]
     grid = [(dataset, kind, user) for dataset, kind in places(artefact, found) for user in users]
-    figure, axes = panels(len(grid), len(artefact.lines), 1.5, 1.5)
+    figure, axes = panels(len(grid), len(artefact.lines), 1.5, 1.4)
     rows: list[Row] = []
     last = 1
     for across, (dataset, kind, user) in zip(axes, grid, strict=True):
@@ -145,8 +145,9 @@ def maps(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> tuple[
                 panel.set_title(f"{label}\n{TABLES[table]}" if len(artefact.lines) > 1 else TABLES[table])
         if spectrum:
             rows += _spectrum(across[0], tables)
-            across[0].set_xlabel("dimension")
         across[spectrum].set_ylabel(_row_label(artefact, dataset, kind, user))
+    if spectrum:
+        axes[-1][0].set_xlabel("dimension")
     legend = [name for name in _MARKS if any(row.get("mark") == name for row in rows)]
     figure.legend(
         handles=[_handle(name) for name in legend], loc="outside lower center", ncols=4, frameon=False
@@ -234,6 +235,7 @@ def _frame(panel: Axes) -> None:
     """The same square for every panel: projections are scaled to it."""
     panel.set_xlim(-0.05, 1.05)
     panel.set_ylim(-0.05, 1.05)
+    panel.set_box_aspect(1)
     bare(panel)
 
 

@@ -1,6 +1,7 @@
 """Pictures of small made models: what they plot, say and write, and that it is what the models hold."""
 
 import csv
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
-from fedrec.errors import ResultError
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.evaluation.spectrum import information_abundance
 from fedrec.papers import PICTURES, Artefact, Line, Run, keeps_of, load_papers, runs_of
 from fedrec.reporting import pictures
@@ -18,6 +19,7 @@ from fedrec.reporting.insights import inference as inference_figure
 from fedrec.reporting.pictures import draw, maps, projected, trajectories
 from fedrec.reporting.results import Result
 from fedrec.run import train
+from fedrec.schema import Document, check
 from fedrec.settings import resolve
 from tests.conftest import ROOT
 from tests.federations import METHODS, planted_blocks
@@ -220,6 +222,7 @@ def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
     assert row["share_above_0.1"] == pytest.approx(float((shared.abs() > 0.1).double().mean()))
     assert row["share_above_0.01"] == pytest.approx(float((shared.abs() > 0.01).double().mean()))
     assert any(f"{100 * row['share_above_0.1']:.1f} % > 0.1" in text for text in texts(figure))
+    assert [axes.get_title() for axes in figure.axes[:3]] == ["shared", "own, user 2", "own, user 5"]
     first, second = figure.axes[0].images[0], figure.axes[3].images[0]
     assert first.get_clim() == second.get_clim()
     assert np.allclose(second.get_array(), shared[:16])
@@ -287,7 +290,7 @@ def test_inference_is_drawn_as_bars_with_their_spread(results):
     assert own["mean"] == pytest.approx(results["pfedrec"].summary["metrics"]["last"]["test"]["ndcg@10"])
     assert (own["sd"], own["seeds"]) == (0.0, 2)
     left, right = figure.axes
-    assert [one.get_text() for one in left.get_legend().get_texts()] == ["own", "global", "another user's"]
+    assert [one.get_text() for one in figure.legends[0].get_texts()] == ["own", "global", "another user's"]
     assert [bar.get_height() for bar in right.patches] == [
         row["mean"] for row in rows if row["metric"] == "ndcg@10"
     ]
@@ -392,6 +395,40 @@ def test_every_run_of_a_picture_resolves_and_keeps_what_it_shows(artefact):
             assert users <= set(map(int, kept.partition("=")[2].split(",")))
         if artefact.options.get("show") == "training":
             assert "abundance" in keeps[run]
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda one: one.name)
+def test_every_run_of_every_table_and_figure_resolves(paper):
+    for artefact in paper.artefacts.values():
+        for (place, dataset, _), (run,) in runs_of(artefact, METHODS, (0,), artefact.datasets).items():
+            wanted = resolve(METHODS, artefact.lines[place].run, artefact.paper, dataset)[0]
+            assert resolve(METHODS, run.method, run.paper, run.dataset)[0] == wanted, artefact.target
+
+
+def test_aggregation_from_a_later_round_on_is_what_figure_2_compares():
+    shown = PAPERS["pfedclr"].artefacts["fig2"]
+    settings = [resolve(METHODS, line.run, "pfedclr", "filmtrust")[0] for line in shown.lines]
+    assert [one["aggregate_from"] for one in settings] == [1, 1, 20, 40, 60]
+    assert {one["rounds"] for one in settings} == {140}
+    assert {one["participation"] for one in settings} == {0.6}
+    assert PAPERS["pfedclr"].artefacts["fig9"].lines == shown.lines
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"keep": {"vector": [1]}}, "unknown key 'vector'. Did you mean 'vectors'?"),
+        ({"keep": {"abundance": [1]}}, "keep.abundance: True was expected"),
+        ({"of": []}, "of"),
+        ({"tables": ["mine"]}, "Write one of: own, shared, scored, upload, correction"),
+        ({"show": "all"}, "'all' (text) is not allowed"),
+    ],
+)
+def test_a_mistake_in_a_picture_is_named(change, said):
+    figure = {"title": "Made", "layout": "maps", "of": [1], "tables": ["own"], "keep": {"uploads": [1]}}
+    check(Document("made", {"title": "Made", "artefacts": {"fig1": figure}}), "paper")
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        check(Document("made", {"title": "Made", "artefacts": {"fig1": figure | change}}), "paper")
 
 
 def test_every_picture_of_the_papers_is_declared():
