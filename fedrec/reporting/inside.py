@@ -220,9 +220,14 @@ def _on_server(method: Method) -> str:
     return method.stored(name) if isinstance(method, Plugin) else name
 
 
+def own_table(method: Method) -> str:
+    """The parameter that is a user's own item table."""
+    backbone = _backbone(method)
+    return backbone.personal_table or backbone.item_table
+
+
 def _own(federation: Federation, who: Tensor) -> Tensor:
-    backbone = _backbone(federation.method)
-    name = backbone.personal_table or backbone.item_table
+    name = own_table(federation.method)
     if name not in federation.state.kept:
         raise ResultError("users of this method keep no item table of their own; show their `upload`.")
     return federation.state.kept[name].whole(who)

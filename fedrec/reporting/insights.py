@@ -16,7 +16,7 @@ from fedrec.evaluation.spectrum import information_abundance
 from fedrec.federation.watch import extras
 from fedrec.papers import Artefact
 from fedrec.reporting.canvas import COLOURS, TABLES, caption, label_of, panels, places
-from fedrec.reporting.inside import WAYS, Inside, merging_weights
+from fedrec.reporting.inside import WAYS, Inside, merging_weights, own_table
 from fedrec.reporting.inside import inference as scored_with
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.tables import Row
@@ -222,15 +222,11 @@ def _measures(artefact: Artefact, inside: Inside) -> dict[str, NDArray[np.float6
         return {
             TABLES[name]: inside.measured(name, information_abundance) for name in artefact.options["tables"]
         }
-    kept = extras(inside.tensors)
-    names = sorted({key.split("/")[1] for key in kept if key.startswith("abundance/")})
-    if not names:
+    kept, name = extras(inside.tensors), own_table(inside.federation.method)
+    if f"abundance/{name}/after" not in kept:
         raise ResultError(f"{inside.result.folder}: abundance was not kept. Train it with --keep abundance.")
-    # The client's own table comes last by name where there are two: it is the one that trains.
-    return {
-        f"{moment} local training": kept[f"abundance/{names[-1]}/{moment}"].numpy()
-        for moment in ("before", "after")
-    }
+    moments = ("before", "after")
+    return {f"{moment} local training": kept[f"abundance/{name}/{moment}"].numpy() for moment in moments}
 
 
 def _running(values: NDArray[np.float64], share: int = 20) -> NDArray[np.float64]:

@@ -220,6 +220,30 @@ def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, c
     assert load_tensors(tmp_path / "state.safetensors")[0]["extra/vectors/p"].shape[0] == 2
 
 
+@pytest.mark.parametrize(("name", "keep"), [("pfedclr", ALL), ("fedem", (*ALL, "weights=1,2"))])
+def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypatch, name, keep):
+    def made(out) -> Run:
+        settings = settings_of(name, "rounds=4", "local_epochs=1", "participation=0.5")
+        learner = make_learner(name, clients, settings, 0, BATCHED, Watch.of(keep, clients, 4))
+        return Run(split, clients, learner, 4, out, {"method": name}, 0.0, keep)
+
+    made(tmp_path / "whole").train()
+    train_round, done = Federation.train_round, []
+
+    def dies_in_the_third(self, round_):
+        if round_ == 3 and not done:
+            done.append(round_)
+            pytest.fail("killed")
+        return train_round(self, round_)
+
+    monkeypatch.setattr(Federation, "train_round", dies_in_the_third)
+    with pytest.raises(pytest.fail.Exception, match="killed"):
+        made(tmp_path / "killed").train()
+    made(tmp_path / "killed").train()
+    for file in ("curve.parquet", "ranks.parquet", "state.safetensors"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "killed" / file).read_bytes(), file
+
+
 def test_users_are_numbers_in_the_dataset(clients):
     some = clients.only(torch.tensor([3, 5, 8]))
     assert isinstance(some, Clients)
