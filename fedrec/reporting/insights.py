@@ -186,6 +186,8 @@ def _entries(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
 def abundance(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Drawn:
     """A panel per protocol: information abundance of each user's tables, users by training rows."""
     figure, axes = panels(1, len(found), 3.2, 2.4)
+    for panel in axes[0][1:]:
+        panel.sharey(axes[0][0])
     rows: list[Row] = []
     for panel, (key, results) in zip(axes[0], found.items(), strict=True):
         inside = Inside(results[0])
@@ -207,8 +209,9 @@ def abundance(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
             ]  # fmt: skip
         panel.set_title(key[2])
         panel.set_xlabel("users, by training rows")
-        panel.legend(frameon=False)
     axes[0][0].set_ylabel("information abundance")
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False)
     said = "The sum of a table's singular values over the largest: of each user (dots), and a running median."
     return (
         figure,

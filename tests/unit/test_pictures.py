@@ -236,7 +236,7 @@ def test_abundance_before_and_after_training(results):
     assert [row["training_rows"] for row in after] == sorted(row["training_rows"] for row in after)
     shown = np.array([row["abundance"] for row in after])
     assert np.array_equal(shown, kept[[row["user"] for row in after]], equal_nan=True)
-    legend = figure.axes[0].get_legend()
+    (legend,) = figure.legends
     assert [one.get_text() for one in legend.get_texts()] == ["before local training", "after local training"]
 
 
