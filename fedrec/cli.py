@@ -168,8 +168,10 @@ def _compare(parsed: argparse.Namespace) -> None:
     methods = load_methods(parsed.methods)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
     rows = comparison_rows(runs)
-    # All of a configuration's runs have as many rounds, which the caption says.
-    titles = {run["method"]: title(methods, run["method"], leave_out=["rounds"]) for run in runs}
+    # Where all have been given as many rounds, the caption says it once.
+    given = {run["settings"]["rounds"] for run in runs if run["sources"]["rounds"] == "user"}
+    leave_out = ["rounds"] if len(given) == 1 else []
+    titles = {run["method"]: title(methods, run["method"], leave_out) for run in runs}
     write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
 
 

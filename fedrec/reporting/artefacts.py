@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.data.catalogue import Catalogue
-from fedrec.papers import Artefact, runs_of
+from fedrec.papers import PICTURES, Artefact, runs_of
 from fedrec.provenance import code_hash
-from fedrec.reporting import figures, other_tables
+from fedrec.reporting import figures, other_tables, pictures
 from fedrec.reporting.captions import table_caption
 from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
 from fedrec.reporting.metric_tables import metric_rows, metric_tables, notes_on
@@ -31,7 +31,9 @@ class Workshop:
     def build(self, artefact: Artefact) -> None:
         """Write all files of an artefact; its runs must be finished."""
         stem = self.results / f"{artefact.form}s" / artefact.target
-        if artefact.form == "figure":
+        if artefact.layout in PICTURES:
+            pictures.draw(artefact, self._found(artefact), self.methods, stem)
+        elif artefact.form == "figure":
             found = self._found(artefact)
             figures.draw(
                 artefact, found, self.methods, stem, data=self.results / "data", unavailable=self.unavailable

@@ -12,6 +12,8 @@ from fedrec.settings import resolve
 
 _ROWS = 100_000
 """Rows of the dataset that the methods' seconds were measured on."""
+_USUAL = 5.0
+"""Seconds of a round where a method's entry has none."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def seconds_of(run: Run, methods: Mapping[str, Any], catalogue: Catalogue) -> fl
     share = values.get("participation", 1) / usual.get("participation", 1)
     printed = [one.interactions for one in catalogue[run.dataset].published.values()]
     rows = (printed[0] if printed else _ROWS) / _ROWS
-    return float(sum(methods[name]["seconds"] for name in names) * values["rounds"] * epochs * share * rows)
+    seconds = sum(methods[name].get("seconds", _USUAL) for name in names)
+    return float(seconds * values["rounds"] * epochs * share * rows)
 
 
 def listed(papers: Mapping[str, Paper], found: Sequence[Standing]) -> str:

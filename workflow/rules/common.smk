@@ -20,8 +20,11 @@ from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
 from fedrec.papers import (
+    PICTURES,
     UNTRAINED,
+    Run,
     artefacts_of,
+    keeps_of,
     load_papers,
     run_of,
     runs_of,
@@ -184,6 +187,18 @@ def run_code(wildcards):
     return code("fedrec.run", *modules_of(spelling))
 
 
+def run_keeps(wildcards):
+    """What a run keeps for figures that look inside it, whatever target is asked for."""
+    run = Run(
+        wildcards.paper,
+        wildcards.dataset,
+        wildcards.kind,
+        wildcards.method,
+        int(wildcards.seed),
+    )
+    return KEEPS.get(run, [])
+
+
 def run_settings(wildcards):
     """Every setting of a run in one canonical line: a change of one re-runs what uses it."""
     values, _, _ = resolve(
@@ -236,6 +251,7 @@ def comparison_of(datasets):
 
 
 ARTEFACTS = {one.target: one for one in artefacts_of(PAPERS, PAPERS)}
+KEEPS = keeps_of(PAPERS, METHODS, config["seeds"])
 
 
 def names_of(form):
@@ -268,6 +284,20 @@ def artefact_inputs(wildcards):
         groups = runs_of(artefact, METHODS, config["seeds"], missing).values()
         runs = sorted({run for group in groups for run in group})
         found["runs"] = [results(f"{run.folder}/run.json") for run in runs]
+        methods = {run.method for run in runs}
+        if artefact.layout in PICTURES:
+            found["states"] = [
+                results(f"{run.folder}/state.safetensors") for run in runs
+            ]
+        if artefact.layout in (*PICTURES, "bubbles", "groups"):
+            found["splits"] = [
+                run_split(run, file) for run in runs for file in ("split", "candidates")
+            ]
+            found["models"] = code(
+                *sorted({name for method in methods for name in modules_of(method)})
+            )
+    if artefact.layout == "curricula":
+        found["models"] = code(*modules_of("fedrap"))
     if artefact.layout in ("statistics", "space", "effort", "bubbles"):
         found["statistics"] = [
             results(f"data/{one}/statistics.json") for one in datasets

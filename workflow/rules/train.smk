@@ -23,13 +23,14 @@ rule train:
         gpu=config["gpu_per_run"],
     params:
         settings=lambda wildcards: run_settings(wildcards),
+        keeps=lambda wildcards: [f"--keep {one}" for one in run_keeps(wildcards)],
         methods=config["method_file"],
         data=lambda wildcards, input: str(Path(input.split).parent.parent),
         folder=lambda wildcards, output: str(Path(output.run).parent),
     shell:
         "fedrec train --data {params.data} --method {wildcards.method:q} --paper {wildcards.paper}"
         " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
-        " --out {params.folder:q} > {log:q} 2>&1"
+        " --out {params.folder:q} {params.keeps} > {log:q} 2>&1"
 
 
 rule comparison_table:
