@@ -161,7 +161,7 @@ def keeps_of(
     found: dict[Run, list[str]] = {}
     for paper in papers.values():
         for one in paper.artefacts.values():
-            for runs in runs_of(one, methods, seeds, one.datasets).values() if one.keep else ():
+            for runs in runs_of(one, methods, seeds).values() if one.keep else ():
                 for run in runs:
                     found.setdefault(run, []).extend(one.keep)
     return {run: spelled_keeps(merged_keeps(found[run])) for run in sorted(found)}

@@ -37,8 +37,8 @@ from fedrec.progress import RoundProgress
 
 PARTS = ("validation", "test")
 REPORTED = ("best_validation", "best_test", "last")
-_CHUNK = 1 << 25
-"""Scores computed at once when the whole catalogue is ranked."""
+_CHUNK = 1 << 21
+"""Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more."""
 _BYTES = 4
 
 

@@ -184,7 +184,9 @@ class Made:
                 "protocol": kind,
                 "of_lines": line.run is None,
                 "printed": round(float(draws.random()), 4),
-                "value": (ours := float(draws.random())) if dataset not in UNAVAILABLE else None,
+                "value": (ours := float(draws.random()))
+                if dataset not in UNAVAILABLE and line.run != "ncf"
+                else None,
                 "sd": None,
                 "difference": ours - 0.5 if kind == "published" else None,
                 "seeds": "0",

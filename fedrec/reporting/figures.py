@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedrec.composition import parse
 from fedrec.files import write_text
 from fedrec.papers import Artefact, Line
 from fedrec.reporting.bubbles import bubbles
@@ -68,9 +69,12 @@ def convergence_of(runs: Iterable[Path], methods: Mapping[str, Any], stem: Path)
     datasets = distinct(dataset for _, dataset, _ in found)
     kinds = [kind for kind in ("published", "clean") if any(kind == key[2] for key in found)]
     first = next(iter(found.values()))[0].run
+    given = {text for name in names for key, text in parse(name).changes if key == "rounds"}
+    # Where all are given as many rounds, the axis shows it, and names need not.
+    options = {"kinds": kinds} | ({"setting": "rounds"} if len(given) == 1 else {})
     artefact = Artefact(
         first.paper, "comparison", f"Convergence on {', '.join(datasets)}", "convergence", tuple(datasets),
-        ("hr@10", "ndcg@10"), tuple(Line(run=name) for name in names), options={"kinds": kinds},
+        ("hr@10", "ndcg@10"), tuple(Line(run=name) for name in names), options=options,
     )  # fmt: skip
     draw(artefact, found, methods, stem)
 

@@ -187,7 +187,7 @@ def test_it_learns_planted_blocks(name, clients):
     chosen = [*gentle(name), *chosen]
     if name.startswith("gpfedrec"):
         # The official code's graph joins users with those least like them: here the other half.
-        chosen = ["graph=similarity"]
+        chosen = ["graph=similarity", "pull=1"]
     rounds = 15 if leaky else 30
     hits = hits_at_5(trained(name, clients, rounds, changes=chosen), clients)
     chance = 5 / 16

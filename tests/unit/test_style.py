@@ -3,7 +3,6 @@ from itertools import combinations
 import matplotlib as mpl
 import numpy as np
 import pytest
-import yaml
 from matplotlib.colors import to_rgb
 
 from fedrec.composition import parse
@@ -96,15 +95,18 @@ def figures():
             names = {parse(line.run).backbone for line in artefact.lines if line.run}
             if artefact.form == "figure" and len(names) > 1:
                 yield pytest.param(names, id=artefact.target)
-    yield pytest.param(
-        set(yaml.safe_load((ROOT / "config/config.yaml").read_text())["methods"]), id="compared"
-    )
 
 
 @pytest.mark.parametrize("names", list(figures()))
 def test_methods_of_one_figure_have_colours_of_their_own(names):
     for eye in SEEN:
         assert min(distance(LOOKS[a].colour, LOOKS[b].colour, eye) for a, b in combinations(names, 2)) > 9
+
+
+def test_where_two_methods_share_a_colour_their_markers_or_dashes_differ():
+    """All methods together are more than there are colours that everyone can tell apart."""
+    seen = [(look.colour, look.marker, str(look.dash)) for look in LOOKS.values()]
+    assert len(seen) == len(set(seen))
 
 
 def test_a_plug_in_keeps_the_colour_and_changes_the_dash():

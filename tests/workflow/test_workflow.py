@@ -206,7 +206,7 @@ def test_a_variant_is_trained_beside_its_method_and_both_are_compared(varied):
     assert re.search(r"^\| FedMF +\|", table, flags=re.MULTILINE)
     assert re.search(r"^\| FedMF\[d=8\] +\|", table, flags=re.MULTILINE)
     for path in ("runs/{}/run.json", "logs/runs/{}/train.log", "benchmarks/jobs/runs/{}/train.tsv"):
-        assert varied.exists("results/" + path.format("pfedclr/demo/clean/fedmf[d=8]/seed0"))
+        assert varied.exists("results/" + path.format("pfedclr/demo/clean/fedmf[d=8][rounds=2]/seed0"))
 
 
 def test_editing_a_setting_re_runs_exactly_what_does_not_set_it_itself(varied):
@@ -217,7 +217,7 @@ def test_editing_a_setting_re_runs_exactly_what_does_not_set_it_itself(varied):
     methods.write_text(yaml.safe_dump(changed))
     said = varied.snakemake("--dry-run", "results/tables/demo_comparison.md")
     methods.write_text(text)
-    assert set(re.findall(r"method=([^, \n]+)", said)) == {"fedmf"}
+    assert set(re.findall(r"method=([^, \n]+)", said)) == {"fedmf[rounds=2]"}
 
 
 def test_a_variant_can_be_asked_for_by_its_path_in_its_one_spelling(varied):
