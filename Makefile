@@ -11,9 +11,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: $(VENV)/.runs ## run the demonstration to its tables, without a network
+demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- demo
-	@echo; cat results/tables/demo_statistics.md; echo; cat results/tables/demo_comparison.md
+	@echo; cat results/tables/demo_comparison.md
+	@echo; echo "The report of the demonstration: $(CURDIR)/results/report/demo.html"
 
 test: $(VENV)/.tests check ## run the linters and all tests
 	$(BIN)/python -m pytest --numprocesses $(CORES)

@@ -57,6 +57,10 @@ rule benchmark:
         results("benchmarks/engines_ml-100k.json"),
 
 
+onstart:
+    print(announcement(workflow.dag.needrun_jobs(), workflow.cores), file=sys.stderr)
+
+
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedrec.files import atomic, write_text
-from fedrec.papers import Artefact, Line
+from fedrec.files import write_text
+from fedrec.papers import Artefact
 from fedrec.reporting.results import Result, provenance
+from fedrec.reporting.style import save
 from fedrec.reporting.tables import Row, csv_text
-from fedrec.settings import title
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 """Colour-blind readers tell them apart too."""
@@ -26,19 +26,6 @@ TABLES = {
     "correction": "correction",
 }
 """What `fedrec.reporting.inside` calls tables, in print."""
-STYLE: Any = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.0,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.0,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "pdf.fonttype": 42,
-}
-_DPI = 200
 
 
 def panels(
@@ -56,11 +43,6 @@ def bare(axes: Axes) -> None:
     for side in axes.spines.values():
         side.set_visible(True)
         side.set_color("#AAAAAA")
-
-
-def label_of(line: Line, methods: Mapping[str, Any]) -> str:
-    """What a line is called here."""
-    return line.label or title(methods, line.run or "")
 
 
 def places(
@@ -91,9 +73,5 @@ def caption(artefact: Artefact, results: Iterable[Result], *said: str) -> str:
 def write(stem: Path, figure: Figure, rows: Sequence[Row], said: str) -> None:
     """Write what is plotted (csv), the picture (pdf, png) and its caption (txt)."""
     write_text(stem.with_name(f"{stem.name}.csv"), csv_text(rows))
-    for ending in ("pdf", "png"):
-        # No date in the file: equal content gives equal bytes.
-        stamp = {"CreationDate": None} if ending == "pdf" else {}
-        with atomic(stem.with_name(f"{stem.name}.{ending}")) as temporary, temporary.open("wb") as stream:
-            figure.savefig(stream, format=ending, dpi=_DPI, metadata=stamp)
+    save(figure, stem)
     write_text(stem.with_name(f"{stem.name}.txt"), said + "\n")

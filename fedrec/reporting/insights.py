@@ -15,9 +15,10 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.spectrum import information_abundance
 from fedrec.federation.watch import extras
 from fedrec.papers import Artefact
-from fedrec.reporting.canvas import COLOURS, TABLES, caption, label_of, panels, places
+from fedrec.reporting.canvas import COLOURS, TABLES, caption, panels, places
 from fedrec.reporting.inside import WAYS, Inside, merging_weights, own_table
 from fedrec.reporting.inside import inference as scored_with
+from fedrec.reporting.plotted import label_of
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.tables import Row
 
@@ -38,7 +39,7 @@ def _aggregation(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -
     figure, axes = panels(len(found), len(rounds), 2.0, 2.0)
     rows: list[Row] = []
     for across, ((place, dataset, kind), results) in zip(axes, found.items(), strict=True):
-        label = label_of(artefact.lines[place], methods)
+        label = label_of(artefact, artefact.lines[place], methods)
         weights = _kept_weights(Inside(results[0]), users)
         shown = {round_: weights[round_ - 1] for round_ in rounds if round_ <= len(weights)}
         scale = _logarithmic(list(shown.values()))
@@ -113,7 +114,8 @@ def _merging(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
         figure.colorbar(image, ax=panel, label="share of the aggregate", pad=0.01)
         rows += [
             {
-                "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
+                "line": label_of(artefact, artefact.lines[key[0]], methods), "dataset": key[1],
+                "protocol": key[2],
                 "user": user, "item": item, "rho": rho[i, item],
             }
             for i, user in enumerate(users)
@@ -136,7 +138,7 @@ def _entries(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
     figure, axes = panels(len(found), len(columns), 1.8, 1.8)
     rows: list[Row] = []
     for across, (key, tables) in zip(axes, whole.items(), strict=True):
-        label = label_of(artefact.lines[key[0]], methods)
+        label = label_of(artefact, artefact.lines[key[0]], methods)
         images = {}
         for place, (panel, (table, user), entries) in enumerate(zip(across, columns, tables, strict=True)):
             alike = [
@@ -201,7 +203,8 @@ def abundance(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
             panel.plot(there, _running(shown), color=colour, linewidth=1.3, label=name)
             rows += [
                 {
-                    "line": label_of(artefact.lines[key[0]], methods), "dataset": key[1], "protocol": key[2],
+                    "line": label_of(artefact, artefact.lines[key[0]], methods), "dataset": key[1],
+                    "protocol": key[2],
                     "place": place, "user": int(inside.clients.user[who]), "training_rows": int(count[who]),
                     "series": name, "abundance": values[who],
                 }
@@ -261,7 +264,7 @@ def inference(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
                 )  # fmt: skip
                 rows += [
                     {
-                        "line": label_of(artefact.lines[place], methods), "dataset": dataset,
+                        "line": label_of(artefact, artefact.lines[place], methods), "dataset": dataset,
                         "protocol": kind, "metric": metric, "table": way, "mean": one.mean,
                         "sd": one.sd, "seeds": one.count,
                     }

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -28,18 +27,18 @@ from fedrec.papers import Artefact, Line
 from fedrec.reporting.canvas import (
     COLOURS,
     PALE,
-    STYLE,
     TABLES,
     bare,
     caption,
-    label_of,
     panels,
     places,
     write,
 )
 from fedrec.reporting.inside import Inside
 from fedrec.reporting.insights import abundance, heatmaps, inference
+from fedrec.reporting.plotted import label_of
 from fedrec.reporting.results import Result, spread
+from fedrec.reporting.style import theme
 from fedrec.reporting.tables import Row
 
 Points = NDArray[np.float64]
@@ -64,7 +63,7 @@ def draw(artefact: Artefact, found: Found, methods: Mapping[str, Any], stem: Pat
         "abundance": abundance,
         "inference": inference,
     }[artefact.layout]
-    with mpl.rc_context(STYLE):
+    with theme():
         write(stem, *layout(artefact, found, methods))
 
 
@@ -100,7 +99,7 @@ def trajectories(
                 panel.plot(*other.T, color=PALE, linewidth=0.5, zorder=1)
             _path(panel, piece, last)
             _frame(panel)
-            label = label_of(artefact.lines[place], methods)
+            label = label_of(artefact, artefact.lines[place], methods)
             if panel in axes[0]:
                 panel.set_title(_performance(label, artefact, runs[place]))
             rows += [
@@ -136,7 +135,7 @@ def maps(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> tuple[
         tables = []
         for (place, line, table), panel in zip(shown, across[spectrum:], strict=True):
             inside = opened[place, dataset, kind]
-            label = label_of(line, methods)
+            label = label_of(artefact, line, methods)
             where = _Panel(dataset, kind, user, label, table)
             points = inside.table(table, user).double()
             tables.append((where, points))

@@ -32,6 +32,7 @@ from fedrec.papers import (
 )
 from fedrec.provenance import sources_of
 from fedrec.registry import modules_of
+from fedrec.reporting.overview import seconds_of
 from fedrec.reporting.published import printed_for
 from fedrec.schema import Document, check, load
 from fedrec.settings import canonical, canonical_all, resolve, title
@@ -374,3 +375,26 @@ def report_words(datasets, selection, artefacts):
 def chosen_artefacts():
     """The tables and figures of papers that the configuration asks for."""
     return artefacts_of(PAPERS, config["artefacts"])
+
+
+def announcement(jobs, cores):
+    """How many runs are to be trained, and about how long that takes: a guess, from times on one CPU core."""
+    runs = [
+        Run(
+            job.wildcards.paper,
+            job.wildcards.dataset,
+            job.wildcards.kind,
+            job.wildcards.method,
+            int(job.wildcards.seed),
+        )
+        for job in jobs
+        if job.rule.name == "train"
+    ]
+    seconds = sum(seconds_of(run, METHODS, CATALOGUE) for run in runs)
+    if not runs:
+        return "fedrec: nothing to train."
+    minutes = seconds / 60 / (cores or 1)
+    return (
+        f"fedrec: {len(runs)} runs to train, about {max(1, round(minutes))} minutes on {cores} CPU cores; "
+        "with a GPU, far less."
+    )
