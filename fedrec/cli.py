@@ -167,11 +167,11 @@ def _compare(parsed: argparse.Namespace) -> None:
 
     methods = load_methods(parsed.methods)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
-    rows = comparison_rows(runs)
     # Where all have been given as many rounds, the caption says it once.
     given = {run["settings"]["rounds"] for run in runs if run["sources"]["rounds"] == "user"}
     leave_out = ["rounds"] if len(given) == 1 else []
     titles = {run["method"]: title(methods, run["method"], leave_out) for run in runs}
+    rows = [{"title": titles[row["method"]], **row} for row in comparison_rows(runs)]
     write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
 
 

@@ -204,7 +204,9 @@ def _comparison(results: Path, dataset: str, out: Path) -> tuple[View, list[tupl
             }
             for row in read_csv(path)
         ]
-        table = comparison_table(rows, dataset, {str(row["method"]): str(row["method"]) for row in rows})
+        table = comparison_table(
+            rows, dataset, {str(row["method"]): str(row.get("title") or row["method"]) for row in rows}
+        )
         found = view(f"comparison-{dataset}", table, best=_METRICS, fold=True)
     curves = results / "figures" / f"{dataset}_convergence"
     image = None
