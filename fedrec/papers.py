@@ -23,6 +23,8 @@ PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
 FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups", *PICTURES)
 UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
 """Layouts that need no runs."""
+DATALESS = ("rates", "curricula", "costs")
+"""Layouts that need no data either."""
 
 
 @dataclass(frozen=True, order=True)
@@ -165,6 +167,24 @@ def keeps_of(
                 for run in runs:
                     found.setdefault(run, []).extend(one.keep)
     return {run: spelled_keeps(merged_keeps(found[run])) for run in sorted(found)}
+
+
+def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """Why datasets of an artefact, or their published splits (`dataset/protocol`), cannot be had."""
+    own = [
+        name for dataset in artefact.datasets for name in (dataset, f"{dataset}/published-{artefact.paper}")
+    ]
+    return {name: unavailable[name] for name in own if name in unavailable}
+
+
+def can_be_built(artefact: Artefact, unavailable: Mapping[str, str]) -> bool:
+    """Whether an artefact needs no data, or one of its datasets can be had under a protocol it shows."""
+    split_matters = artefact.layout not in UNTRAINED and "clean" not in artefact.options.get("kinds", KINDS)
+    missing = without(artefact, unavailable)
+    return artefact.layout in DATALESS or any(
+        dataset not in missing and not (split_matters and f"{dataset}/published-{artefact.paper}" in missing)
+        for dataset in artefact.datasets
+    )
 
 
 def run_of(methods: Mapping[str, Any], paper: str, dataset: str, kind: str, method: str, seed: int) -> Run:

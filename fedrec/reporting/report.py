@@ -25,7 +25,7 @@ from markupsafe import Markup, escape
 from fedrec.data.store import read_table
 from fedrec.errors import ResultError, StorageError
 from fedrec.files import write_text
-from fedrec.papers import KINDS, UNTRAINED, Artefact, Paper
+from fedrec.papers import KINDS, Artefact, Paper, can_be_built, without
 from fedrec.provenance import code_hash
 from fedrec.reporting.comparison import comparison_table
 from fedrec.reporting.dataset_statistics import statistics_tables
@@ -103,24 +103,6 @@ class Finished:
 def page_files() -> list[Path]:
     """The files of the page that are no Python sources: a rule that makes it depends on them, too."""
     return sorted(path for path in PAGE.iterdir() if path.is_file())
-
-
-def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """Why datasets of an artefact, or their published splits (`dataset/protocol`), cannot be had."""
-    own = [
-        name for dataset in artefact.datasets for name in (dataset, f"{dataset}/published-{artefact.paper}")
-    ]
-    return {name: unavailable[name] for name in own if name in unavailable}
-
-
-def can_be_built(artefact: Artefact, unavailable: Mapping[str, str]) -> bool:
-    """Whether at least one of an artefact's datasets can be had, under a protocol it shows."""
-    split_matters = artefact.layout not in UNTRAINED and "clean" not in artefact.options.get("kinds", KINDS)
-    missing = without(artefact, unavailable)
-    return not artefact.datasets or any(
-        dataset not in missing and not (split_matters and f"{dataset}/published-{artefact.paper}" in missing)
-        for dataset in artefact.datasets
-    )
 
 
 def write_report(

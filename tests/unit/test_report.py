@@ -9,14 +9,12 @@ import pytest
 
 from fedrec.cli import main
 from fedrec.errors import ResultError
-from fedrec.papers import Artefact
+from fedrec.papers import Artefact, can_be_built, without
 from fedrec.reporting.report import (
     PAGE,
-    can_be_built,
     folders_of_runs,
     label,
     page_files,
-    without,
     write_report,
 )
 from fedrec.reporting.tables import Column

@@ -362,3 +362,34 @@ def test_no_network_is_needed_for_the_demo(fresh):
     )
     assert outcome.returncode == 0, outcome.stderr
     assert "| demo" in (fresh.folder / "results/tables/demo_statistics.md").read_text()
+
+
+def rebuilt(project, *targets):
+    """The tables and figures of papers that a dry run would build."""
+    said = project.snakemake("--dry-run", *targets)
+    return set(re.findall(r"wildcards: artefact=(\w+)", said))
+
+
+def test_tables_and_figures_of_papers_are_targets_by_name_and_follow_what_decides_them(fresh):
+    targets = ("pfedrec_table4", "pfedclr_table4", "fedrap_fig4")
+    fresh.snakemake(*targets)
+    assert fresh.exists("results/tables/pfedrec_table4.tex")
+    assert fresh.exists("results/figures/fedrap_fig4.png")
+    assert "Nothing to be done" in fresh.snakemake(*targets)
+    numbers = fresh.folder / "fedrec/reporting/published.csv"
+    row = "pfedrec,Table 4,ml-100k,PFedRec,,learning_rate,0.1,,"
+    text = numbers.read_text()
+    assert row in text
+    numbers.write_text(text.replace(row, row.replace("0.1", "0.2")))
+    assert rebuilt(fresh, *targets) == {"pfedrec_table4"}
+    numbers.write_text(text)
+    figure = fresh.folder / "config/papers/fedrap.yaml"
+    figure.write_text(figure.read_text().replace("title: Curricula\n", "title: Schedules\n"))
+    assert rebuilt(fresh, *targets) == {"fedrap_fig4"}
+
+
+def test_every_paper_is_a_target_and_an_unknown_artefact_an_error(fresh):
+    fresh.snakemake("--dry-run", "pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
+    fresh.configure(artefacts=["pfedclr_tabel1"])
+    said = fresh.snakemake("--dry-run", "all", succeeds=False)
+    assert "Did you mean 'pfedclr_table1'" in said

@@ -24,6 +24,7 @@ from fedrec.papers import (
     UNTRAINED,
     Run,
     artefacts_of,
+    can_be_built,
     keeps_of,
     load_papers,
     run_of,
@@ -261,8 +262,8 @@ def names_of(form):
 
 
 def buildable(artefact):
-    """Whether anything of an artefact can be built here: at least one of its datasets can be had."""
-    return not artefact.datasets or bool(available(artefact.datasets))
+    """Whether anything of an artefact can be built here."""
+    return can_be_built(artefact, unavailable(artefact.datasets))
 
 
 def files_of(artefacts):
