@@ -144,12 +144,16 @@ class PluggedClient:
         """See `method.Client.fit`."""
         refuse_guarded(steps)
         self.client.fit(
-            *self.plugin.steps(steps),
-            epochs=epochs,
-            loss=self.plugin.loss_of(loss),
-            early_stop=early_stop,
-            half=half,
+            *self.steps(steps), epochs=epochs, loss=self.loss_of(loss), early_stop=early_stop, half=half
         )
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The steps of a mini-batch, given the backbone's: the plug-in's."""
+        return self.plugin.steps(steps)
+
+    def loss_of(self, loss: Loss) -> Loss:
+        """The loss, given the backbone's: the plug-in's."""
+        return self.plugin.loss_of(loss)
 
     def rewrite(self, name: str, rows: RowsOf) -> None:
         """See `method.Client.rewrite`."""

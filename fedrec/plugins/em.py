@@ -165,40 +165,17 @@ class _MergingClient(PluggedClient):
 class _BatchClient(_MergingClient):
     """Every mini-batch trains the adapter and then the backbone, both through the merge."""
 
-    def fit(
-        self,
-        *steps: Step,
-        epochs: int,
-        loss: Loss,
-        early_stop: float | None = None,
-        half: Half | None = None,
-    ) -> None:
-        """See `method.Client.fit`."""
-        refuse_guarded(steps)
-        self.client.fit(
-            *self.plugin.adapter_step(),
-            *steps,
-            epochs=epochs,
-            loss=self.plugin.loss_of(loss),
-            early_stop=early_stop,
-            half=half,
-        )
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The adapter's, then the backbone's."""
+        return (*self.plugin.adapter_step(), *steps)
 
 
 class _PlainClient(_MergingClient):
     """The table has been merged: the backbone trains on it as it is."""
 
-    def fit(
-        self,
-        *steps: Step,
-        epochs: int,
-        loss: Loss,
-        early_stop: float | None = None,
-        half: Half | None = None,
-    ) -> None:
-        """See `method.Client.fit`."""
-        refuse_guarded(steps)
-        self.client.fit(*steps, epochs=epochs, loss=loss, early_stop=early_stop, half=half)
+    def loss_of(self, loss: Loss) -> Loss:
+        """The backbone's own."""
+        return loss
 
 
 class _EpochClient(_MergingClient):
