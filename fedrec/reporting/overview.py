@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.composition import parse
-from fedrec.data.catalogue import Catalogue
+from fedrec.data.catalogue import Catalogue, Dataset
 from fedrec.papers import UNTRAINED, Artefact, Paper, Run, runs_of
 from fedrec.settings import resolve
 
 _ROWS = 100_000
 """Rows of the dataset that the methods' seconds were measured on."""
+_MADE = 20
+"""Rows of a made user."""
 _USUAL = 5.0
 """Seconds of a round where a method's entry has none."""
 
@@ -59,10 +61,16 @@ def seconds_of(run: Run, methods: Mapping[str, Any], catalogue: Catalogue) -> fl
     usual, _, _ = resolve(methods, composition.name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
     share = values.get("participation", 1) / usual.get("participation", 1)
-    printed = [one.interactions for one in catalogue[run.dataset].published.values()]
-    rows = (printed[0] if printed else _ROWS) / _ROWS
+    rows = _rows(catalogue[run.dataset]) / _ROWS
     seconds = sum(methods[name].get("seconds", _USUAL) for name in names)
     return float(seconds * values["rounds"] * epochs * share * rows)
+
+
+def _rows(dataset: Dataset) -> int:
+    """About how many rows a dataset has: as printed, or of so many made users."""
+    if dataset.synthetic is not None:
+        return _MADE * dataset.synthetic.users
+    return next((one.interactions for one in dataset.published.values()), _ROWS)
 
 
 def listed(papers: Mapping[str, Paper], found: Sequence[Standing]) -> str:
