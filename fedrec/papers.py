@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.composition import parse
+from fedrec.data.protocol import protocol_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.federation.watch import merged_keeps, spelled_keeps
 from fedrec.schema import load
@@ -190,7 +191,7 @@ def can_be_built(artefact: Artefact, unavailable: Mapping[str, str]) -> bool:
 def run_of(methods: Mapping[str, Any], paper: str, dataset: str, kind: str, method: str, seed: int) -> Run:
     """The run that trains `method` as `paper` would, under its one name."""
     name = minimal(methods, method, paper, dataset)
-    if kind != "published":
+    if protocol_name(kind, paper) == kind:
         paper = _first_alike(methods, name, paper, dataset)
         name = minimal(methods, method, paper, dataset)
     return Run(paper, dataset, kind, name, seed)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fedrec.data.protocol import protocol_name
 from fedrec.data.split import read_split
 from fedrec.errors import ConfigurationError, OutOfMemoryError
 from fedrec.federation.batched import BatchedEngine
@@ -47,7 +48,7 @@ def train(
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
-    split = read_split(data / (f"published-{paper}" if protocol == "published" else protocol))
+    split = read_split(data / protocol_name(protocol, paper))
     place = _device(device)
     clients = Clients.of_split(split, place)
     chosen = _engine(engine, place, memory_gib)

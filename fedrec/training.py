@@ -119,7 +119,7 @@ class Run:
         all_items = torch.arange(clients.items, device=clients.device)
         found: dict[str, list[Tensor]] = {part: [] for part in PARTS}
         for who in everyone.split(max(1, _CHUNK // clients.items)):
-            scores = _scores(self.learner, clients, who, all_items.expand(len(who), -1))
+            scores = protocol_scores(self.learner, clients, who, all_items.expand(len(who), -1))
             excluded = torch.zeros_like(scores, dtype=torch.bool)
             rows = clients.rows[who]
             first, last = int(clients.start[who[0]]), int(clients.start[who[-1] + 1])
@@ -224,11 +224,11 @@ def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
     everyone = torch.arange(len(clients), device=clients.device)
     items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
-    scores = _scores(learner, clients, everyone, items)
+    scores = protocol_scores(learner, clients, everyone, items)
     return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)
 
 
-def _scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
+def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
     """What items are ranked by."""
     scores = learner.scores(who, items)
     probability = clients.protocol.ranked_score == "probability" and learner.logits

@@ -113,6 +113,8 @@ class Dataset:
     titles: RawFile | None = None
     row_orders: Mapping[str, RawFile] = field(default_factory=dict)
     synthetic: Synthetic | None = None
+    distinct_pairs: bool = False
+    """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
     homepage: str = ""
     note: str = ""
 
@@ -222,6 +224,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
             for paper, file in entry.get("row_orders", {}).items()
         },
         synthetic=Synthetic(**entry["synthetic"]) if "synthetic" in entry else None,
+        distinct_pairs=entry.get("distinct_pairs", False),
         homepage=entry.get("homepage", ""),
         note=entry.get("note", ""),
     )

@@ -45,6 +45,11 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
             f"{dataset.name}: no row is left of {len(rows):,}: no user has {dataset.min_rows} rows with "
             "a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
         )
+    if dataset.distinct_pairs and (repeated := len(kept) - kept.n_unique(["user", "item"])):
+        raise DataError(
+            f"{dataset.name}: {repeated:,} rows repeat a (user, item) pair, but the catalogue says that its "
+            "pairs are distinct. Remove distinct_pairs there, or check the file."
+        )
     orders = [paper for paper in dataset.row_orders if f"row_{paper}" in kept.columns]
     users, user = _numbered(kept["user"])
     items, item = _numbered(kept["item"])

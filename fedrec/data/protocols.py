@@ -1,9 +1,14 @@
-"""The protocols of `config/protocols.yaml`: one `published-<paper>` per paper, and `clean`."""
+"""The protocols of `config/protocols.yaml`: one `published-<paper>` per paper, and `clean`.
 
-from collections.abc import Mapping
+Between these two lie the steps of the audit, which need no entries: `only-<switch>-<paper>` is the paper's
+protocol with one switch as in `clean`, `upto-<switch>-<paper>` with this one and all before it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from fedrec.data.protocol import Protocol
+from fedrec.data.protocol import SWITCHES, Protocol
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.schema import load
 
@@ -16,8 +21,26 @@ def load_protocols(path: Path) -> Mapping[str, Protocol]:
 
 def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:
     """The protocol called `name`; an unknown name is an error that lists the known ones."""
+    extent, _, rest = name.partition("-")
+    switch, _, paper = rest.partition("-")
+    if extent in ("only", "upto") and switch in SWITCHES:
+        return replace(switched(protocols, paper, switches_of(f"{extent}-{switch}")), name=name)
     if name not in protocols:
         raise ConfigurationError(
             f"unknown protocol '{name}'.{did_you_mean(name, protocols)} Known: {', '.join(protocols)}."
         )
     return protocols[name]
+
+
+def switches_of(kind: str) -> tuple[str, ...]:
+    """The switches a step turns: `only-ties` this one, `upto-ties` all up to it."""
+    extent, _, switch = kind.partition("-")
+    every = tuple(SWITCHES)
+    return (switch,) if extent == "only" else every[: every.index(switch) + 1]
+
+
+def switched(protocols: Mapping[str, Protocol], paper: str, switches: Iterable[str]) -> Protocol:
+    """The protocol of `paper` with some switches as in `clean`."""
+    clean = protocol_named(protocols, "clean").as_dict()
+    changes = {setting: clean[setting] for switch in switches for setting in SWITCHES[switch]}
+    return replace(protocol_named(protocols, f"published-{paper}"), **changes)

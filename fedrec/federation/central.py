@@ -132,6 +132,10 @@ class CentralLearner:
         """See `learner.Learner.notes`."""
         return {}
 
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
+        """See `learner.Learner.drew`."""
+        return [(torch.arange(len(self.clients), device=self.clients.device), Purpose.NEGATIVES)]
+
 
 def check_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
     """Raise `DivergenceError` unless the loss and all values are numbers."""

@@ -59,6 +59,8 @@ class Federation:
         if watch is not None:
             watch.check(self.state)
         self.done = 0
+        self.took_part: list[Tensor] = []
+        """For each round, which clients trained."""
         self._uploads = 0
         """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
@@ -84,6 +86,7 @@ class Federation:
             server.aggregate(self.method.mixing if self.method.mixed else None)
             self.method.finish(server.side())
         self.done, self._derived, self._uploads = round_, None, len(server.uploaded)
+        self.took_part.append(torch.zeros_like(self.state.joined).index_fill_(0, who, True))
         answered = time.perf_counter()
         if self.method.concluding != "nobody":
             self._conclude(task)
@@ -124,7 +127,16 @@ class Federation:
     def tensors(self) -> dict[str, Tensor]:
         """See `learner.Learner.tensors`."""
         extra = {} if self.watch is None else self.watch.tensors()
-        return self.state.tensors() | extra | {"rounds": torch.tensor(self.done)}
+        # Before the first round there is nothing to stack but nobody.
+        nobody = torch.zeros_like(self.state.joined)
+        return (
+            self.state.tensors()
+            | extra
+            | {
+                "clients/took_part": torch.stack([nobody, *self.took_part])[1:],
+                "rounds": torch.tensor(self.done),
+            }
+        )
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """See `learner.Learner.load`."""
@@ -132,6 +144,15 @@ class Federation:
         if self.watch is not None:
             self.watch.load(tensors)
         self.done = int(tensors["rounds"])
+        self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
+
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+        """See `learner.Learner.drew`."""
+        trained = self.took_part[round_ - 1].nonzero().squeeze(1)
+        found = [(trained, Purpose.NEGATIVES)]
+        if self.method.concluding != "nobody":
+            found.append((self._concluding(trained), Purpose.LATE_NEGATIVES))
+        return found
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """See `learner.Learner.notes`."""
@@ -157,12 +178,16 @@ class Federation:
 
     def _conclude(self, task: Task) -> None:
         """Let clients do what they do after the server has answered."""
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
-        who = everyone if self.method.concluding == "everyone" else task.who
+        who = self._concluding(task.who)
         negatives, purpose = self.settings["negatives"], Purpose.LATE_NEGATIVES
         samples = self.clients.samples(who, negatives, self.seed, task.round_, purpose)
         alone = self.done < self.settings["aggregate_from"]
         self.engine.run(replace(task, who=who, samples=samples, alone=alone, late=True))
+
+    def _concluding(self, trained: Tensor) -> Tensor:
+        """Who works after the server has answered those that `trained`."""
+        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        return everyone if self.method.concluding == "everyone" else trained
 
     def _common(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""

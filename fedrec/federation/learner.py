@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from fedrec.randomness import Purpose
+
 
 @dataclass(frozen=True)
 class Report:
@@ -45,3 +47,8 @@ class Learner(Protocol):
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """What `run.json` should say about it after `rounds`, beyond settings and metrics."""
+
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+        """Which clients drew training negatives in a finished round, and for what; with the seed and the
+        number of negatives, that is enough to draw them again.
+        """

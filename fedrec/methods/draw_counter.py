@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.randomness import Purpose
 
 
 class DrawCounter:
@@ -51,6 +52,10 @@ class DrawCounter:
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
         """See `learner.Learner.notes`."""
         return {}
+
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
+        """See `learner.Learner.drew`."""
+        return [(torch.arange(len(self.clients), device=self.clients.device), Purpose.NEGATIVES)]
 
 
 METHOD = DrawCounter

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.randomness import Purpose
 
 
 class Popularity:
@@ -43,6 +44,10 @@ class Popularity:
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
         """See `learner.Learner.notes`."""
         return {}
+
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
+        """See `learner.Learner.drew`."""
+        return []
 
 
 METHOD = Popularity

@@ -9,9 +9,6 @@ The item tables a picture can show of a user:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -19,81 +16,38 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrec.data.split import TEST, TRAIN, VALIDATION, Split, read_split
+from fedrec.audit.finished import Finished
+from fedrec.data.split import TEST, TRAIN, VALIDATION
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.central import CentralLearner
-from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
 from fedrec.federation.kept import Kept, RowsKept
-from fedrec.federation.learner import Learner
-from fedrec.federation.loop import LoopEngine
 from fedrec.federation.method import Method, Weights
 from fedrec.federation.plugin import Plugin
-from fedrec.federation.safetensors import load_tensors
 from fedrec.federation.watch import extras
 from fedrec.randomness import LANES, Purpose, draws
-from fedrec.registry import make_learner
-from fedrec.reporting.results import Result
 from fedrec.training import candidate_ranks
 
-_CPU = torch.device("cpu")
 _CHUNK = 1 << 24
 """Numbers of whole tables that are looked at together."""
 
 
-@dataclass(frozen=True)
-class Inside:
-    """A finished run, opened; what is not asked for is not read."""
-
-    result: Result
-
-    @cached_property
-    def tensors(self) -> Mapping[str, Tensor]:
-        """The state after the last round."""
-        return load_tensors(self.result.folder / "state.safetensors")[0]
-
-    @cached_property
-    def split(self) -> Split:
-        """What it was trained on, from the data below the same results."""
-        run = self.result.run
-        root = self.result.folder.parents[len(Path(run.folder).parts) - 1]
-        protocol = f"published-{run.paper}" if run.kind == "published" else run.kind
-        folder = root / "data" / run.dataset / protocol
-        split = read_split(folder)
-        if split.content_hash() != self.result.summary["split"]:
-            raise ResultError(
-                f"{self.result.folder}: was trained on another split than {folder} holds now. Train it again."
-            )
-        return split
-
-    @cached_property
-    def clients(self) -> Clients:
-        """Its clients."""
-        return Clients.of_split(self.split, _CPU)
-
-    @cached_property
-    def learner(self) -> Learner:
-        """Its model."""
-        summary = self.result.summary
-        made = make_learner(
-            summary["method"], self.clients, summary["settings"], summary["seed"], LoopEngine()
-        )
-        made.load(self.tensors)
-        return made
+class Inside(Finished):
+    """A finished run, and a look at what its clients hold."""
 
     @property
     def federation(self) -> Federation:
         """Its model, of a method with clients."""
         if not isinstance(self.learner, Federation):
-            raise ResultError(f"{self.result.folder}: a centralised method has no clients to look into.")
+            raise ResultError(f"{self.folder}: a centralised method has no clients to look into.")
         return self.learner
 
     def place(self, user: int) -> Tensor:
         """The client that is `user` of the dataset, as one place."""
         found = (self.clients.user == user).nonzero().squeeze(1)
         if not len(found):
-            raise ResultError(f"{self.result.folder}: there is no user {user} in its split.")
+            raise ResultError(f"{self.folder}: there is no user {user} in its split.")
         return found
 
     def kept(self, kind: str, name: str, user: int) -> Tensor:
@@ -102,8 +56,7 @@ class Inside:
         users = found.get(f"users/{kind}", torch.empty(0)).tolist()
         if f"{kind}/{name}" not in found or user not in users:
             raise ResultError(
-                f"{self.result.folder}: {kind} of user {user} were not kept. Train it with "
-                f"--keep {kind}={user}."
+                f"{self.folder}: {kind} of user {user} were not kept. Train it with --keep {kind}={user}."
             )
         kept = found[f"{kind}/{name}"]
         return kept[:, users.index(user)] if kind == "vectors" else kept[users.index(user)]
@@ -126,7 +79,7 @@ class Inside:
         """An item table of a user (see above): items x d."""
         if isinstance(self.learner, CentralLearner):
             if name != "shared":
-                raise ResultError(f"{self.result.folder}: a centralised method has shared tables alone.")
+                raise ResultError(f"{self.folder}: a centralised method has shared tables alone.")
             table: Tensor = self.learner.weights["Q"].detach()
             return table
         if name == "upload":
@@ -141,7 +94,7 @@ class Inside:
     def measured(self, name: str, measure: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
         """A measure of a table of every client."""
         everyone = torch.arange(len(self.clients))
-        at_once = max(1, _CHUNK // (self.clients.items * self.result.summary["settings"]["d"]))
+        at_once = max(1, _CHUNK // (self.clients.items * self.summary["settings"]["d"]))
         found = [measure(self.tables(name, who)) for who in torch.split(everyone, at_once)]
         return torch.cat(found).double().numpy()
 
@@ -152,7 +105,7 @@ class Inside:
         wanted = _on_server(method)
         found = self.kept("uploads", wanted if wanted in tables else "".join(sorted(tables)[:1]), user)
         if found.isnan().all():
-            raise ResultError(f"{self.result.folder}: user {user} never uploaded anything.")
+            raise ResultError(f"{self.folder}: user {user} never uploaded anything.")
         return found
 
 

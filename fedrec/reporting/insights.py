@@ -40,7 +40,7 @@ def _aggregation(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -
     rows: list[Row] = []
     for across, ((place, dataset, kind), results) in zip(axes, found.items(), strict=True):
         label = label_of(artefact, artefact.lines[place], methods)
-        weights = _kept_weights(Inside(results[0]), users)
+        weights = _kept_weights(Inside(results[0].folder), users)
         shown = {round_: weights[round_ - 1] for round_ in rounds if round_ <= len(weights)}
         scale = _logarithmic(list(shown.values()))
         for panel, round_ in zip(across, rounds, strict=True):
@@ -86,9 +86,7 @@ def _kept_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float64]:
     known = kept["users/weights"].tolist() if names else []
     if not names or any(user not in known for user in users):
         listed = ",".join(map(str, users))
-        raise ResultError(
-            f"{inside.result.folder}: weights were not kept. Train it with --keep weights={listed}."
-        )
+        raise ResultError(f"{inside.folder}: weights were not kept. Train it with --keep weights={listed}.")
     order = [known.index(user) for user in users]
     chosen: NDArray[np.float64] = kept[names[0]].double().numpy()[:, order][:, :, order]
     return chosen
@@ -100,7 +98,7 @@ def _merging(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
     figure, axes = panels(len(found), 1, 5.5, 2.1)
     rows: list[Row] = []
     every = {
-        key: merging_weights(Inside(results[0]), users, items).double().numpy()
+        key: merging_weights(Inside(results[0].folder), users, items).double().numpy()
         for key, results in found.items()
     }
     top = max(float(rho.max()) for rho in every.values()) or 1.0
@@ -133,7 +131,7 @@ def _entries(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> Dr
         for table in artefact.options["tables"]
         for user in (users if table != "shared" else users[:1])
     ]
-    opened = {key: Inside(results[0]) for key, results in found.items()}
+    opened = {key: Inside(results[0].folder) for key, results in found.items()}
     whole = {key: [inside.table(*column).double() for column in columns] for key, inside in opened.items()}
     figure, axes = panels(len(found), len(columns), 1.8, 1.8)
     rows: list[Row] = []
@@ -192,7 +190,7 @@ def abundance(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
         panel.sharey(axes[0][0])
     rows: list[Row] = []
     for panel, (key, results) in zip(axes[0], found.items(), strict=True):
-        inside = Inside(results[0])
+        inside = Inside(results[0].folder)
         count = inside.clients.rows.numpy()
         order = np.argsort(count, kind="stable")
         for colour, (name, values) in zip(COLOURS, _measures(artefact, inside).items(), strict=False):
@@ -230,7 +228,7 @@ def _measures(artefact: Artefact, inside: Inside) -> dict[str, NDArray[np.float6
         }
     kept, name = extras(inside.tensors), own_table(inside.federation.method)
     if f"abundance/{name}/after" not in kept:
-        raise ResultError(f"{inside.result.folder}: abundance was not kept. Train it with --keep abundance.")
+        raise ResultError(f"{inside.folder}: abundance was not kept. Train it with --keep abundance.")
     moments = ("before", "after")
     return {f"{moment} local training": kept[f"abundance/{name}/{moment}"].numpy() for moment in moments}
 
@@ -250,7 +248,7 @@ def inference(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> D
         there = [(place, dataset) for place, dataset, other in found if other == kind]
         measured = {
             key: [
-                {way: scored_with(inside, way) for way in WAYS} for inside in map(Inside, found[*key, kind])
+                {way: scored_with(Inside(result.folder), way) for way in WAYS} for result in found[*key, kind]
             ]
             for key in there
         }

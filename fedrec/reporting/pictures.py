@@ -90,7 +90,9 @@ def trajectories(
     last = 1
     for across, (dataset, kind, user) in zip(axes, grid, strict=True):
         runs = {place: found[place, dataset, kind] for place in range(len(artefact.lines))}
-        paths = [Inside(runs[place][0]).kept("vectors", name, user).flatten(1).numpy() for place in runs]
+        paths = [
+            Inside(runs[place][0].folder).kept("vectors", name, user).flatten(1).numpy() for place in runs
+        ]
         whole = projected(np.concatenate(paths))
         pieces = np.split(whole, np.cumsum([len(path) for path in paths])[:-1])
         last = max(last, *map(len, paths))
@@ -130,7 +132,7 @@ def maps(artefact: Artefact, found: Found, methods: Mapping[str, Any]) -> tuple[
     grid = [(dataset, kind, user) for dataset, kind in places(artefact, found) for user in options["of"]]
     figure, axes = panels(len(grid), len(shown) + spectrum)
     rows: list[Row] = []
-    opened = {place: Inside(results[0]) for place, results in found.items()}
+    opened = {place: Inside(results[0].folder) for place, results in found.items()}
     for across, (dataset, kind, user) in zip(axes, grid, strict=True):
         tables = []
         for (place, line, table), panel in zip(shown, across[spectrum:], strict=True):

@@ -1,6 +1,5 @@
 """Finished runs as tables and figures see them: metrics at the reported round, curves, ranks and times."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.errors import ResultError
+from fedrec.audit.finished import Finished
+from fedrec.data.protocol import kind_of
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.papers import Run
 
@@ -25,14 +25,7 @@ class Result:
     @cached_property
     def summary(self) -> Mapping[str, Any]:
         """What `run.json` says: settings, hashes, metrics, times."""
-        path = self.folder / "run.json"
-        try:
-            found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ResultError(
-                f"{path}: this run is not finished. Build it with: snakemake --cores 2 '{path}'"
-            ) from None
-        return found
+        return Finished(self.folder).summary
 
     @property
     def at(self) -> str:
@@ -76,7 +69,7 @@ class Result:
 def read_result(folder: Path) -> Result:
     """The run of a folder, which its own `run.json` names."""
     found = Result(Run("", "", "", "", 0), folder).summary
-    kind = "published" if found["protocol"]["name"].startswith("published-") else found["protocol"]["name"]
+    kind = kind_of(found["protocol"]["name"])
     run = Run(found["paper"], found["dataset"], kind, found["method"], found["seed"])
     return Result(run, folder)
 

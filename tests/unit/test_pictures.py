@@ -80,7 +80,7 @@ def test_trajectories_follow_vectors_from_round_to_round(results):
     artefact = made("trajectories", [{"run": "fedmf", "label": "plain"}, "pfedclr"], ("hr@10",), of=USERS)
     figure, rows, said = trajectories(artefact, found_for(artefact, results), METHODS)
     assert len(rows) == 2 * 2 * 4
-    kept = Inside(results["pfedclr"]).kept("vectors", "p", 5)[:, 0]
+    kept = Inside(results["pfedclr"].folder).kept("vectors", "p", 5)[:, 0]
     shown = [(row["x"], row["y"]) for row in rows if row["line"] == "PFedCLR" and row["user"] == 5]
     assert np.allclose(shown, kept[:, :2])
     first, second, third, fourth, bar = figure.axes
@@ -106,7 +106,7 @@ def test_maps_mark_a_users_items(results):
     artefact = made("maps", lines, of=USERS, vector="p", held_out=True)
     figure, rows, said = maps(artefact, found_for(artefact, results), METHODS)
     assert len(rows) == 2 * 4 * (60 + 1)
-    split = Inside(results["fedmf"]).split
+    split = Inside(results["fedmf"].folder).split
     for user in USERS:
         of_user = [row for row in rows if row["user"] == user and row["table"] == "upload"]
         marked = {row["item"] for row in of_user if row["mark"] == "training"}
@@ -137,7 +137,7 @@ def test_a_spectrum_stands_beside_maps(results):
     assert [one.get_text() for one in left.get_legend().get_texts()] == [
         "server's table", "own table", "combined table",
     ]  # fmt: skip
-    table = Inside(results["fedmf+plgc"]).table("own", 5)
+    table = Inside(results["fedmf+plgc"].folder).table("own", 5)
     expected = torch.linalg.svdvals(table.double()).log()
     shown = [row["log_singular_value"] for row in rows if row["table"] == "own" and "dimension" in row]
     assert np.allclose(shown, expected)
@@ -146,7 +146,7 @@ def test_a_spectrum_stands_beside_maps(results):
 
 
 def test_tables_are_what_their_names_say(results):
-    opened = {name: Inside(result) for name, result in results.items()}
+    opened = {name: Inside(result.folder) for name, result in results.items()}
     state = opened["pfedclr"].tensors
     q, a, b = (state[f"kept/{name}"][5] for name in "QAB")
     assert torch.equal(opened["pfedclr"].table("own", 5), q)
@@ -170,7 +170,7 @@ def test_tables_are_what_their_names_say(results):
 def test_what_scores_are_made_of_is_what_users_are_scored_with(results):
     """FedMF's score is a product: with the combined table it must be the score of the whole method."""
     for method in ("fedmf", "pfedclr", "fedmf+plgc", "fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method])
+        inside = Inside(results[method].folder)
         who, every = inside.place(5), torch.arange(60).unsqueeze(0)
         p = inside.tensors["kept/p"][5]
         expected = (inside.table("scored", 5) * p).sum(-1)
@@ -179,7 +179,7 @@ def test_what_scores_are_made_of_is_what_users_are_scored_with(results):
 
 def test_merging_weights_merge(results):
     for method in ("fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method])
+        inside = Inside(results[method].folder)
         rho = merging_weights(inside, USERS, 30)
         assert rho.shape == (2, 30)
         own, other = inside.table("own", 5)[:30], inside.table("shared", 5)[:30]
@@ -190,7 +190,7 @@ def test_merging_weights_merge(results):
 def test_heat_maps_of_aggregation(results):
     artefact = made("heatmaps", ["fedem[aggregated=1]"], show="aggregation", of=[7, 2], rounds=[1, 4, 100])
     figure, rows, _ = heatmaps(artefact, found_for(artefact, results), METHODS)
-    weights = Inside(results["fedem[aggregated=1]"]).tensors["extra/weights/G"]
+    weights = Inside(results["fedem[aggregated=1]"].folder).tensors["extra/weights/G"]
     assert len(rows) == 2 * 4
     found = {(row["round"], row["for_user"], row["of_user"]): row["weight"] for row in rows}
     assert found[4, 7, 2] == pytest.approx(float(weights[3, 2, 0]))
@@ -206,7 +206,7 @@ def test_heat_maps_of_merging(results):
     artefact = made("heatmaps", ["fedem[aggregated=1]"], show="merging", of=USERS, items=30)
     figure, rows, said = heatmaps(artefact, found_for(artefact, results), METHODS)
     assert len(rows) == 2 * 30
-    rho = merging_weights(Inside(results["fedem[aggregated=1]"]), USERS, 30)
+    rho = merging_weights(Inside(results["fedem[aggregated=1]"].folder), USERS, 30)
     assert np.allclose(figure.axes[0].images[0].get_array(), rho)
     assert "share of the aggregate" in texts(figure)
     assert "0 keeps its own, 1 replaces it" in said
@@ -217,7 +217,7 @@ def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
     artefact = made("heatmaps", lines, show="tables", of=USERS, items=16, tables=["shared", "own"])
     figure, rows, _ = heatmaps(artefact, found_for(artefact, results), METHODS)
     assert len(rows) == 2 * 3 * 16 * 4
-    shared = Inside(results["fedrap[penalty=l2]"]).tensors["shared/C"]
+    shared = Inside(results["fedrap[penalty=l2]"].folder).tensors["shared/C"]
     row = next(row for row in rows if row["line"] == "L2" and row["table"] == "shared")
     assert row["share_above_0.1"] == pytest.approx(float((shared.abs() > 0.1).double().mean()))
     assert row["share_above_0.01"] == pytest.approx(float((shared.abs() > 0.01).double().mean()))
@@ -231,7 +231,7 @@ def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
 def test_abundance_before_and_after_training(results):
     artefact = made("abundance", ["fedmf"], show="training")
     figure, rows, _ = abundance(artefact, found_for(artefact, results), METHODS)
-    kept = Inside(results["fedmf"]).tensors["extra/abundance/Q/after"]
+    kept = Inside(results["fedmf"].folder).tensors["extra/abundance/Q/after"]
     after = [row for row in rows if row["series"] == "after local training"]
     assert [row["training_rows"] for row in after] == sorted(row["training_rows"] for row in after)
     shown = np.array([row["abundance"] for row in after])
@@ -243,7 +243,7 @@ def test_abundance_before_and_after_training(results):
 def test_abundance_of_tables(results):
     artefact = made("abundance", ["fedmf+plgc"], show="tables", tables=["shared", "own", "scored"])
     _, rows, _ = abundance(artefact, found_for(artefact, results), METHODS)
-    inside = Inside(results["fedmf+plgc"])
+    inside = Inside(results["fedmf+plgc"].folder)
     found = {(row["series"], row["user"]): row["abundance"] for row in rows}
     assert len(found) == 3 * 12
     for name, series in (("shared", "server's table"), ("own", "own table"), ("scored", "combined table")):
@@ -252,7 +252,7 @@ def test_abundance_of_tables(results):
 
 
 def test_inference_scores_users_with_other_tables(results):
-    inside = Inside(results["pfedrec"])
+    inside = Inside(results["pfedrec"].folder)
     stored = results["pfedrec"].summary["metrics"]["last"]["test"]
     assert inference(inside, "own") == stored
     federation, kept = inside.federation, inside.federation.state.kept["Q"]
@@ -365,11 +365,10 @@ def test_what_is_not_there_is_said(results, tmp_path, artefact, said):
 
 
 def test_another_split_than_the_runs_is_refused(results):
-    summary = results["fedmf"].summary | {"split": "0" * 64}
-    changed = Result(results["fedmf"].run, results["fedmf"].folder)
-    changed.__dict__["summary"] = summary
+    changed = Inside(results["fedmf"].folder)
+    changed.__dict__["summary"] = results["fedmf"].summary | {"split": "0" * 64}
     with pytest.raises(ResultError, match="another split"):
-        _ = Inside(changed).split
+        _ = changed.split
 
 
 PAPERS = load_papers(ROOT / "config/papers")

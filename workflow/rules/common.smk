@@ -16,6 +16,7 @@ from fedrec.data.availability import (
     why_unavailable,
 )
 from fedrec.data.catalogue import load_catalogue
+from fedrec.data.protocol import protocol_name
 from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
 from fedrec.files import canonical_json
@@ -175,9 +176,8 @@ def run_file(name):
 
 
 def run_split(wildcards, file):
-    """The split a run reads: of its paper's protocol, or the clean one."""
-    published = wildcards.kind == "published"
-    protocol = f"published-{wildcards.paper}" if published else wildcards.kind
+    """The split a run reads: of its paper's protocol, a step from it, or the clean one."""
+    protocol = protocol_name(wildcards.kind, wildcards.paper)
     return results(f"data/{wildcards.dataset}/{protocol}/{file}.parquet")
 
 

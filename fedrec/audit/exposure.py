@@ -1,0 +1,119 @@
+"""How far a run's training negatives tell which items were held out.
+
+All draws are functions of the seed, the round and the user, so those of a finished run are drawn again and
+counted. Two things are then asked: how often the held-out items and their candidates were drawn, and whether
+the model's scores follow these counts, as those of a model that merely remembers its draws do.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrec.audit.finished import Finished
+from fedrec.training import PARTS, protocol_scores
+
+HIT = 10
+"""A hit is a rank of at most this."""
+
+
+def exposure(run: Finished) -> dict[str, Any]:
+    """Draws of held-out items and of candidates, for validation and test, and whether scores follow them."""
+    drawn = draw_counts(run)
+    if drawn is None:
+        return {"draws": "this method draws no training negatives"}
+    clients = run.clients
+    everyone = torch.arange(len(clients), device=clients.device).unsqueeze(1)
+    found: dict[str, Any] = {"draws_per_client": float(drawn.sum(1).double().mean())}
+    for part in PARTS:
+        target = drawn[everyone, clients.held_out[part].unsqueeze(1)]
+        others = drawn[everyone, clients.candidates[part]]
+        found[part] = {"held_out": _described(target), "candidates": _described(others)}
+    follows = score_correlation(run, drawn)
+    return found | {
+        "score_follows_draws": {
+            "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
+            "clients": int(np.isfinite(follows).sum()),
+        }
+    }
+
+
+def draw_counts(run: Finished) -> Tensor | None:
+    """How often each client drew each item as a training negative; None for a method that draws none."""
+    clients, settings = run.clients, run.summary["settings"]
+    found: Tensor | None = None
+    for round_ in range(1, settings["rounds"] + 1):
+        for who, item, label in _drawn_in(run, round_):
+            if found is None:
+                found = torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device)
+            pair = (who * clients.items + item)[label == 0]
+            found.view(-1).index_add_(0, pair, torch.ones_like(pair, dtype=torch.int32))
+    return found
+
+
+def _drawn_in(run: Finished, round_: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    told = run.summary
+    for who, purpose in run.learner.drew(round_):
+        samples = run.clients.samples(who, told["settings"]["negatives"], told["seed"], round_, purpose)
+        yield torch.repeat_interleave(who, samples.size), samples.item, samples.label
+
+
+def score_correlation(run: Finished, drawn: Tensor) -> NDArray[np.float64]:
+    """Spearman's correlation of draw count and score over each client's test candidates.
+
+    NaN where one of them is the same for all candidates.
+    """
+    clients = run.clients
+    everyone = torch.arange(len(clients), device=clients.device)
+    candidates = clients.candidates["test"]
+    scores = protocol_scores(run.learner, clients, everyone, candidates)
+    counts = drawn[everyone.unsqueeze(1), candidates]
+    a, b = (_centred(mean_ranks(values.double())) for values in (counts, scores))
+    spread = a.square().sum(1) * b.square().sum(1)
+    # 0 / 0 is NaN: nothing can follow what does not vary.
+    return ((a * b).sum(1) / spread.sqrt()).cpu().numpy()
+
+
+def mean_ranks(values: Tensor) -> Tensor:
+    """The rank of each value in its row, from the lowest; equal values share their mean rank."""
+    order = values.argsort(dim=1)
+    ordered = values.gather(1, order)
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    group = new.long().cumsum(1) - 1
+    size = torch.zeros_like(group).scatter_add_(1, group, torch.ones_like(group))
+    last = size.cumsum(1)
+    mean = last.double() - (size.double() - 1) / 2
+    return torch.empty_like(mean).scatter_(1, order, mean.gather(1, group))
+
+
+def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
+    """Which hits of a run are none in the same run whose clients may draw held-out items like any other.
+
+    Both are read by the run's own rule for the round, so that the pool alone differs.
+    """
+    rule = run.summary["protocol"]["round_rule"]
+    users, ranks = run.ranks(rule)
+    others, other_ranks = exposed.ranks(rule)
+    _, here, there = np.intersect1d(users, others, assume_unique=True, return_indices=True)
+    hit, still = ranks[here] <= HIT, other_ranks[there] <= HIT
+    hits = int(hit.sum())
+    return {
+        "hits": hits,
+        "vanished": int((hit & ~still).sum()),
+        "share": float((hit & ~still).sum() / hits) if hits else None,
+        "new": int((~hit & still).sum()),
+        "clients": len(here),
+    }
+
+
+def _described(counts: Tensor) -> dict[str, float]:
+    values = counts.double()
+    return {"mean": float(values.mean()), "never": float((values == 0).double().mean())}
+
+
+def _centred(values: Tensor) -> Tensor:
+    return values - values.mean(1, keepdim=True)
