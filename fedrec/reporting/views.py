@@ -1,14 +1,16 @@
-"""Tables as a page shows them: text to read, numbers to sort by."""
+"""Tables as a page shows them, text to read and numbers to sort by; and how its files are read and linked."""
 
 import csv
 import io
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fedrec.errors import ResultError
 from fedrec.reporting.tables import Column, Row, Table
@@ -52,7 +54,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+        raise _not_there(path) from None
     except UnicodeDecodeError as error:
         raise not_whole(path, str(error)) from error
     if not text.endswith("\n"):
@@ -65,9 +67,29 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
+def _not_there(path: Path) -> ResultError:
+    return ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'")
+
+
 def not_whole(path: Path, why: str) -> ResultError:
     """The error that a file is damaged."""
     return ResultError(f"{path}: this file is not whole: {why}. Delete it and build it again.")
+
+
+def content_of(path: Path) -> bytes:
+    """What is in a file; one that is not there, or empty, is an error."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise _not_there(path) from None
+    if not content:
+        raise not_whole(path, "it is empty")
+    return content
+
+
+def address_of(path: Path, page: Path) -> str:
+    """The address of a file in a link on the page `page`."""
+    return quote(Path(os.path.relpath(path, page.parent)).as_posix())
 
 
 def typed(key: str, text: str) -> int | float | bool | str | None:

@@ -10,13 +10,8 @@ import pytest
 from fedrec.cli import main
 from fedrec.errors import ResultError
 from fedrec.papers import Artefact, can_be_built, without
-from fedrec.reporting.report import (
-    PAGE,
-    folders_of_runs,
-    label,
-    page_files,
-    write_report,
-)
+from fedrec.reporting.report import PAGE, folders_of_runs, page_files, write_report
+from fedrec.reporting.report_artefacts import label
 from fedrec.reporting.tables import Column
 from fedrec.reporting.views import columns_of, read_csv, side_by_side, typed_rows
 from tests.conftest import ROOT
