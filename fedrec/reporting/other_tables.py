@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from fedrec.papers import Artefact
+from fedrec.published import printed
 from fedrec.registry import modules_of
 from fedrec.reporting.plotted import Found, label_of
-from fedrec.reporting.published import printed
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.space import megabytes, space
 from fedrec.reporting.tables import Column

@@ -10,9 +10,9 @@ from fedrec.data.catalogue import load_catalogue
 from fedrec.data.store import write_table
 from fedrec.errors import ResultError
 from fedrec.papers import Artefact, Line, load_papers
+from fedrec.published import printed_for
 from fedrec.reporting.artefacts import Workshop
 from fedrec.reporting.overview import listed, seconds_of, standing
-from fedrec.reporting.published import printed_for
 from fedrec.settings import load_methods
 from tests.conftest import ROOT
 from tests.made_runs import made, write_run

@@ -4,7 +4,7 @@ import pytest
 
 from fedrec.errors import ConfigurationError
 from fedrec.papers import PAPERS, Run, artefacts_of, load_papers, minimal, run_of, runs_of, shortened
-from fedrec.reporting.published import printed, published
+from fedrec.published import printed, published
 from tests.conftest import ROOT
 from tests.federations import METHODS
 

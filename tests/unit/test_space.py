@@ -1,7 +1,7 @@
 import pytest
 
 from fedrec.errors import ResultError
-from fedrec.reporting.published import printed
+from fedrec.published import printed
 from fedrec.reporting.space import megabytes, space
 from fedrec.settings import load_methods, resolve
 from tests.conftest import ROOT

@@ -33,9 +33,9 @@ from fedrec.papers import (
     shortened,
 )
 from fedrec.provenance import sources_of
+from fedrec.published import printed_for
 from fedrec.registry import modules_of
 from fedrec.reporting.overview import seconds_of
-from fedrec.reporting.published import printed_for
 from fedrec.schema import Document, check, load
 from fedrec.settings import canonical, canonical_all, resolve, title
 

@@ -20,7 +20,7 @@ class Printed:
 @cache
 def published() -> dict[tuple[str, str, str, str, str, str], Printed]:
     """Every printed number by paper, table, dataset, method, variant and metric (in small letters)."""
-    text = resources.files("fedrec.reporting").joinpath("published.csv").read_text(encoding="utf-8")
+    text = resources.files("fedrec").joinpath("published.csv").read_text(encoding="utf-8")
     return {
         (row["paper"], row["table"], row["dataset"], row["method"], row["variant"], row["metric"].lower()): (
             Printed(float(row["value"]), float(row["std"]) if row["std"] else None, row["unit"])
