@@ -1,26 +1,40 @@
 """HR, NDCG and MRR at K from ranks; one held-out item per user."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrec.errors import ConfigurationError, did_you_mean
+
 CUTOFFS = (5, 10, 20)
 METRICS = tuple(f"{name}@{cutoff}" for cutoff in CUTOFFS for name in ("hr", "ndcg", "mrr"))
+_OF_A_HIT: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "hr": np.ones_like,
+    "ndcg": lambda rank: 1 / np.log2(1 + rank),
+    "mrr": lambda rank: 1 / rank,
+}
 
 
 def metrics_of(ranks: NDArray[np.float32]) -> dict[str, float]:
-    """Every metric of `METRICS`, as the mean over users.
+    """Every metric of `METRICS`, as the mean over users."""
+    return {metric: float(per_user(ranks, metric).mean()) for metric in METRICS}
 
-    HR@K is the share of ranks up to K; a hit at rank r adds 1 / log2(1 + r) to NDCG@K and
-    1 / r to MRR@K, a miss adds nothing.
+
+def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
+    """What each user adds to `metric`, such as `hr@10`: the metric is the mean of these.
+
+    A rank up to K is a hit. A hit at rank r adds 1 to HR@K, 1 / log2(1 + r) to NDCG@K and 1 / r to
+    MRR@K; a miss adds nothing.
     """
+    name, _, cutoff = metric.partition("@")
+    if name not in _OF_A_HIT or not cutoff.isdecimal():
+        raise ConfigurationError(
+            f"unknown metric '{metric}'.{did_you_mean(metric, METRICS)} "
+            f"Write one of {', '.join(_OF_A_HIT)}, '@' and a whole number."
+        )
     rank = ranks.astype(np.float64)
-    found: dict[str, float] = {}
-    for cutoff in CUTOFFS:
-        hit = rank <= cutoff
-        found[f"hr@{cutoff}"] = float(hit.mean())
-        found[f"ndcg@{cutoff}"] = float(np.where(hit, 1 / np.log2(1 + rank), 0).mean())
-        found[f"mrr@{cutoff}"] = float(np.where(hit, 1 / rank, 0).mean())
-    return found
+    return np.where(rank <= int(cutoff), _OF_A_HIT[name](rank), 0.0)
 
 
 def activity_groups(rows: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
