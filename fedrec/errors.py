@@ -52,3 +52,7 @@ class OutOfMemoryError(FedrecError):
 
 class ResultError(FedrecError):
     """A result that is asked for is not there, or not whole."""
+
+
+class ComparisonError(FedrecError):
+    """Numbers that are to be compared do not belong together, or are none."""

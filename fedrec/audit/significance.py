@@ -1,0 +1,207 @@
+"""Whether one method is better than another by more than chance: over users, and over seeds.
+
+Everything is paired: the same user, or the same seed, under both methods. Draws come from
+`numpy.random.Generator(PCG64(seed))`, not from `fedrec.randomness`, which draws by user and round: the
+same numbers and seed give the same result under the same version of numpy.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from fedrec.errors import ComparisonError
+
+EXACT_PAIRS = 20
+"""Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
+ALPHA = 0.05
+_AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
+_ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two methods on the same users; positive numbers speak for the first."""
+
+    difference: float
+    """Mean over users of the first method's value less the second's."""
+    low: float
+    high: float
+    """Percentile bootstrap interval of `difference`, over users."""
+    effect: float
+    """Matched-pairs rank-biserial correlation: the sum of ranks of the magnitudes of differences for the
+    first method less the sum of those against it, as a share of all ranks; -1 to 1, 0 without any
+    difference. Users without a difference have no rank."""
+    wilcoxon: float
+    """Two-sided p of Wilcoxon's signed-rank test. Users without a difference are left out (Wilcoxon's own
+    rule); 1 where none is left."""
+    randomisation: float
+    """Two-sided p of the randomisation test of the mean, which flips the signs of differences: exact where
+    at most `EXACT_PAIRS` users have a difference, else (b + 1) / (m + 1) of m draws, b of them as far
+    from 0 as what was seen."""
+    users: int
+
+
+@dataclass(frozen=True)
+class SeedComparison:
+    """Two methods on the same seeds; positive numbers speak for the first."""
+
+    difference: float
+    """Mean over seeds of the first method's value less the second's."""
+    randomisation: float
+    """Two-sided p of the randomisation test of the mean, as in `Comparison`."""
+    seeds: int
+    smallest: float
+    """The smallest p that so many seeds can give, 2 / 2^seeds: reached where all agree."""
+    enough: bool
+    """Whether so many seeds can give a p of at most `ALPHA`."""
+    needed: int
+    """The smallest number of seeds that can."""
+
+
+def compare(
+    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+) -> Comparison:
+    """Compare values of users under two methods; the same place in `a` and `b` is the same user."""
+    differences = _paired(a, b, "users")
+    low, high = bootstrap_interval(differences, seed=seed, resamples=resamples, level=level)
+    return Comparison(
+        difference=float(differences.mean()),
+        low=low,
+        high=high,
+        effect=_rank_biserial(differences),
+        wilcoxon=_wilcoxon(differences),
+        randomisation=_sign_flip(differences, seed, resamples),
+        users=len(differences),
+    )
+
+
+def over_seeds(a: ArrayLike, b: ArrayLike) -> SeedComparison:
+    """Compare the values of two methods over seeds; the same place in `a` and `b` is the same seed."""
+    differences = _paired(a, b, "seeds")
+    smallest = _smallest(len(differences))
+    return SeedComparison(
+        difference=float(differences.mean()),
+        randomisation=_sign_flip(differences, seed=0, resamples=10_000),
+        seeds=len(differences),
+        smallest=smallest,
+        enough=smallest <= ALPHA,
+        needed=least_seeds(),
+    )
+
+
+def least_seeds(alpha: float = ALPHA) -> int:
+    """The smallest number of seeds whose randomisation test can give a p of at most `alpha`."""
+    assert alpha > 0, "no number of seeds gives a p of 0"
+    return next(seeds for seeds in count(1) if _smallest(seeds) <= alpha)
+
+
+def bootstrap_interval(
+    differences: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean.
+
+    Values of users are few distinct numbers. How often a resample holds each of them is multinomial, so
+    that is drawn, instead of the resample.
+    """
+    assert resamples > 0, "an interval needs resamples"
+    assert 0 < level < 1, "a level is a share"
+    values, times = np.unique(_finite(differences, "differences"), return_counts=True)
+    users = int(times.sum())
+    draw = np.random.Generator(np.random.PCG64(seed))
+    means = np.concatenate(
+        [
+            draw.multinomial(users, times / users, part) @ values / users
+            for part in _parts(resamples, len(values))
+        ]
+    )
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values adjusted for their number by Holm's step-down rule, in the order they came in."""
+    wrong = [p for p in p_values if not 0 <= p <= 1]
+    if wrong:
+        raise ComparisonError(f"{wrong[0]} is no p-value: give Holm's rule numbers from 0 to 1.")
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for done, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _paired(a: ArrayLike, b: ArrayLike, pairs: str) -> Floats:
+    first, second = _finite(a, "first values"), _finite(b, "second values")
+    if len(first) != len(second):
+        raise ComparisonError(
+            f"{len(first)} {pairs} cannot be paired with {len(second)}: "
+            f"give both methods' values of the same {pairs}, in the same order."
+        )
+    return first - second
+
+
+def _finite(numbers: ArrayLike, name: str) -> Floats:
+    found = np.asarray(numbers, dtype=np.float64)
+    if found.ndim != 1 or not len(found):
+        raise ComparisonError(f"The {name} have shape {found.shape}: give one row of numbers, not empty.")
+    if not np.isfinite(found).all():
+        place = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise ComparisonError(f"The {name} have {found[place]} at place {place}: give finite numbers.")
+    return found
+
+
+def _rank_biserial(differences: Floats) -> float:
+    some = differences[differences != 0]
+    if not len(some):
+        return 0.0
+    ranks = stats.rankdata(np.abs(some))
+    return float((np.sign(some) * ranks).sum() / ranks.sum())
+
+
+def _wilcoxon(differences: Floats) -> float:
+    some = differences[differences != 0]
+    return float(stats.wilcoxon(some).pvalue) if len(some) else 1.0
+
+
+def _sign_flip(differences: Floats, seed: int, resamples: int) -> float:
+    # A flipped zero is a zero: leaving out users without a difference changes no sum.
+    some = differences[differences != 0]
+    seen = abs(float(some.sum())) - _ROUNDING * float(np.abs(some).sum())
+    if len(some) <= EXACT_PAIRS:
+        return float((np.abs(_every_sum(some)) >= seen).mean())
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _drawn_sums(some, seed, resamples))
+    return (as_far + 1) / (resamples + 1)
+
+
+def _every_sum(differences: Floats) -> Floats:
+    """The sum for each way to choose the signs."""
+    sums = np.zeros(1)
+    for difference in differences:
+        sums = np.concatenate([sums + difference, sums - difference])
+    return sums
+
+
+def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floats]:
+    """Sums for signs drawn at random: of each distinct magnitude, how often it is positive is binomial."""
+    magnitudes, times = np.unique(np.abs(differences), return_counts=True)
+    draw = np.random.Generator(np.random.PCG64(seed))
+    for part in _parts(resamples, len(magnitudes)):
+        yield (2 * draw.binomial(times, 0.5, (part, len(times))) - times) @ magnitudes
+
+
+def _parts(resamples: int, width: int) -> Iterator[int]:
+    """Numbers of resamples that are drawn at once, so that memory stays bounded."""
+    most = max(1, _AT_ONCE // width)
+    for start in range(0, resamples, most):
+        yield min(most, resamples - start)
+
+
+def _smallest(seeds: int) -> float:
+    return 2.0 ** (1 - seeds)
