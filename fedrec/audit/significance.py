@@ -107,7 +107,7 @@ def bootstrap_interval(
     """The percentile bootstrap interval of the mean.
 
     Values of users are few distinct numbers. How often a resample holds each of them is multinomial, so
-    that is drawn, instead of the resample.
+    that is drawn, instead of the resample; the work is resamples x distinct values.
     """
     assert resamples > 0, "an interval needs resamples"
     assert 0 < level < 1, "a level is a share"
