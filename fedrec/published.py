@@ -7,6 +7,9 @@ from importlib import resources
 
 from fedrec.papers import Artefact
 
+Key = tuple[str, str, str, str, str, str]
+"""Paper, table, dataset, method, variant and metric (in small letters)."""
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -15,15 +18,22 @@ class Printed:
     value: float
     sd: float | None
     unit: str
+    decimals: int
+    """How many digits of the value follow the point in the file; zeros at the end may be missing there."""
 
 
 @cache
-def published() -> dict[tuple[str, str, str, str, str, str], Printed]:
-    """Every printed number by paper, table, dataset, method, variant and metric (in small letters)."""
+def published() -> dict[Key, Printed]:
+    """Every printed number."""
     text = resources.files("fedrec").joinpath("published.csv").read_text(encoding="utf-8")
     return {
         (row["paper"], row["table"], row["dataset"], row["method"], row["variant"], row["metric"].lower()): (
-            Printed(float(row["value"]), float(row["std"]) if row["std"] else None, row["unit"])
+            Printed(
+                float(row["value"]),
+                float(row["std"]) if row["std"] else None,
+                row["unit"],
+                len(row["value"].partition(".")[2]),
+            )
         )
         for row in csv.DictReader(text.splitlines())
         if row["value"]  # a gain the paper leaves empty
