@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedrec import __version__
+from fedrec.audit_commands import add_audit
 from fedrec.errors import ConfigurationError, FedrecError, SourceError
 
 _CATALOGUE = Path("config/datasets.yaml")
@@ -161,7 +162,10 @@ def _train(parsed: argparse.Namespace) -> None:
 
 def _compare(parsed: argparse.Namespace) -> None:
     """Write the table that compares runs."""
+    from fedrec.data.protocol import kind_of
     from fedrec.reporting.comparison import comparison_rows, comparison_table
+    from fedrec.reporting.results import read_result
+    from fedrec.reporting.significances import marks, significance_rows
     from fedrec.reporting.tables import write_forms
     from fedrec.settings import load_methods, title
 
@@ -171,7 +175,16 @@ def _compare(parsed: argparse.Namespace) -> None:
     given = {run["settings"]["rounds"] for run in runs if run["sources"]["rounds"] == "user"}
     leave_out = ["rounds"] if len(given) == 1 else []
     titles = {run["method"]: title(methods, run["method"], leave_out) for run in runs}
-    rows = [{"title": titles[row["method"]], **row} for row in comparison_rows(runs)]
+    found = marks(significance_rows([read_result(path.parent) for path in parsed.runs], methods))
+    rows = [
+        {"title": titles[row["method"]], **row}
+        | {
+            f"{metric}_mark": mark
+            for (method, kind, metric), mark in found.items()
+            if (method, kind) == (row["method"], kind_of(row["protocol"]))
+        }
+        for row in comparison_rows(runs)
+    ]
     write_forms(parsed.out, rows, [comparison_table(rows, runs[0]["dataset"], titles)])
 
 
@@ -348,7 +361,11 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         help="a method of config/methods.yaml; with a plug-in and settings changed: fedmf+plgc[beta=0.3]",
     )
-    command.add_argument("--protocol", required=True, choices=["published", "clean"])
+    command.add_argument(
+        "--protocol",
+        required=True,
+        help="published (the paper's own), clean, a step between them (only-pool, upto-lists), or one of your own",
+    )
     command.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
     command.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     command.add_argument("--out", type=Path, required=True, help="folder for the results")
@@ -442,6 +459,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--unavailable", default="{}", help="json: the reason for each dataset that cannot be had"
     )
+
+    add_audit(commands)
 
     command = add("benchmark-engines", _benchmark_engines)
     command.add_argument(

@@ -5,8 +5,9 @@ counted. Two things are then asked: how often the held-out items and their candi
 the model's scores follow these counts, as those of a model that merely remembers its draws do.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.audit.finished import Finished
+from fedrec.federation.clients import Clients
+from fedrec.randomness import Purpose
 from fedrec.training import PARTS, protocol_scores
 
 HIT = 10
@@ -22,8 +25,13 @@ HIT = 10
 
 def exposure(run: Finished) -> dict[str, Any]:
     """Draws of held-out items and of candidates, for validation and test, and whether scores follow them."""
-    drawn = draw_counts(run)
-    if drawn is None:
+    (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
+    return described(run, drawn)
+
+
+def described(run: Finished, drawn: Tensor) -> dict[str, Any]:
+    """The same, where the draws of each client (clients x items) were counted already."""
+    if not drawn.any():
         return {"draws": "this method draws no training negatives"}
     clients = run.clients
     everyone = torch.arange(len(clients), device=clients.device).unsqueeze(1)
@@ -31,7 +39,7 @@ def exposure(run: Finished) -> dict[str, Any]:
     for part in PARTS:
         target = drawn[everyone, clients.held_out[part].unsqueeze(1)]
         others = drawn[everyone, clients.candidates[part]]
-        found[part] = {"held_out": _described(target), "candidates": _described(others)}
+        found[part] = {"held_out": _spread(target), "candidates": _spread(others)}
     follows = score_correlation(run, drawn)
     return found | {
         "score_follows_draws": {
@@ -41,24 +49,55 @@ def exposure(run: Finished) -> dict[str, Any]:
     }
 
 
-def draw_counts(run: Finished) -> Tensor | None:
-    """How often each client drew each item as a training negative; None for a method that draws none."""
-    clients, settings = run.clients, run.summary["settings"]
-    found: Tensor | None = None
-    for round_ in range(1, settings["rounds"] + 1):
-        for who, item, label in _drawn_in(run, round_):
-            if found is None:
-                found = torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device)
-            pair = (who * clients.items + item)[label == 0]
-            found.view(-1).index_add_(0, pair, torch.ones_like(pair, dtype=torch.int32))
+@dataclass(frozen=True)
+class Drawers:
+    """Who drew in each round of a run, and for what: all that its draws depend on besides the split."""
+
+    seed: int
+    negatives: int
+    rounds: list[list[tuple[Tensor, Purpose]]]
+
+    @classmethod
+    def of(cls, run: Finished) -> Self:
+        """The drawers of a finished run."""
+        settings = run.summary["settings"]
+        rounds = [run.learner.drew(round_) for round_ in range(1, settings["rounds"] + 1)]
+        return cls(run.summary["seed"], settings.get("negatives", 0), rounds)
+
+
+def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[Tensor]:
+    """How often each client drew each item as a training negative, for each of some runs on one split.
+
+    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
+    """
+    found = [torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device) for _ in runs]
+    for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
+        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
+        for run, counts in zip(runs, found, strict=True):
+            for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
+                asked.setdefault((run.seed, run.negatives, purpose), []).append((who, counts))
+        for (seed, negatives, purpose), drawers in asked.items():
+            _count(clients, drawers, negatives, seed, round_, purpose)
     return found
 
 
-def _drawn_in(run: Finished, round_: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    told = run.summary
-    for who, purpose in run.learner.drew(round_):
-        samples = run.clients.samples(who, told["settings"]["negatives"], told["seed"], round_, purpose)
-        yield torch.repeat_interleave(who, samples.size), samples.item, samples.label
+def _count(
+    clients: Clients,
+    drawers: Sequence[tuple[Tensor, Tensor]],
+    negatives: int,
+    seed: int,
+    round_: int,
+    purpose: Purpose,
+) -> None:
+    """Add one round's draws of each run's clients to its counts."""
+    everyone = torch.cat([who for who, _ in drawers]).unique()
+    samples = clients.samples(everyone, negatives, seed, round_, purpose)
+    owner = torch.repeat_interleave(everyone, samples.size)
+    for who, counts in drawers:
+        takes_part = torch.zeros(len(clients), dtype=torch.bool, device=clients.device)
+        takes_part[who] = True
+        pair = (owner * clients.items + samples.item)[(samples.label == 0) & takes_part[owner]]
+        counts.view(-1).index_add_(0, pair, torch.ones_like(pair, dtype=torch.int32))
 
 
 def score_correlation(run: Finished, drawn: Tensor) -> NDArray[np.float64]:
@@ -110,7 +149,7 @@ def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
     }
 
 
-def _described(counts: Tensor) -> dict[str, float]:
+def _spread(counts: Tensor) -> dict[str, float]:
     values = counts.double()
     return {"mean": float(values.mean()), "never": float((values == 0).double().mean())}
 

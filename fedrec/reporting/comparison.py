@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrec.reporting.significances import MARKS
 from fedrec.reporting.tables import Column, Row, Table
 
 _SHOWN = ("hr@10", "ndcg@10")
@@ -30,6 +31,7 @@ def comparison_table(rows: Sequence[Row], dataset: str, titles: Mapping[str, str
             (row["method"], row["paper"]), {"method": titles[row["method"]], "paper": row["paper"]}
         )
         one |= {f"{name}_{kind}": row[name] for name in (*_SHOWN, "seconds_per_round")}
+        one |= {f"{name}_{kind}_mark": row.get(f"{name}_mark", "") for name in _SHOWN}
     shown = sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0))
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     seeds = sorted({str(row["seeds"]) for row in rows})
@@ -52,6 +54,7 @@ def comparison_table(rows: Sequence[Row], dataset: str, titles: Mapping[str, str
             Column("seconds_per_round_clean", "s a round", "{:.3f}"),
         ],
         rows=shown,
+        notes=[MARKS] if any(row.get(f"{name}_mark") for row in rows for name in _SHOWN) else [],
     )
 
 

@@ -24,6 +24,8 @@ _LATEX_SPECIAL = {
     "^": r"\textasciicircum{}",
     "–": "--",
     "±": r"$\pm$",
+    "ᵇ": r"\textsuperscript{b}",
+    "ᵖ": r"\textsuperscript{p}",
 }
 
 
@@ -39,12 +41,13 @@ class Column:
     """Whether the best value of the column, the highest, is marked, and the second best."""
 
     def spelled(self, row: Row) -> str:
-        """The cell's text, with its deviation if the row has one; a dash where it has no value."""
+        """The cell's text, with its deviation and its mark if the row has them; a dash where it has no value."""
         value, sd = row.get(self.key), row.get(f"{self.key}_sd")
         if value is None:
             return MISSING
         form = row.get("form", self.form) if self.align == "right" else self.form
-        return form.format(value) + ("" if sd is None else " ± " + form.format(sd))
+        mark = row.get(f"{self.key}_mark", "")
+        return form.format(value) + ("" if sd is None else " ± " + form.format(sd)) + mark
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,175 @@
+"""Which differences between methods are more than chance: every method against the best, and popularity."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.finished import Finished
+from fedrec.audit.significance import ALPHA, Comparison, compare, holm, least_seeds, over_seeds
+from fedrec.composition import parse
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import per_user
+from fedrec.reporting.panels import distinct
+from fedrec.reporting.results import Result, provenance, read_result
+from fedrec.reporting.tables import Column, Row, Table, write_forms
+from fedrec.settings import title
+
+REFERENCE = "popularity"
+_SHOWN = ("hr@10", "ndcg@10")
+BEST, ABOVE = "ᵇ", "ᵖ"
+MARKS = (
+    f"{BEST} not significantly below the best of its column, {ABOVE} significantly above {REFERENCE}: "
+    f"randomisation test over users, Holm-corrected, p < {ALPHA}."
+)
+
+
+def write_significances(folders: Sequence[Path], methods: Mapping[str, Any], out: Path) -> None:
+    """Write the table of the runs in `folders` (`out`.csv, .md, .tex)."""
+    results = sorted((read_result(folder) for folder in folders), key=lambda result: result.run)
+    rows = significance_rows(results, methods)
+    write_forms(out, rows, significance_tables(rows, provenance(results)))
+
+
+def significance_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> list[Row]:
+    """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
+
+    Users are paired, each with its mean over seeds; p-values of one table are corrected together.
+    """
+    rows: list[Row] = []
+    groups = distinct((one.run.dataset, one.run.kind) for one in results)
+    for dataset, kind in groups:
+        there = [one for one in results if (one.run.dataset, one.run.kind) == (dataset, kind)]
+        for metric in _SHOWN:
+            rows += _compared(_values(there, metric), dataset, kind, metric, methods)
+    return rows
+
+
+def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> list[Table]:
+    """A table per dataset, protocol and metric."""
+    seeds = len(about["seeds"])
+    return [
+        Table(
+            caption=f"Differences on {dataset} under the {kind} protocol: test {metric.upper()} of each method, "
+            "less that of the best and of popularity, paired by user: mean difference, its 95 % bootstrap "
+            "interval, matched-pairs rank-biserial correlation, and p of the randomisation test and of "
+            "Wilcoxon's signed-rank test, Holm-corrected over the table. "
+            f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
+            f"{', '.join(about['code'])}.",
+            columns=[
+                Column("title", "method", align="left"),
+                Column("value", metric.upper(), "{:.4f}", ranked=True),
+                *_columns("best", "best"),
+                *_columns("reference", REFERENCE),
+            ],
+            rows=[
+                row
+                for row in rows
+                if (row["dataset"], row["protocol"], row["metric"]) == (dataset, kind, metric)
+            ],
+            notes=[_about_seeds(seeds)],
+        )
+        for dataset, kind, metric in distinct(
+            (row["dataset"], row["protocol"], row["metric"]) for row in rows
+        )
+    ]
+
+
+def marks(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
+    """By method, protocol and metric, what a table writes behind a number: see `MARKS`."""
+    found = {}
+    for row in rows:
+        to_best, to_reference = row.get("best_randomisation_holm"), row.get("reference_randomisation_holm")
+        mark = BEST if to_best is not None and to_best >= ALPHA else ""
+        above = to_reference is not None and to_reference < ALPHA and row["reference_difference"] > 0
+        found[row["method"], row["protocol"], row["metric"]] = mark + (ABOVE if above else "")
+    return found
+
+
+def _columns(key: str, name: str) -> list[Column]:
+    return [
+        Column(f"{key}_difference", f"to {name}", "{:+.4f}"),
+        Column(f"{key}_interval", "95 %"),
+        Column(f"{key}_effect", "effect", "{:+.2f}"),
+        Column(f"{key}_randomisation_holm", "p, randomisation", "{:.4f}"),
+        Column(f"{key}_wilcoxon_holm", "p, Wilcoxon", "{:.4f}"),
+    ]
+
+
+def _about_seeds(seeds: int) -> str:
+    needed = least_seeds(ALPHA)
+    if seeds >= needed:
+        return f"Tests over the {seeds} seeds are in the csv."
+    return (
+        f"A paired test over seeds can reach p < {ALPHA} with {needed} seeds at the least; there "
+        f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not those "
+        "between repetitions."
+    )
+
+
+def _values(results: Sequence[Result], metric: str) -> dict[str, NDArray[np.float64]]:
+    """Of each method, seeds x users; all methods have the same users."""
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    everyone: NDArray[np.int32] | None = None
+    for result in results:
+        users, ranks = Finished(result.folder).ranks()
+        everyone = users if everyone is None else everyone
+        if not np.array_equal(users, everyone):
+            raise ResultError(
+                f"{result.folder}: has other users than {results[0].folder}, so that they cannot be paired. "
+                "Train both on the same split."
+            )
+        found.setdefault(result.run.method, []).append(per_user(ranks, metric))
+    return {method: np.stack(values) for method, values in found.items()}
+
+
+def _compared(
+    values: Mapping[str, NDArray[np.float64]],
+    dataset: str,
+    kind: str,
+    metric: str,
+    methods: Mapping[str, Any],
+) -> list[Row]:
+    mean = {method: float(found.mean()) for method, found in values.items()}
+    order = sorted(values, key=lambda method: -mean[method])
+    against = {"best": order[0]}
+    reference = [method for method in order if parse(method).name == REFERENCE]
+    if reference:
+        against["reference"] = reference[0]
+    rows: list[dict[str, Any]] = [
+        {
+            "dataset": dataset, "protocol": kind, "metric": metric, "method": method,
+            "title": title(methods, method, ["rounds"]), "value": mean[method], "users": values[method].shape[1],
+        }
+        for method in order
+    ]  # fmt: skip
+    for key, other in against.items():
+        compared = [row for row in rows if row["method"] != other]
+        found = [compare(values[row["method"]].mean(0), values[other].mean(0)) for row in compared]
+        for test in ("randomisation", "wilcoxon"):
+            corrected = holm([getattr(one, test) for one in found])
+            for row, one, p in zip(compared, found, corrected, strict=True):
+                row |= {f"{key}_{test}": getattr(one, test), f"{key}_{test}_holm": p}
+        for row, one in zip(compared, found, strict=True):
+            row |= _spelled(key, other, one) | _over_seeds(key, values[row["method"]], values[other])
+    return rows
+
+
+def _spelled(key: str, other: str, found: Comparison) -> Row:
+    return {
+        f"{key}": other,
+        f"{key}_difference": found.difference,
+        f"{key}_low": found.low,
+        f"{key}_high": found.high,
+        f"{key}_interval": f"[{found.low:+.4f}, {found.high:+.4f}]",
+        f"{key}_effect": found.effect,
+    }
+
+
+def _over_seeds(key: str, own: NDArray[np.float64], other: NDArray[np.float64]) -> Row:
+    if len(own) != len(other) or len(own) < least_seeds(ALPHA):
+        return {}
+    found = over_seeds(own.mean(1), other.mean(1))
+    return {f"{key}_over_seeds": found.randomisation, "seeds": found.seeds}
