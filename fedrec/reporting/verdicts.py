@@ -1,0 +1,172 @@
+"""Tables of verdicts: the printed effect of each claim, ours under both protocols, and what follows.
+
+The csv is long and complete: one row per claim, dataset and metric, with what is missing and how to get it,
+and one per claim over all its datasets. To be read there is one table per paper.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from fedrec.audit.verdicts import (
+    JUDGED_BY,
+    LEVEL,
+    RULE,
+    Effect,
+    Evidence,
+    Judgement,
+    counted,
+    judge,
+    ranks_below,
+)
+from fedrec.claims import Claim
+from fedrec.reporting.results import Result, provenance
+from fedrec.reporting.tables import MISSING, Column, Row, Table, write_forms
+
+ALL = "all"
+"""Stands for the dataset in the row of a claim as a whole."""
+_COLUMNS = (
+    Column("claim", "claim", align="left"),
+    Column("dataset", "dataset", align="left"),
+    Column("metric", "metric", align="left"),
+    Column("printed", "effect, printed", "{:+.4f}"),
+    Column("published", "effect, published [interval]"),
+    Column("clean", "effect, clean [interval]"),
+    Column("verdict", "verdict", align="left"),
+)
+
+
+def write_verdicts(
+    results: Path,
+    claims: Sequence[Claim],
+    methods: Mapping[str, Any],
+    seeds: Sequence[int],
+    rounds: int | None,
+    unavailable: Mapping[str, str],
+    out: Path,
+) -> None:
+    """Judge claims by the runs there are, and write `out`.csv, `out`.md and `out`.tex.
+
+    A claim whose runs are not finished is not an error: its row says so, and how to train them.
+    """
+    evidence = Evidence(results, ranks_below(results), methods, seeds, rounds, unavailable)
+    rows = verdict_rows(judge(claims, evidence), results)
+    write_forms(out, rows, verdict_tables(rows))
+
+
+def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
+    """One row per claim, dataset and metric; after each claim what it comes to over all its datasets."""
+    rows: list[Row] = []
+    for _, group in groupby(judgements, key=lambda one: one.claim.id):
+        found = list(group)
+        rows += [_row(one, results) for one in found]
+        overall = counted(one.verdict for one in found if one.metric == JUDGED_BY)
+        rows.append(_about(found[0].claim) | {"dataset": ALL, "metric": JUDGED_BY, "verdict": overall})
+    return rows
+
+
+def verdict_tables(rows: Sequence[Row]) -> list[Table]:
+    """One table per paper."""
+    tables = []
+    for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
+        found = list(group)
+        tables.append(Table(_caption(paper, found), _COLUMNS, _shown(found), _notes(found)))
+    return tables
+
+
+def _about(claim: Claim) -> dict[str, Any]:
+    return {"paper": claim.paper, "claim": claim.id, "text": claim.text, "kind": claim.kind}
+
+
+def _row(one: Judgement, results: Path) -> Row:
+    """Everything there is to say of a judgement, with where its numbers come from."""
+    found = [Result(run, results / run.folder) for run in one.runs]
+    origins = {name: " ".join(values) for name, values in provenance(found).items() if name != "devices"}
+    rounds = sorted({int(result.summary["settings"]["rounds"]) for result in found})
+    return {
+        **_about(one.claim),
+        "dataset": one.dataset,
+        "metric": one.metric,
+        "shown_in": one.artefact.name,
+        "line": one.claim.line,
+        "printed": one.printed,
+        **_numbers(one.published, "published"),
+        **_numbers(one.clean, "clean"),
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "command": one.command,
+        "rounds": " ".join(map(str, rounds)),
+        **origins,
+    }
+
+
+def _numbers(effect: Effect | None, kind: str) -> dict[str, Any]:
+    if effect is None:
+        return {}
+    return {
+        kind: effect.value,
+        f"{kind}_low": effect.low,
+        f"{kind}_high": effect.high,
+        f"{kind}_compared_with": effect.rival,
+        f"{kind}_compared_value": effect.base,
+        f"{kind}_users": effect.users,
+    }
+
+
+def _shown(rows: Sequence[Row]) -> list[Row]:
+    """The rows as a reader sees them: a claim is said once, effects have their intervals."""
+    return [
+        {
+            "claim": row["text"] if place == 0 else "",
+            "dataset": row["dataset"],
+            "metric": row["metric"].upper(),
+            "printed": row.get("printed"),
+            "published": _interval(row, "published"),
+            "clean": _interval(row, "clean"),
+            "verdict": row["verdict"],
+        }
+        for _, group in groupby(rows, key=lambda row: row["claim"])
+        for place, row in enumerate(group)
+    ]
+
+
+def _interval(row: Row, kind: str) -> str:
+    if row.get(kind) is None:
+        return MISSING
+    return f"{row[kind]:+.4f} [{row[f'{kind}_low']:+.4f}, {row[f'{kind}_high']:+.4f}]"
+
+
+def _caption(paper: str, rows: Sequence[Row]) -> str:
+    """What is shown and how it came about."""
+    said = (
+        f"What becomes of the claims of {paper}: differences between the line a claim is about and the best "
+        "of those it is compared with, in metrics of the test items, as printed, and as trained here under "
+        "the paper's published protocol, which leaks the held-out item, and under the clean one, at the "
+        f"round each reports. Intervals: {LEVEL:.0%}, by resampling users. {RULE} Over all datasets "
+        f"{JUDGED_BY.upper()} decides."
+    )
+    if not _distinct(rows, "seeds"):
+        return f"{said} None of the runs is trained here."
+    rounds = sorted(map(int, _distinct(rows, "rounds")))
+    return (
+        f"{said} Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; "
+        f"protocols {_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code "
+        f"{_listed(rows, 'code')}."
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Which data are missing and why, and how many rows lack runs."""
+    reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
+    untrained = sum(bool(row.get("command")) for row in rows)
+    how = f"{untrained} rows lack runs that are not trained here; the csv has the command for each."
+    return [*reasons, *([how] if untrained else [])]
+
+
+def _distinct(rows: Sequence[Row], key: str) -> list[str]:
+    return sorted({word for row in rows for word in str(row.get(key, "")).split()})
+
+
+def _listed(rows: Sequence[Row], key: str) -> str:
+    return ", ".join(_distinct(rows, key))
