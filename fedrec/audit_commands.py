@@ -90,6 +90,7 @@ def _run(parsed: argparse.Namespace) -> None:
     from fedrec.audit.exposure import exposure, vanished
     from fedrec.audit.finished import Finished
     from fedrec.audit.uploads import attack_uploads
+    from fedrec.federation.watch import extras
     from fedrec.files import write_text
 
     if parsed.run is None:
@@ -119,6 +120,13 @@ def _run(parsed: argparse.Namespace) -> None:
         print(text, end="")
     else:
         write_text(parsed.out, text)
+
+
+def _beside(run: Path) -> Path | None:
+    """The same run under only-pool, where the workflow would have put it."""
+    place = run.absolute()
+    found = place.parents[2] / "only-pool" / place.parent.name / place.name
+    return found if (found / "run.json").is_file() and found != place else None
 
 
 def _protocols(parsed: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from fedrec.audit.significance import bootstrap_interval
 from fedrec.claims import Claim, named_lines, runs_by_line
 from fedrec.data.store import read_table
 from fedrec.errors import ResultError
-from fedrec.evaluation.metrics import metrics_of
+from fedrec.evaluation.metrics import per_user
 from fedrec.papers import KINDS, Artefact, Run
 from fedrec.published import printed
 
@@ -164,14 +164,6 @@ def ranks_below(results: Path) -> Find:
     return find
 
 
-def user_metric(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
-    """What each user adds to the mean that a metric is: the metric of its rank alone."""
-    distinct, place = np.unique(ranks, return_inverse=True)
-    values = np.array([metrics_of(distinct[at : at + 1])[metric] for at in range(len(distinct))])
-    found: NDArray[np.float64] = values[place]
-    return found
-
-
 def _judged(claim: Claim, evidence: Evidence) -> list[Judgement]:
     runs = {
         artefact.name: runs_by_line(
@@ -237,7 +229,7 @@ def _effect(
     """The effect of finished runs of one dataset under one protocol; `groups` has one per line and seed."""
     _check_users(ranks)
     values = {
-        name: np.mean([user_metric(ranks[run].rank, metric) for run in group], axis=0)
+        name: np.mean([per_user(ranks[run].rank, metric) for run in group], axis=0)
         for name, group in groups.items()
     }
     rival = max(claim.over, key=lambda name: float(values[name].mean()))

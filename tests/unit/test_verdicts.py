@@ -18,13 +18,12 @@ from fedrec.audit.verdicts import (
     judge,
     printed_effect,
     ranks_below,
-    user_metric,
     verdict_on,
 )
 from fedrec.claims import load_claims, named_lines, runs_by_line
 from fedrec.data.store import read_table, write_table
 from fedrec.errors import ResultError
-from fedrec.evaluation.metrics import METRICS, metrics_of
+from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
 from fedrec.papers import load_papers
 from tests.conftest import ROOT
 from tests.federations import METHODS
@@ -244,7 +243,7 @@ def test_a_printed_effect_needs_every_printed_number():
 @pytest.mark.parametrize("metric", METRICS)
 def test_users_add_up_to_the_metric(metric):
     ranks = np.array([1, 2, 2.5, 5, 9.5, 10, 10.5, 20, 21, 99, 2], dtype=np.float32)
-    found = user_metric(ranks, metric)
+    found = per_user(ranks, metric)
     assert found.shape == ranks.shape
     assert found.mean() == pytest.approx(metrics_of(ranks)[metric])
     assert (found[1], found[-2]) == (found[-1], 0)
