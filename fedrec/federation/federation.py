@@ -57,7 +57,7 @@ class Federation:
         )  # fmt: skip
         self.watch = watch
         if watch is not None:
-            watch.check(self.state)
+            watch.start(self.state)
         self.done = 0
         self.took_part: list[Tensor] = []
         """For each round, which clients trained."""

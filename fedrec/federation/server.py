@@ -172,6 +172,8 @@ class Server:
             raise FederationError(f"'{into}' is not on the server: '{name}' cannot be uploaded into it.")
         self.goals.add(into)
         self.uploaded[name] = self.state.parameters[into].count
+        if self.watch is not None:
+            self.watch.accepted(name, into)
 
     def _row_weight(self, into: str, share: Tensor, change: Tensor) -> Tensor:
         """The weight of each changed row, or of whole changes; see `Parameter.combine`."""

@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 from tests.federations import METHODS, clients_of, planted_blocks, settings_of
 
 BATCHED = ENGINES[1]
-ALL = ("vectors=2,5,7", "uploads=2,5,7", "abundance")
+ALL = ("vectors=2,5,7", "uploads=2,5,7", "traffic=3,5", "abundance")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,88 @@ def test_before_the_first_aggregation_nothing_is_uploaded(clients):
     assert "uploads/Q" not in extra(federation)
     federation.train_round(3)
     assert (extra(federation)["uploaded_in"] > 0).any()
+
+
+def traffic(federation, name="Q"):
+    """Download, upload, earlier upload and rounds."""
+    found = extra(federation)
+    return [found[f"traffic/{name}/{part}"] for part in ("download", "upload", "earlier", "rounds")]
+
+
+def test_traffic_is_what_a_user_was_given_and_what_it_sent_twice(clients):
+    everyone = range(len(clients))
+    keeps = ["traffic", "uploads=" + ",".join(map(str, everyone))]
+    federation = watched("fedmf", clients, "participation=0.5", keeps=keeps, rounds=4)
+    given, sent, taking_part = [], [], []
+    for round_ in (1, 2, 3, 4):
+        given.append(federation.state.shared["Q"].clone())
+        federation.train_round(round_)
+        sent.append(extra(federation)["uploads/Q"].clone())
+        taking_part.append(extra(federation)["uploaded_in"] == round_)
+    assert extra(federation)["users/traffic"].tolist() == list(everyone)
+    download, upload, earlier, rounds = traffic(federation)
+    for client in everyone:
+        own = [round_ for round_, part in enumerate(taking_part, 1) if part[client]]
+        last, before = [0, 0, *own][:-3:-1]
+        assert rounds[client].tolist() == [last, before]
+        for found, of, round_ in ((download, given, last), (upload, sent, last), (earlier, sent, before)):
+            if not round_:
+                assert found[client].isnan().all()
+            elif of is given:
+                assert torch.equal(found[client], of[round_ - 1])
+            else:
+                assert torch.equal(found[client], of[round_ - 1][client])
+    # Someone took part twice, and someone less often.
+    assert set((rounds > 0).sum(1).tolist()) >= {1, 2}
+
+
+def test_the_traffic_of_a_personal_aggregate_is_against_that_aggregate(clients):
+    federation = trained(watched("pfedgraph", clients, "aggregated=1", "participation=1"), rounds=2)
+    had = federation.state.kept["G"].whole(torch.tensor([3, 5])).clone()
+    federation.train_round(3)
+    download, upload, _, _ = traffic(federation, "G")
+    assert torch.equal(download, had)
+    assert near(upload, kept(federation, "Q")[[3, 5]], within=1e-6)
+
+
+def test_a_copy_of_the_servers_table_is_compared_with_it_wherever_it_is_sent(clients):
+    """GPFedRec: a copy of Q goes into R, the mean over neighbours."""
+    federation = trained(watched("gpfedrec", clients, "participation=1"), rounds=2)
+    had = federation.state.shared["Q"].clone()
+    federation.train_round(3)
+    download, upload, _, _ = traffic(federation, "R")
+    assert torch.equal(download, had.expand(2, -1, -1))
+    assert near(upload, kept(federation, "Q")[[3, 5]], within=1e-6)
+
+
+def test_traffic_has_a_row_per_item(clients):
+    """FedNCF also sends its tower, FedCIA the products of items alone."""
+    names = {key.split("/")[1] for key in extra(trained(watched("fedncf", clients))) if "traffic/" in key}
+    assert names - {"traffic"} == {"Q"}
+    federation = trained(watched("fedcia", clients, "participation=1"))
+    _, upload, _, _ = traffic(federation, "S")
+    assert upload.shape == (2, clients.items, clients.items)
+    assert torch.linalg.matrix_rank(upload.double(), rtol=1e-5).tolist() == [4, 4]
+
+
+def test_the_server_gets_an_upload_with_its_noise(clients):
+    plain, noisy = (
+        trained(watched("fedmf", clients, "participation=1", change), rounds=1)
+        for change in ("ldp=0", "ldp=0.3")
+    )
+    drawn = noisy.privacy.draw(noisy.state.parameters, "Q", torch.tensor([3, 5]), 1)
+    assert torch.equal(traffic(plain)[0], traffic(noisy)[0])
+    assert near(traffic(noisy)[1], traffic(plain)[1] + drawn, within=1e-6)
+
+
+def test_without_names_some_users_from_first_to_last_are_watched(clients, monkeypatch):
+    monkeypatch.setattr("fedrec.federation.watch._SPREAD", 5)
+    federation = watched("fedmf", clients, keeps=["traffic"])
+    assert federation.watch.who["traffic"].tolist() == [0, 3, 6, 9, 13]
+    # Fewer, where an upload is large; never none.
+    for numbers, users in ((2 * clients.items**2, [0, 13]), (1, [0])):
+        monkeypatch.setattr("fedrec.federation.watch._NUMBERS", numbers)
+        assert watched("fedcia", clients, keeps=["traffic"]).watch.who["traffic"].tolist() == users
 
 
 def test_weights_are_those_of_the_aggregation(clients):
@@ -268,6 +350,17 @@ def test_a_mistake_is_named(text, said):
         merged_keeps([text])
 
 
+def test_traffic_is_of_named_users_or_of_some_of_all():
+    with pytest.raises(ConfigurationError, match="traffic is asked for with and without users"):
+        merged_keeps(["traffic=3", "traffic"])
+
+
+@pytest.mark.parametrize(("name", "change"), [("local-only", "d=4"), ("fedrap", "tables=personal")])
+def test_what_uploads_no_item_table_has_no_traffic(clients, name, change):
+    with pytest.raises(ConfigurationError, match="no item table of this method ever leaves a client"):
+        watched(name, clients, change, keeps=["traffic"])
+
+
 def test_what_a_method_has_not_got_cannot_be_kept(clients):
     with pytest.raises(ConfigurationError, match="no aggregate for each client"):
         watched("fedmf", clients, keeps=["weights=1"])
@@ -276,9 +369,10 @@ def test_what_a_method_has_not_got_cannot_be_kept(clients):
 
 
 def test_keeps_are_spelt_in_one_way():
-    assert spelled_keeps(merged_keeps(["uploads=7,2", "abundance", "uploads=2", "vectors=1"])) == [
-        "vectors=1", "uploads=2,7", "abundance",
+    assert spelled_keeps(merged_keeps(["uploads=7,2", "abundance", "uploads=2", "vectors=1", "traffic"])) == [
+        "vectors=1", "uploads=2,7", "traffic", "abundance",
     ]  # fmt: skip
+    assert spelled_keeps(merged_keeps(["traffic=7,2", "traffic=3"])) == ["traffic=2,3,7"]
 
 
 def test_a_run_keeps_what_all_figures_ask_for():
