@@ -104,17 +104,18 @@ def _run(parsed: argparse.Namespace) -> None:
         "protocol": told["protocol"]["name"],
         "rounds": told["settings"]["rounds"],
         "exposure": exposure(run),
-        "uploads": attack_uploads(run.tensors, run.clients),
     }
-    beside = (
-        parsed.run.absolute().parents[2]
-        / "only-pool"
-        / parsed.run.absolute().parents[0].name
-        / parsed.run.name
+    exposed = parsed.exposed or _beside(parsed.run)
+    found["hits"] = (
+        "to see which vanish where held-out items may be drawn, train the same under only-pool"
+        if exposed is None
+        else vanished(run, Finished(exposed, parsed.data))
     )
-    exposed = parsed.exposed or (beside if (beside / "run.json").is_file() else None)
-    if exposed is not None:
-        found["hits"] = vanished(run, Finished(exposed, parsed.data))
+    found["uploads"] = (
+        attack_uploads(run.tensors, run.clients)
+        if "users/traffic" in extras(run.tensors)
+        else "to attack what clients send, train with --keep traffic"
+    )
     text = json.dumps(found, indent=2) + "\n"
     if parsed.out is None:
         print(text, end="")

@@ -364,7 +364,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--protocol",
         required=True,
-        help="published (the paper's own), clean, a step between them (only-pool, upto-lists), or one of your own",
+        help="published (the paper's own), clean, a step between (only-pool, upto-lists), or one of your own",
     )
     command.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
     command.add_argument("--seed", type=int, default=0, help="default: %(default)s")

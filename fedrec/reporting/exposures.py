@@ -38,11 +38,11 @@ def exposure_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> 
     """A table per dataset: each method under each protocol."""
     return [
         Table(
-            caption=f"Exposure on {dataset}: how often a client drew its test item, and each of the items it is "
-            "ranked against, as a training negative; the share of clients that never drew it, of candidates "
-            "never drawn; Spearman's correlation of a candidate's draws and its score after the last round, "
-            "mean over clients (a model that merely remembers draws shows -1); and the share of hits at 10 that "
-            "vanish where held-out items may be drawn like any other, beside new hits for each old one. "
+            caption=f"Exposure on {dataset}: how often a client drew its test item, and each of the items it "
+            "is ranked against, as a training negative; the share of clients that never drew it, of "
+            "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the last round, "
+            "mean over clients (a model that merely remembers draws shows -1); and the share of hits at 10 "
+            "that vanish where held-out items may be drawn like any other, beside new hits for each old one. "
             f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
             f"code {', '.join(about['code'])}.",
             columns=[
@@ -85,8 +85,9 @@ def _drawn_together(results: Sequence[Result]) -> Iterator[tuple[Result, Mapping
 def _row(result: Result, found: Mapping[str, Any]) -> Row:
     run, told = result.run, result.summary
     row: dict[str, Any] = {
-        "dataset": run.dataset, "paper": run.paper, "protocol": run.kind, "method": run.method, "seed": run.seed,
-        "rounds": told["settings"]["rounds"], "draws_per_client": found.get("draws_per_client"),
+        "dataset": run.dataset, "paper": run.paper, "protocol": run.kind, "method": run.method,
+        "seed": run.seed, "rounds": told["settings"]["rounds"],
+        "draws_per_client": found.get("draws_per_client"),
     }  # fmt: skip
     for part in ("validation", "test"):
         for whose in ("held_out", "candidates"):

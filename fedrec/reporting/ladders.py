@@ -166,8 +166,8 @@ def _table(rows: Sequence[Row], metric: str, said: str) -> Table:
     unmoved = _unmoved(rows)
     return Table(
         caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
-        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. 'only' turns one switch of the published "
-        f"protocol to what clean does, 'up to' this one and all before it. {said}",
+        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. 'only' turns one switch of the "
+        f"published protocol to what clean does, 'up to' this one and all before it. {said}",
         columns=[
             Column("title", "method", align="left"),
             *(Column(name, _heading(name), "{:.4f}", ranked=True) for name in names),

@@ -52,9 +52,9 @@ def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]])
     seeds = len(about["seeds"])
     return [
         Table(
-            caption=f"Differences on {dataset} under the {kind} protocol: test {metric.upper()} of each method, "
-            "less that of the best and of popularity, paired by user: mean difference, its 95 % bootstrap "
-            "interval, matched-pairs rank-biserial correlation, and p of the randomisation test and of "
+            caption=f"Differences on {dataset} under the {kind} protocol: test {metric.upper()} of each "
+            "method, less that of the best and of popularity, paired by user: mean difference, its 95 % "
+            "bootstrap interval, matched-pairs rank-biserial correlation, and p of the randomisation test and of "
             "Wilcoxon's signed-rank test, Holm-corrected over the table. "
             f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
             f"{', '.join(about['code'])}.",
@@ -104,8 +104,8 @@ def _about_seeds(seeds: int) -> str:
         return f"Tests over the {seeds} seeds are in the csv."
     return (
         f"A paired test over seeds can reach p < {ALPHA} with {needed} seeds at the least; there "
-        f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not those "
-        "between repetitions."
+        f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not "
+        "those between repetitions."
     )
 
 
@@ -141,7 +141,8 @@ def _compared(
     rows: list[dict[str, Any]] = [
         {
             "dataset": dataset, "protocol": kind, "metric": metric, "method": method,
-            "title": title(methods, method, ["rounds"]), "value": mean[method], "users": values[method].shape[1],
+            "title": title(methods, method, ["rounds"]), "value": mean[method],
+            "users": values[method].shape[1],
         }
         for method in order
     ]  # fmt: skip
@@ -153,8 +154,8 @@ def _compared(
             for row, one, p in zip(compared, found, corrected, strict=True):
                 row |= {f"{key}_{test}": getattr(one, test), f"{key}_{test}_holm": p}
         for row, one in zip(compared, found, strict=True):
-            row |= _spelled(key, other, one) | _over_seeds(key, values[row["method"]], values[other])
-    return rows
+            row |= {**_spelled(key, other, one), **_over_seeds(key, values[row["method"]], values[other])}
+    return list(rows)
 
 
 def _spelled(key: str, other: str, found: Comparison) -> Row:

@@ -41,13 +41,14 @@ class Column:
     """Whether the best value of the column, the highest, is marked, and the second best."""
 
     def spelled(self, row: Row) -> str:
-        """The cell's text, with its deviation and its mark if the row has them; a dash where it has no value."""
+        """The cell's text, with the deviation and mark its row may have; a dash where it has no value."""
         value, sd = row.get(self.key), row.get(f"{self.key}_sd")
         if value is None:
             return MISSING
         form = row.get("form", self.form) if self.align == "right" else self.form
-        mark = row.get(f"{self.key}_mark", "")
-        return form.format(value) + ("" if sd is None else " ± " + form.format(sd)) + mark
+        mark: str = row.get(f"{self.key}_mark", "")
+        deviation = "" if sd is None else " ± " + form.format(sd)
+        return f"{form.format(value)}{deviation}{mark}"
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ def upload_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> li
             "training items in what it sends in one round (upload less download): by the length of a row's "
             "change, by its direction, and by the difference of two uploads one after the other. AUC 0.5 is "
             f"chance; precision at k, k the client's number of training items, beside its chance; the last "
-            f"columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean over watched clients. "
-            f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
+            f"columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean over watched "
+            f"clients. Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
             f"{', '.join(about['code'])}.",
             columns=[
                 Column("title", "method", align="left"),
@@ -74,7 +74,8 @@ def _row(
     run, utility = result.run, result.metric(_UTILITY)
     row: dict[str, Any] = {
         "dataset": run.dataset, "paper": run.paper, "protocol": run.kind, "method": run.method, "title": name,
-        "seed": run.seed, "table": table, "clients": found["norm"]["clients"], "chance": found["norm"]["chance"],
+        "seed": run.seed, "table": table, "clients": found["norm"]["clients"],
+        "chance": found["norm"]["chance"],
     }  # fmt: skip
     for attacker in _ATTACKERS:
         for measure in ("auc", "auc_error", "precision_at_k", f"precision_at_{FEW}"):
