@@ -57,8 +57,7 @@ def draw_candidates(
     """
     users, rows_of = np.unique(user, return_counts=True)
     ends = np.cumsum(rows_of)
-    lists = 2 if protocol.candidate_lists == "separate" else 1
-    wanted = lists * protocol.candidates
+    wanted = candidates_of(protocol)
     drawn = np.empty((len(users), wanted), dtype=np.int32)
     at_once = max(1, _LARGEST_BITMAP_BYTES // items)
     for first in range(0, len(users), at_once):
@@ -69,6 +68,11 @@ def draw_candidates(
         _refuse_small_pools(users[block], seen, wanted, protocol, dataset)
         drawn[block] = _first_unseen(protocol.seed, users[block], seen, wanted)
     return Candidates(users, drawn[:, : protocol.candidates], drawn[:, -protocol.candidates :])
+
+
+def candidates_of(protocol: Protocol) -> int:
+    """How many unseen items a user needs."""
+    return protocol.candidates * (2 if protocol.candidate_lists == "separate" else 1)
 
 
 def _first_unseen(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedrec.data.candidates import Candidates, draw_candidates
+from fedrec.data.candidates import Candidates, candidates_of, draw_candidates
 from fedrec.data.interactions import Interactions
 from fedrec.data.protocol import Protocol
 from fedrec.data.store import content_hash, read_table, write_table
@@ -23,6 +23,8 @@ PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
 FEWEST_ROWS = 3
 """One row each for training, validation and test."""
+MOST_SATED = 0.01
+"""A larger share of users who know nearly all items is a protocol that does not suit the dataset."""
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -32,7 +34,7 @@ class Split:
     """Rows sorted by user, part and item, and the candidates of each user.
 
     Users keep the numbers they have in the interactions; `dropped` are those with too few
-    rows to be split, who take no part.
+    rows to be split, or too few unseen items to be candidates, who take no part.
     """
 
     dataset: str
@@ -92,8 +94,8 @@ class _Rows:
 def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     """Split `interactions` by `protocol`.
 
-    Raises `SplitError` if no user has enough rows, a user has too few unseen items for the
-    candidates, or the paper's own order of rows is missing.
+    Raises `SplitError` if no user has enough rows, more than a few users have too few unseen items
+    for the candidates, or the paper's own order of rows is missing.
     """
     if protocol.paper in interactions.missing_row_orders:
         raise SplitError(
@@ -101,12 +103,13 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
             f"the file that holds it could not be had. `fedrec fetch {interactions.dataset}` says why."
         )
     rows = _rows_by_user(interactions, protocol)
-    rows, dropped = _without_short_histories(rows)
+    rows, short = _without_short_histories(rows)
     if not len(rows.user):
         raise SplitError(
             f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_ROWS} rows, one each for "
             "training, validation and test."
         )
+    rows, sated = _without_sated(rows, interactions.items - candidates_of(protocol))
     part = np.zeros(len(rows.user), dtype=np.int8)
     test = _latest(rows)
     part[test] = TEST
@@ -122,7 +125,7 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
         item=item,
         part=part,
         candidates=draw_candidates(user, item, interactions.items, protocol, interactions.dataset),
-        dropped=dropped,
+        dropped=np.union1d(short, sated),
         interactions=interactions.content_hash(),
     )
 
@@ -188,13 +191,26 @@ def _rows_by_user(interactions: Interactions, protocol: Protocol) -> _Rows:
 
 
 def _without_short_histories(rows: _Rows) -> tuple[_Rows, NDArray[np.int32]]:
+    lengths = np.diff(_starts(rows.user), append=len(rows.user))
+    return _without(rows, lengths < FEWEST_ROWS)
+
+
+def _without_sated(rows: _Rows, most_items: int) -> tuple[_Rows, NDArray[np.int32]]:
+    """Without the few users who know more than `most_items`; where they are many, all stay."""
     starts = _starts(rows.user)
-    lengths = np.diff(starts, append=len(rows.user))
-    short = lengths < FEWEST_ROWS
-    if not short.any():
+    changes = np.concatenate(([True], (np.diff(rows.item) != 0) | (np.diff(rows.user) != 0)))
+    sated = np.add.reduceat(changes, starts, dtype=np.int64) > most_items
+    # `draw_candidates` says who they are and what to do.
+    return _without(rows, sated & (sated.mean() <= MOST_SATED))
+
+
+def _without(rows: _Rows, dropped: NDArray[np.bool_]) -> tuple[_Rows, NDArray[np.int32]]:
+    """The rows of the users that stay, and the users that do not."""
+    starts = _starts(rows.user)
+    if not dropped.any():
         return rows, np.array([], dtype=np.int32)
-    stays = np.repeat(~short, lengths)
-    return rows.where(stays), rows.user[starts[short]]
+    stays = np.repeat(~dropped, np.diff(starts, append=len(rows.user)))
+    return rows.where(stays), rows.user[starts[dropped]]
 
 
 def _latest(rows: _Rows) -> NDArray[np.int64]:

@@ -203,6 +203,24 @@ def test_users_with_too_few_rows_are_dropped_and_listed(tmp_path):
     assert read_table(tmp_path / "split.parquet")[1]["dropped_users"] == [1, 2]
 
 
+def test_the_few_who_know_nearly_all_items_are_dropped_and_listed(protocols):
+    # User 100 knows 8 of 205 items, one more than leaves 198 for two lists; user 0 has too few rows.
+    rows = [(user, item, item) for user in range(1, 100) for item in range(4)]
+    rows += [(0, 1, 0), *((100, item, item) for item in range(8))]
+    made = made_interactions(rows, items=205)
+    with_it = make_split(made, replace(protocols["clean"], candidates=98))
+    assert with_it.dropped.tolist() == [0]
+    without = make_split(made, protocols["clean"])
+    assert without.dropped.tolist() == [0, 100]
+    assert without.candidates.user.tolist() == list(range(1, 100))
+
+
+def test_repeated_rows_of_an_item_do_not_make_a_user_know_more(protocols):
+    rows = [(0, 1, time) for time in range(150)] + [(0, 2, 0), (0, 3, 1)]
+    split = make_split(made_interactions(rows, items=102), protocols["published-fedrap"])
+    assert not len(split.dropped)
+
+
 def test_nobody_to_split_is_an_error():
     with pytest.raises(SplitError, match="no user has 3 rows"):
         make_split(made_interactions([(0, 1, 0), (0, 2, 1)], items=ITEMS), PROTOCOLS["clean"])
