@@ -39,15 +39,17 @@ rule demo:
 
 
 rule datasets:
-    """Statistics of every dataset in the catalogue, beside the published ones."""
+    """Statistics of every whole dataset in the catalogue, beside the published ones."""
     input:
         statistics_table("dataset"),
 
 
 rule splits:
-    """The frozen splits of every dataset in the catalogue, for every protocol."""
+    """The frozen splits of every whole dataset in the catalogue, for every protocol."""
     input:
-        lambda wildcards: splits_of(available(CATALOGUE), ["published", "clean"]),
+        lambda wildcards: splits_of(
+            available(CATALOGUE.whole()), ["published", "clean"]
+        ),
 
 
 rule benchmark:

@@ -77,13 +77,13 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Published:
-    """The statistics a paper prints for a dataset."""
+    """The statistics a paper prints for a dataset; None where it leaves one out."""
 
     table: str
-    users: int
-    items: int
-    interactions: int
     sparsity: float
+    users: int | None = None
+    items: int | None = None
+    interactions: int | None = None
     note: str = ""
 
 
@@ -95,6 +95,15 @@ class Synthetic:
     users: int
     items: int
     tastes: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The users, or the items, at `count` places from `first`: most rows first, equal numbers by id."""
+
+    of: Literal["users", "items"]
+    first: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,8 @@ class Dataset:
     synthetic: Synthetic | None = None
     distinct_pairs: bool = False
     """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
+    slice: Slice | None = None
+    """What stays of the rows that `min_rows` leaves; a dataset with a slice is a part of another."""
     homepage: str = ""
     note: str = ""
 
@@ -133,7 +144,9 @@ class Dataset:
         formats = [asdict(file.format) for file in self.files()]
         synthetic = asdict(self.synthetic) if self.synthetic else None
         orders = sorted(self.row_orders)
-        return canonical_json([self.name, formats, orders, synthetic, self.min_rows, self.time])
+        # Named only where there is one: the recipes of whole datasets are older than slices.
+        sliced = [asdict(self.slice)] if self.slice else []
+        return canonical_json([self.name, formats, orders, synthetic, self.min_rows, self.time, *sliced])
 
     def description(self) -> str:
         """Everything about this entry that a table prints, in one canonical line."""
@@ -166,6 +179,10 @@ class Catalogue(Mapping[str, Dataset]):
     def __contains__(self, name: object) -> bool:
         # Mapping's default asks __getitem__ for a KeyError, which this class does not raise.
         return name in self._datasets
+
+    def whole(self) -> list[str]:
+        """The names of datasets that are not a slice of another."""
+        return [name for name, dataset in self.items() if dataset.slice is None]
 
     def raw_file(self, path: str) -> RawFile:
         """The raw file at `path`, below the folder of raw files."""
@@ -225,6 +242,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
         },
         synthetic=Synthetic(**entry["synthetic"]) if "synthetic" in entry else None,
         distinct_pairs=entry.get("distinct_pairs", False),
+        slice=Slice(**entry["filter"]["slice"]) if "slice" in entry["filter"] else None,
         homepage=entry.get("homepage", ""),
         note=entry.get("note", ""),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.data.catalogue import Dataset, RawFile
+from fedrec.data.catalogue import Dataset, RawFile, Slice
 from fedrec.data.interactions import Interactions, write_interactions
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.data.store import write_table
@@ -50,6 +50,8 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
             f"{dataset.name}: {repeated:,} rows repeat a (user, item) pair, but the catalogue says that its "
             "pairs are distinct. Remove distinct_pairs there, or check the file."
         )
+    if dataset.slice is not None:
+        kept = _sliced(kept, dataset.slice, dataset.name)
     orders = [paper for paper in dataset.row_orders if f"row_{paper}" in kept.columns]
     users, user = _numbered(kept["user"])
     items, item = _numbered(kept["item"])
@@ -147,6 +149,19 @@ def _filter(rows: pl.DataFrame, min_rows: int) -> pl.DataFrame:
     if min_rows > 1:
         rows = rows.filter(pl.len().over("user") >= min_rows)
     return rows
+
+
+def _sliced(rows: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
+    """The rows of the users, or items, at the places that `part` names."""
+    column = part.of.removesuffix("s")
+    ranked = rows.group_by(column).len().sort(["len", column], descending=[True, False])
+    if part.first + part.count > len(ranked):
+        raise DataError(
+            f"{name}: {part.count:,} {part.of} from place {part.first:,} are more than the {len(ranked):,} "
+            "there are. Lower filter.slice.first or filter.slice.count in the catalogue."
+        )
+    chosen = ranked[column].slice(part.first, part.count)
+    return rows.filter(pl.col(column).is_in(chosen.implode()))
 
 
 def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.int32]]]:

@@ -75,7 +75,8 @@ def _splits_table(rows: Sequence[Row], code: str) -> Table:
         caption="What the splits are like, under each paper's published protocol and under the clean one. In "
         "percent of users: tied last, the latest time is shared by several rows; cold test, the test item is "
         "in nobody's training rows; known test, the test item is among the user's own training rows. Counts: "
-        "repeated (user, item) rows; users split; users dropped because fewer than 3 rows are left. "
+        "repeated (user, item) rows; users split; users dropped because fewer than 3 rows are left, or too "
+        "few unseen items for the candidates. "
         f"Code {code[:12]}; seeds and split hashes are in the csv.",
         columns=[
             Column("dataset", "dataset", align="left"),
@@ -140,7 +141,7 @@ def _match(described: Mapping[str, Any], printed: Published | None) -> str:
         f"{count}: {described[count]:,}, printed {getattr(printed, count):,} "
         f"({described[count] - getattr(printed, count):+,})"
         for count in _COUNTS
-        if described[count] != getattr(printed, count)
+        if getattr(printed, count) not in (None, described[count])
     ]
     ours = f"{described['sparsity_percent']:.2f}"
     if ours != f"{printed.sparsity:.2f}":

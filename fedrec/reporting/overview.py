@@ -67,10 +67,10 @@ def seconds_of(run: Run, methods: Mapping[str, Any], catalogue: Catalogue) -> fl
 
 
 def _rows(dataset: Dataset) -> int:
-    """About how many rows a dataset has: as printed, or of so many made users."""
+    """About how many rows a dataset has: as printed, of so many made users, or as many as is usual."""
     if dataset.synthetic is not None:
         return _MADE * dataset.synthetic.users
-    return next((one.interactions for one in dataset.published.values()), _ROWS)
+    return next((one.interactions for one in dataset.published.values() if one.interactions), _ROWS)
 
 
 def listed(papers: Mapping[str, Paper], found: Sequence[Standing]) -> str:

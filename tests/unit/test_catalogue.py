@@ -10,6 +10,7 @@ NAMES = {
     "filmtrust", "ml-100k", "ml-1m", "hetrec2011", "lastfm-2k-a", "lastfm-2k-b", "lastfm-2k-c", "amazon-video-a",
     "amazon-video-b", "tafeng", "qb-article-a", "qb-article-b", "douban-book", "demo",
 }  # fmt: skip
+PARTS = {f"ml-1m-{size}-{number}" for size in ("500u", "1000u", "1000i") for number in (1, 2, 3)}
 
 
 def refused(path):
@@ -19,7 +20,7 @@ def refused(path):
 
 
 def test_the_catalogue_has_every_dataset_of_the_papers(catalogue):
-    assert set(catalogue) == NAMES
+    assert set(catalogue) == NAMES | PARTS
     users = {paper for dataset in catalogue.values() for paper in dataset.papers}
     assert users == {"pfedclr", "pfedrec", "fedem", "plgc", "fedrap"}
 
@@ -32,6 +33,22 @@ def test_every_paper_prints_its_own_datasets(catalogue):
         printed[name] == set(catalogue[name].papers)
         for name in NAMES - {"lastfm-2k-a", "lastfm-2k-c", "demo"}
     )
+
+
+def test_parts_are_of_one_file_and_no_whole_datasets(catalogue):
+    assert set(catalogue.whole()) == NAMES
+    for name in PARTS:
+        assert catalogue[name].files() == catalogue["ml-1m"].files()
+        assert (catalogue[name].papers, set(catalogue[name].published)) == (("fedrap",), {"fedrap"})
+    assert len({catalogue[name].recipe() for name in PARTS}) == 9
+
+
+def test_a_slice_is_in_the_recipe_only_where_there_is_one(write_catalogue):
+    part = {"of": "items", "first": 0, "count": 2}
+    sliced = entry("alpha.csv", filter={"min_rows": 1, "slice": part})
+    whole, part = load_catalogue(write_catalogue(alpha=entry("alpha.csv"), beta=sliced)).values()
+    assert whole.recipe().endswith(',1,"file"]')
+    assert part.recipe().endswith(',1,"file",{"count":2,"first":0,"of":"items"}]')
 
 
 def test_the_mirror_is_always_the_first_source(catalogue):
@@ -88,6 +105,9 @@ def changed(change):
         (lambda e: e["interactions"].update(sources=[{"package": "x==1"}]), "a package needs 'member'"),
         (lambda e: e["interactions"].update(path="../alpha.csv"), "does not match"),
         (lambda e: e["interactions"].update(sha256="123"), "64 hex digits"),
+        (lambda e: e["filter"].update(slice={"of": "user", "first": 0, "count": 1}), "Did you mean 'users'?"),
+        (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),
+        (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
         (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "'fedem' is not among the papers"),
     ],
 )

@@ -69,6 +69,49 @@ def test_nothing_left_is_an_error(prepared):
         prepared(filter={"min_rows": 9})
 
 
+# Rows with a rating: users 10, 20 and 30 have 3, 2 and 2; items 7, 8 and 9 have 3, 2 and 2.
+UNEVEN = "30,8,1,0\n10,9,1,4\n20,7,5,3\n10,7,2,2\n10,9,3,1\n30,7,4,0\n20,8,1,1\n40,6,0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("of", "first", "count", "users", "items"),
+    [
+        ("users", 0, 1, ["10"], ["7", "9"]),
+        # Users 20 and 30 have as many rows: the lower id comes first.
+        ("users", 1, 1, ["20"], ["7", "8"]),
+        ("users", 2, 1, ["30"], ["7", "8"]),
+        ("items", 0, 1, ["10", "20", "30"], ["7"]),
+        ("items", 1, 1, ["20", "30"], ["8"]),
+        ("items", 1, 2, ["10", "20", "30"], ["8", "9"]),
+    ],
+)
+def test_a_slice_keeps_places_among_those_with_the_most_rows(prepared, of, first, count, users, items):
+    _, made = prepared(UNEVEN, filter={"min_rows": 1, "slice": {"of": of, "first": first, "count": count}})
+    assert made.users["original_id"].to_list() == users
+    assert made.items["original_id"].to_list() == items
+    # Numbered anew, and the rows keep their place in the file.
+    assert set(made.interactions.user.tolist()) == set(range(len(users)))
+    wanted = [
+        place
+        for place, line in enumerate(UNEVEN.split())
+        if line.split(",")[0] in users and line.split(",")[1] in items
+    ]
+    assert made.interactions.row.tolist() == wanted
+
+
+def test_a_slice_is_cut_after_users_are_filtered(prepared):
+    part = {"of": "items", "first": 0, "count": 1}
+    # Of the one user with three rows: item 9 twice, item 7 once.
+    _, made = prepared(UNEVEN, filter={"min_rows": 3, "slice": part})
+    assert made.items["original_id"].to_list() == ["9"]
+
+
+def test_a_slice_beyond_the_end_is_an_error(prepared):
+    part = {"of": "users", "first": 2, "count": 2}
+    with pytest.raises(DataError, match=r"2 users from place 2 are more than the 3 there are\. Lower filter"):
+        prepared(UNEVEN, filter={"min_rows": 1, "slice": part})
+
+
 def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
     made = entry("alpha.csv")
     made["interactions"] = {k: v for k, v in made["interactions"].items() if k != "unverified"} | {

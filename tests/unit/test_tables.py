@@ -126,6 +126,15 @@ def test_statistics_say_what_matches_and_what_does_not(three):
     assert row["match"] == "users: 11, printed 10 (+1); sparsity: 77.27, printed 75.00"
 
 
+def test_a_count_that_is_not_printed_cannot_differ(write_catalogue):
+    printed = {"pfedrec": {"table": "Table 7", "users": 10, "sparsity": 75.0}}
+    catalogue = load_catalogue(write_catalogue(alpha=entry("alpha.csv", published=printed)))
+    (row,) = statistics_rows(catalogue, {"alpha": described("alpha")}, {})
+    assert (row["match"], row["users_published"], row["items_published"]) == ("exact", 10, None)
+    (row,) = statistics_rows(catalogue, {"alpha": described("alpha", items=25)}, {})
+    assert row["match"] == "sparsity: 80.00, printed 75.00"
+
+
 def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
     rows = statistics_rows(
         three,

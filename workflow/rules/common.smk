@@ -153,7 +153,7 @@ def raw_files_of(wildcards):
 
 # The selections of datasets a table of statistics is made of.
 SELECTIONS = {
-    "dataset": list(CATALOGUE),
+    "dataset": CATALOGUE.whole(),
     "selected": config["datasets"],
     "demo": ["demo"],
 }
