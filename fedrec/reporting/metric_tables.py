@@ -1,11 +1,12 @@
 """Tables of metrics: ours under both protocols beside what the paper prints.
 
 The csv is long and complete: one row per line, dataset, protocol and metric. To be read there
-is one table per dataset, with a column for the printed number, ours under the published
-protocol, their difference, and ours under the clean one.
+is one table per dataset, or one of all datasets for a single line, with a column for the printed
+number, ours under the published protocol, their difference, and ours under the clean one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedrec.papers import Artefact, Line
@@ -45,27 +46,40 @@ def metric_rows(
 
 
 def metric_tables(artefact: Artefact, rows: Sequence[Row], caption: str, notes: Sequence[str]) -> list[Table]:
-    """One table per dataset that there are numbers of, ours or printed."""
+    """One table per dataset; of an artefact of one line a single table, whose rows are the datasets."""
+    if len(artefact.lines) == 1:
+        # The best of several datasets would say nothing about the method.
+        numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
+        columns = [Column("dataset", "dataset", align="left"), *numbers]
+        return [Table(f"{caption} Method {rows[0]['line']}.", columns, _shown(rows, "dataset"), notes)]
     tables = []
     for dataset in artefact.datasets:
         of_dataset = [row for row in rows if row["dataset"] == dataset]
-        shown: dict[str, dict[str, Any]] = {}
-        for row in of_dataset:
-            one = shown.setdefault(row["line"], {"line": row["line"]})
-            if row["of_lines"]:
-                one |= {"unranked": True, "form": "{:.2f}"}
-            metric, kind = row["metric"], row["protocol"]
-            for key, name in (("value", f"{metric}_{kind}"), ("sd", f"{metric}_{kind}_sd")):
-                one[name] = row.get(key)
-            if row.get("printed") is not None:
-                one[f"{metric}_printed"] = row["printed"]
-                one[f"{metric}_printed_sd"] = row.get("printed_sd")
-            if kind == "published":
-                one[f"{metric}_difference"] = row.get("difference")
-        columns = [Column("line", "method", align="left")]
-        columns += [column for metric in artefact.metrics for column in _columns(metric, of_dataset)]
-        tables.append(Table(f"{caption} Dataset {dataset}.", columns, list(shown.values()), notes))
+        columns = [Column("line", "method", align="left"), *_columns_of(artefact, of_dataset)]
+        tables.append(Table(f"{caption} Dataset {dataset}.", columns, _shown(of_dataset, "line"), notes))
     return tables
+
+
+def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
+    """What is read of long rows: one row for each value of the column `by`."""
+    shown: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        one = shown.setdefault(row[by], {by: row[by]})
+        if row["of_lines"]:
+            one |= {"unranked": True, "form": "{:.2f}"}
+        metric, kind = row["metric"], row["protocol"]
+        for key, name in (("value", f"{metric}_{kind}"), ("sd", f"{metric}_{kind}_sd")):
+            one[name] = row.get(key)
+        if row.get("printed") is not None:
+            one[f"{metric}_printed"] = row["printed"]
+            one[f"{metric}_printed_sd"] = row.get("printed_sd")
+        if kind == "published":
+            one[f"{metric}_difference"] = row.get("difference")
+    return list(shown.values())
+
+
+def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[Column]:
+    return [column for metric in artefact.metrics for column in _columns(metric, rows)]
 
 
 def _columns(metric: str, rows: Sequence[Row]) -> list[Column]:

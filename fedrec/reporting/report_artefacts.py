@@ -159,13 +159,13 @@ def _metrics(artefact: Artefact, rows: Sequence[Mapping[str, str]]) -> list[View
     """A table of metrics as it is written: printed, published, difference and clean beside each other."""
     found = [{key: typed(key, text) for key, text in row.items()} for row in rows]
     caption = f"{label(artefact.name)}: {artefact.title}."
+    tables = metric_tables(artefact, found, caption, ())
+    parts = artefact.datasets if len(artefact.lines) > 1 else ("values",)
     return [
         view(
-            f"{artefact.target}-{dataset}",
-            table,
-            best=[column.key for column in table.columns if column.ranked],
+            f"{artefact.target}-{part}", table, best=[column.key for column in table.columns if column.ranked]
         )
-        for dataset, table in zip(artefact.datasets, metric_tables(artefact, found, caption, ()), strict=True)
+        for part, table in zip(parts, tables, strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from fedrec.data.catalogue import load_catalogue
 from fedrec.data.store import write_table
 from fedrec.errors import ResultError
-from fedrec.papers import Artefact, Line, load_papers
+from fedrec.papers import Artefact, Line, Run, load_papers
 from fedrec.published import printed_for
 from fedrec.reporting.artefacts import Workshop
 from fedrec.reporting.overview import listed, seconds_of, standing
@@ -111,6 +111,22 @@ def test_the_best_is_bold_and_the_second_underlined(tmp_path):
     assert lines["w/ CF"].count("<u>") == 6
     assert r"\textbf{" in table(tmp_path, one, "tex")
     assert r"\underline{" in table(tmp_path, one, "tex")
+
+
+def test_datasets_are_the_rows_of_a_table_of_one_line(tmp_path):
+    one = only(PAPERS["fedrap"].artefacts["table7"], "ml-1m-500u-1", "ml-1m-500u-3")
+    made(tmp_path, one, METHODS, one.datasets)
+    workshop(tmp_path).build(one)
+    text = table(tmp_path, one)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert "dataset" in lines[0]
+    assert "HR@10, printed" in lines[0]
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["ml-1m-500u-1", "ml-1m-500u-3"]
+    assert "1.0000" in lines[2]
+    assert "0.9020" in lines[3]
+    # Datasets do not compete.
+    assert "**" not in text
+    assert "Method FedRAP." in text
 
 
 def test_a_dataset_that_cannot_be_had_keeps_its_printed_numbers_and_the_reason(tmp_path):
@@ -218,6 +234,11 @@ def test_a_run_costs_by_rounds_epochs_and_rows(tmp_path):
     found = made(tmp_path, one, METHODS, ["ml-100k", "ml-1m"])
     small, large = (seconds_of(found[0, name, "clean"][0].run, METHODS, CATALOGUE) for name in one.datasets)
     assert large == pytest.approx(10.00209 * small)
+
+
+def test_a_dataset_whose_rows_nobody_prints_costs_as_much_as_a_usual_one():
+    part, usual = (Run("fedrap", name, "clean", "fedrap", 0) for name in ("ml-1m-500u-1", "ml-100k"))
+    assert seconds_of(part, METHODS, CATALOGUE) == seconds_of(usual, METHODS, CATALOGUE)
 
 
 def test_only_the_numbers_of_its_own_table_decide_an_artefact():

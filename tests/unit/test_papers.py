@@ -107,6 +107,14 @@ def test_all_papers_together_need_about_as_many_runs_as_they_report(every):
     assert {run.paper for run in published_runs} == set(PAPERS)
 
 
+def test_every_part_of_movielens_1m_has_its_printed_numbers(papers):
+    one = papers["fedrap"].artefacts["table7"]
+    (line,) = one.lines
+    found = [printed("fedrap", one.printed, name, line.printed, "hr@10").value for name in one.datasets]
+    assert found == [1.0, 1.0, 0.9020, 1.0, 0.9990, 0.8260, 0.9851, 0.9398, 0.9186]
+    assert len({run for runs in runs_of(one, METHODS, [0]).values() for run in runs}) == 18
+
+
 def test_a_printed_number():
     found = printed("pfedclr", "Table 1", "ml-100k", ("PFedCLR", "federated"), "hr@10")
     assert (found.value, found.sd, found.unit) == (0.9989, None, "fraction")

@@ -368,6 +368,27 @@ def test_a_csv_is_read_as_it_was_written(tmp_path):
     assert read_csv(tmp_path / "x.csv") == [{"a": "x,\ny", "b": ""}]
 
 
+def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
+    one = made.papers["fedrap"].artefacts["table7"]
+    made.forms(
+        one.target,
+        [
+            {
+                "dataset": dataset, "line": "FedRAP", "metric": metric, "protocol": kind, "of_lines": False,
+                "printed": 0.5, "value": place / 10,
+            }
+            for place, dataset in enumerate(one.datasets)
+            for metric in one.metrics
+            for kind in ("published", "clean")
+        ],
+    )  # fmt: skip
+    found = report(made, chosen=[one])
+    assert [name for name in found.tables if name.startswith(one.target)] == ["fedrap_table7-values"]
+    rows = found.rows("fedrap_table7-values")
+    assert [row["dataset"]["text"] for row in rows] == list(one.datasets)
+    assert [row["HR@10, clean"]["text"] for row in rows] == [f"0.{place}000" for place in range(9)]
+
+
 def test_runs_are_named_by_folder_file_pattern_or_list(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bracketed = "results/runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0"
