@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedrec.papers import Artefact
-from fedrec.reporting.plotted import GROUPS, Found, kinds_of, label_of, part_of
+from fedrec.reporting.plotted import EXTRA_SPACE, GROUPS, Found, kinds_of, label_of, part_of
 from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.tables import Row
 
@@ -62,6 +62,11 @@ def own_title(rows: Sequence[Row]) -> str | None:
     return "our value, since the paper gives none" if "ours" in sources else "the paper's own value"
 
 
+def space_title(rows: Sequence[Row]) -> str:
+    """What the extra space of a sweep is."""
+    return f"space of a client beyond {rows[0]['over']} (right axis)"
+
+
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     metrics = " and ".join(map(metric_title, artefact.metrics))
     part, setting = part_of(artefact), artefact.options.get("setting")
@@ -74,6 +79,9 @@ def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     if artefact.layout == "sweep":
         marked = own_title(rows)
         rings = f" A ring marks {marked}." if marked else ""
+        spaces = [row for row in rows if row["metric"] == EXTRA_SPACE]
+        if spaces:
+            rings += f" Dashed: {space_title(spaces)}, 4 bytes a number, MB of 2^20 bytes."
         if part == "validation":
             return (
                 f"{metrics} of the validation items at their best round, by {setting}, {under}; small "

@@ -14,7 +14,7 @@ from fedrec.composition import parse
 from fedrec.files import write_text
 from fedrec.papers import Artefact, Line
 from fedrec.reporting.bubbles import bubbles
-from fedrec.reporting.captions import caption, metric_title, own_title
+from fedrec.reporting.captions import caption, metric_title, own_title, space_title
 from fedrec.reporting.panels import (
     Key,
     distinct,
@@ -25,7 +25,7 @@ from fedrec.reporting.panels import (
     protocol_title,
     setting_axis,
 )
-from fedrec.reporting.plotted import GROUPS, Found, kinds_of, part_of, plotted
+from fedrec.reporting.plotted import EXTRA_SPACE, GROUPS, Found, kinds_of, part_of, plotted
 from fedrec.reporting.results import read_result
 from fedrec.reporting.style import HEIGHT, MUTED, WIDTH, Look, canvas, looks, ordered_looks, save, theme
 from fedrec.reporting.tables import Row, csv_text
@@ -47,8 +47,8 @@ def draw(
 ) -> None:
     """Write `stem`.csv, .pdf, .png and .txt.
 
-    `data` is the folder of the splits (`results/data`), for the layouts `groups` and `bubbles`; `unavailable`
-    tells why datasets are missing in `found`, for the caption.
+    `data` is the folder of the splits (`results/data`), for the layouts `groups` and `bubbles` and a sweep
+    that shows space; `unavailable` tells why datasets are missing in `found`, for the caption.
     """
     rows = plotted(artefact, found, methods, data)
     text = caption(artefact, rows, found, methods, unavailable or {})
@@ -127,7 +127,9 @@ def _curve(ax: Axes, points: Sequence[Row], look: Look, label: str, shift: float
     ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
 
 
-def _sweep(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _sweep(artefact: Artefact, every: Sequence[Row]) -> Figure:
+    rows = [row for row in every if row["metric"] != EXTRA_SPACE]
+    spaces = [row for row in every if row["metric"] == EXTRA_SPACE]
     figure, axes = panels(artefact, rows, share=False)
     look = looks(row["method"] for row in rows)
     series = _series(rows, "method", "label")
@@ -143,10 +145,38 @@ def _sweep(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     for ax in axes.values():
         no_flatter_than(ax, _LEAST_SPAN)
     _labelled(axes, rows[0]["axis"], artefact.metrics)
-    marked = own_title(rows)
     handles = [look[method].handle(label) for method, label in series]
-    legend(figure, handles + ([_ring_handle(marked)] if marked else []))
+    if spaces:
+        _space_axes(axes, spaces, values)
+        handles.append(Line2D([], [], label=space_title(spaces), **_SPACE))  # type: ignore[arg-type]
+    if marked := own_title(rows):
+        handles.append(_ring_handle(marked))
+    legend(figure, handles)
     return figure
+
+
+def _space_axes(axes: Mapping[Key, Axes], rows: Sequence[Row], values: Sequence[Any]) -> None:
+    """The extra space behind each panel; its scale stands right of the last panel of a dataset."""
+    last = {key[0]: key for key in axes}
+    for key, ax in axes.items():
+        beside = ax.twinx()
+        place = setting_axis(ax, values)
+        for lines in _series(rows, "method").values():
+            points = lines.get((*key[:2], EXTRA_SPACE), [])
+            ordered = sorted((place[row["x"]], row["mean"]) for row in points)
+            beside.plot(*zip(*ordered, strict=True), **_SPACE)  # type: ignore[arg-type]
+        beside.set_ylim(bottom=0)
+        beside.grid(visible=False)
+        at_end = key == last[key[0]]
+        beside.tick_params(colors=MUTED, right=at_end, labelright=at_end)
+        if at_end:
+            beside.set_ylabel("extra space, MB", color=MUTED)
+        # A twin is drawn above: the metrics come first, and their white ground must not hide it.
+        ax.set_zorder(beside.get_zorder() + 1)
+        ax.patch.set_visible(False)
+
+
+_SPACE = {"linestyle": (0, (3.2, 1.4)), "color": MUTED, "linewidth": 0.9, "marker": "none"}
 
 
 def _swept(ax: Axes, points: Iterable[tuple[float, Row]], look: Look, label: str) -> None:

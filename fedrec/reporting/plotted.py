@@ -29,10 +29,12 @@ GROUPS = 5
 CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
 SCHEDULES = ("paper", "code")
 _STRENGTH, _ROUNDS = 0.1, 100
+EXTRA_SPACE = "extra_space_client"
+"""What stands for a metric in the rows of a sweep's `space_over`."""
 
 
 def plotted(artefact: Artefact, found: Found, methods: Mapping[str, Any], data: Path | None) -> list[Row]:
-    """The rows of a figure; `data` is the folder of the splits, which `groups` and `bubbles` look into."""
+    """The rows of a figure; `data` is the folder of the splits, which some layouts look into."""
     if artefact.layout == "curricula":
         return list(_curricula(methods))
     rows = {
@@ -112,19 +114,33 @@ def _curves(
 
 
 def _swept(
-    artefact: Artefact, line: Line, results: Sequence[Result], methods: Mapping[str, Any], _data: Path | None
+    artefact: Artefact, line: Line, results: Sequence[Result], methods: Mapping[str, Any], data: Path | None
 ) -> Iterator[Row]:
     """With `part: validation`, the best validation value; else test at the reported round."""
     part = part_of(artefact)
+    axis = _on_axis(artefact, line, results[0].run.dataset, methods)
     for metric in artefact.metrics:
         rules = ["best_validation" if part == "validation" else one.at for one in results]
         values = [
             one.summary["metrics"][rule][part][metric] for one, rule in zip(results, rules, strict=True)
         ]
         rounds = [one.summary["rounds"][rule] for one, rule in zip(results, rules, strict=True)]
-        yield _on_axis(artefact, line, results[0].run.dataset, methods) | {
-            "part": part, **_tail(metric, values, results), "round": spread(rounds).mean,
-        }  # fmt: skip
+        yield axis | {"part": part, **_tail(metric, values, results), "round": spread(rounds).mean}
+    if "space_over" in artefact.options:
+        yield axis | _extra_space(artefact, results, methods, data)
+
+
+def _extra_space(
+    artefact: Artefact, results: Sequence[Result], methods: Mapping[str, Any], data: Path | None
+) -> dict[str, Any]:
+    """How much more a client holds than with the method of `space_over`, by counting parameters."""
+    over, first = artefact.options["space_over"], results[0]
+    plain, _, _ = resolve(methods, over, artefact.paper, first.run.dataset)
+    sizes = _sizes(first, data)
+    client, _ = space(first.run.method, first.summary["settings"], *sizes)
+    base, _ = space(over, plain, *sizes)
+    extra = [megabytes(client - base)] * len(results)
+    return _tail(EXTRA_SPACE, extra, results) | {"unit": "MB", "over": title(methods, over)}
 
 
 def _on_axis(artefact: Artefact, line: Line, dataset: str, methods: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,9 +192,7 @@ def _bubbles(
     _methods: Mapping[str, Any],
     data: Path | None,
 ) -> Iterator[Row]:
-    _, about = _split(results[0], data)
-    clients = about["users"] - len(about["dropped_users"])
-    client, server = space(results[0].run.method, results[0].summary["settings"], clients, about["items"])
+    client, server = space(results[0].run.method, results[0].summary["settings"], *_sizes(results[0], data))
     seconds = [one.summary["measured"]["seconds_per_round"] for one in results]
     yield _tail("space_client", [megabytes(client)] * len(results), results) | {"unit": "MB"}
     yield _tail("space_server", [megabytes(server)] * len(results), results) | {"unit": "MB"}
@@ -214,6 +228,12 @@ def _split(result: Result, data: Path | None) -> tuple[Any, dict[str, Any]]:
             f"{about['split'][:8]}. Train it again; snakemake does that by itself."
         )
     return rows, about
+
+
+def _sizes(result: Result, data: Path | None) -> tuple[int, int]:
+    """Clients and items of a run."""
+    _, about = _split(result, data)
+    return about["users"] - len(about["dropped_users"]), about["items"]
 
 
 def _training_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: ANN401 - a table of pyarrow

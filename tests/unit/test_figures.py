@@ -10,7 +10,7 @@ from fedrec.errors import ResultError
 from fedrec.papers import PICTURES, Artefact, Line, artefacts_of, load_papers, runs_of
 from fedrec.reporting.figures import convergence_of, draw, figure_of
 from fedrec.reporting.plotted import plotted
-from fedrec.reporting.style import LOOKS, theme
+from fedrec.reporting.style import LOOKS, MUTED, theme
 from fedrec.settings import load_methods
 from tests.conftest import ROOT
 from tests.made_runs import curve_of, made, write_rows, write_run
@@ -238,6 +238,50 @@ def test_a_sweep_of_validation_shows_the_best_and_its_round(tmp_path):
     assert legend_of(figure) == ["PFedRec"]
 
 
+def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_path):
+    one = swept("pfedclr", "rank", [2, 1, 12], paper="pfedclr", space_over="fedmf")
+    for protocol in ("published-pfedclr", "clean"):
+        write_rows(tmp_path / "data", "ml-100k", protocol, [5, 6], items=1682)
+    figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k"]), tmp_path / "data")
+    extra = [row for row in rows if row["metric"] == "extra_space_client"]
+    # The two factors of the correction: rank numbers an item, and rank rows of 16.
+    wanted = {rank: 4 * rank * (1682 + 16) / 2**20 for rank in (1, 2, 12)}
+    assert [(row["x"], row["protocol"]) for row in extra] == [
+        (rank, kind) for rank in (2, 1, 12) for kind in ("published", "clean")
+    ]
+    assert all(row["mean"] == pytest.approx(wanted[row["x"]]) for row in extra)
+    assert {(row["unit"], row["over"]) for row in extra} == {("MB", "FedMF")}
+    metrics, spaces = figure.axes[:4], figure.axes[4:]
+    assert len(spaces) == 4
+    for ax in spaces:
+        (line,) = ax.lines
+        assert list(line.get_xdata()) == [1, 2, 12]
+        assert list(line.get_ydata()) == pytest.approx([wanted[1], wanted[2], wanted[12]])
+        assert (line.get_linestyle(), line.get_color()) == ("--", MUTED)
+        assert ax.get_ylim()[0] == 0
+    assert [ax.get_ylabel() for ax in spaces] == ["", "", "", "extra space, MB"]
+    # One method, one curve and one ring: the space is no line of the panels.
+    assert [len(ax.lines) for ax in metrics] == [2] * 4
+    assert legend_of(figure) == [
+        "PFedCLR", "space of a client beyond FedMF (right axis)", "the paper's own value",
+    ]  # fmt: skip
+
+
+def test_the_csv_and_the_caption_hold_the_extra_space(tmp_path):
+    one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", kinds=["clean"])
+    write_rows(tmp_path / "data", "ml-100k", "clean", [5, 6], items=1682)
+    found = made(tmp_path, one, METHODS, ["ml-100k"])
+    draw(one, found, METHODS, tmp_path / "figure", data=tmp_path / "data")
+    plotted_rows = list(csv.DictReader((tmp_path / "figure.csv").read_text().splitlines()))
+    assert [row["x"] for row in plotted_rows if row["metric"] == "extra_space_client"] == ["1", "2"]
+    assert (
+        "Dashed: space of a client beyond FedMF (right axis), 4 bytes a number"
+        in (tmp_path / "figure.txt").read_text()
+    )
+    with pytest.raises(ResultError, match="looks into the splits"):
+        draw(one, found, METHODS, tmp_path / "figure")
+
+
 def test_bars_are_methods_by_datasets_in_percent(tmp_path):
     one = artefact("bars", ["ncf", "fedmf", "fedrap"], ["ml-100k", "tafeng", "ml-1m"])
     figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k", "ml-1m"], (0, 1), rounds=60))
@@ -387,7 +431,7 @@ def test_every_figure_of_every_paper_is_drawn_without_clipped_or_overlapping_tex
         assert len(legend_of(figure)) >= 1
     width, height = figure.get_size_inches() * figure.dpi
     renderer = figure.canvas.get_renderer()
-    texts = [ax.title for ax in figure.axes] + [
+    texts = [ax.title for ax in figure.axes if ax.get_title()] + [
         label for ax in figure.axes for label in (ax.xaxis.label, ax.yaxis.label) if label.get_text()
     ]
     texts += [text for legend in figure.legends for text in legend.get_texts()]

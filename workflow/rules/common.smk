@@ -291,12 +291,14 @@ def artefact_inputs(wildcards):
             found["states"] = [
                 results(f"{run.folder}/state.safetensors") for run in runs
             ]
-        if artefact.layout in (*PICTURES, "bubbles", "groups"):
+        over = artefact.options.get("space_over")
+        if over or artefact.layout in (*PICTURES, "bubbles", "groups"):
             found["splits"] = [
                 run_split(run, file) for run in runs for file in ("split", "candidates")
             ]
+            models = {*methods, over} - {None}
             found["models"] = code(
-                *sorted({name for method in methods for name in modules_of(method)})
+                *sorted({name for method in models for name in modules_of(method)})
             )
     if artefact.layout == "curricula":
         found["models"] = code(*modules_of("fedrap"))
