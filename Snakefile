@@ -13,6 +13,7 @@ include: "workflow/rules/common.smk"
 
 localrules:
     all,
+    audit,
     demo,
     datasets,
     splits,
@@ -20,13 +21,20 @@ localrules:
 
 
 rule all:
-    """Everything the configuration asks for: splits, statistics, comparisons, tables and figures."""
+    """Everything the configuration asks for: splits, statistics, comparisons, audit, tables and figures."""
     input:
         lambda wildcards: splits_of(config["datasets"], config["protocols"]),
         statistics_table("selected"),
         comparison_of(config["datasets"]),
+        audit_files(),
         lambda wildcards: files_of(chosen_artefacts()),
         results("report/report.html"),
+
+
+rule audit:
+    """What the protocol and uploads give away, and which conclusions survive, for the configured datasets."""
+    input:
+        audit_files(),
 
 
 rule demo:
@@ -67,4 +75,5 @@ onstart:
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/papers.smk"
+include: "workflow/rules/audit.smk"
 include: "workflow/rules/benchmark.smk"

@@ -76,6 +76,9 @@ def add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     command.add_argument("--out", type=Path, help="path of the table without its ending (default: print)")
 
     command = add("verdicts", _verdicts, "results", "papers", "methods", "claims")
+    command.add_argument(
+        "--runs-from", type=Path, metavar="FILE", help="a text file of the run.json to judge by, one per line"
+    )
     command.add_argument("--of", nargs="*", default=[], metavar="PAPER", help="papers (default: all)")
     command.add_argument("--rounds", type=int, help="at most so many (default: each paper's own)")
     command.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
@@ -228,6 +231,7 @@ def _verdicts(parsed: argparse.Namespace) -> None:
         parsed.rounds,
         json.loads(parsed.unavailable),
         parsed.out,
+        runs=None if parsed.runs_from is None else _listed(parsed.runs_from),
     )
 
 
@@ -235,8 +239,12 @@ def _folders(parsed: argparse.Namespace) -> list[Path]:
     """The folders of the runs that were named, in the command or in a file."""
     named = list(parsed.runs)
     if parsed.runs_from is not None:
-        named += [Path(line) for line in parsed.runs_from.read_text(encoding="utf-8").splitlines() if line]
+        named += _listed(parsed.runs_from)
     if not named:
         raise ConfigurationError("no run was given. Name the run.json of finished runs.")
     print(f"{len(named)} runs", file=sys.stderr)
     return [path.parent for path in named]
+
+
+def _listed(file: Path) -> list[Path]:
+    return [Path(line) for line in file.read_text(encoding="utf-8").splitlines() if line]

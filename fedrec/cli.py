@@ -103,8 +103,8 @@ def _split(parsed: argparse.Namespace) -> None:
     split = make_split(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
     if len(split.dropped):
         print(
-            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows to be split and "
-            "take no part; they are listed in the metadata of split.parquet.",
+            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows, or unseen "
+            "items, to be split and take no part; they are listed in the metadata of split.parquet.",
             file=sys.stderr,
         )
     write_split(split, parsed.data / protocol.name)

@@ -115,7 +115,7 @@ class Run:
     def _catalogue_ranks(self) -> Iterator[Tensor]:
         """Ranks among all items outside the training rows and, for test, the validation item."""
         clients = self.clients
-        everyone = torch.arange(len(clients), device=clients.device)
+        everyone = clients.everyone
         all_items = torch.arange(clients.items, device=clients.device)
         found: dict[str, list[Tensor]] = {part: [] for part in PARTS}
         for who in everyone.split(max(1, _CHUNK // clients.items)):
@@ -222,7 +222,7 @@ class Run:
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
-    everyone = torch.arange(len(clients), device=clients.device)
+    everyone = clients.everyone
     items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
     scores = protocol_scores(learner, clients, everyone, items)
     return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)

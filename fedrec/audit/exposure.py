@@ -34,7 +34,7 @@ def described(run: Finished, drawn: Tensor) -> dict[str, Any]:
     if not drawn.any():
         return {"draws": "this method draws no training negatives"}
     clients = run.clients
-    everyone = torch.arange(len(clients), device=clients.device).unsqueeze(1)
+    everyone = clients.everyone.unsqueeze(1)
     found: dict[str, Any] = {"draws_per_client": float(drawn.sum(1).double().mean())}
     for part in PARTS:
         target = drawn[everyone, clients.held_out[part].unsqueeze(1)]
@@ -106,7 +106,7 @@ def score_correlation(run: Finished, drawn: Tensor) -> NDArray[np.float64]:
     NaN where one of them is the same for all candidates.
     """
     clients = run.clients
-    everyone = torch.arange(len(clients), device=clients.device)
+    everyone = clients.everyone
     candidates = clients.candidates["test"]
     scores = protocol_scores(run.learner, clients, everyone, candidates)
     counts = drawn[everyone.unsqueeze(1), candidates]

@@ -145,13 +145,15 @@ def printed_effect(claim: Claim, artefact: Artefact, dataset: str, metric: str) 
     return values[0] - max(values[1:]) if len(values) == len(claim.lines) else None
 
 
-def ranks_below(results: Path) -> Find:
-    """How finished runs below a folder of results are found."""
+def ranks_below(results: Path, runs: Sequence[Path] | None = None) -> Find:
+    """How finished runs below a folder of results are found; with `runs` (their run.json), these alone."""
+    known = None if runs is None else {path.absolute() for path in runs}
 
     @cache
     def find(run: Run, catalogue: bool) -> Ranks | None:
         folder = results / run.folder
-        if not (folder / "run.json").is_file():
+        path = (folder / "run.json").absolute()
+        if not path.is_file() or (known is not None and path not in known):
             return None
         at = json.loads((folder / "run.json").read_text(encoding="utf-8"))["protocol"]["round_rule"]
         table, _ = read_table(folder / "ranks.parquet")

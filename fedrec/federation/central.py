@@ -78,7 +78,7 @@ class CentralLearner:
     def train_round(self, round_: int) -> Report:
         """One epoch over all users' samples, in mini-batches mixed over users."""
         start = time.perf_counter()
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         width = 1 + self.settings["negatives"] if self.method.whole_rows else 1
         shape = (-1, width) if self.method.whole_rows else (-1,)
@@ -134,7 +134,7 @@ class CentralLearner:
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
         """See `learner.Learner.drew`."""
-        return [(torch.arange(len(self.clients), device=self.clients.device), Purpose.NEGATIVES)]
+        return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 
 def check_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:

@@ -54,6 +54,11 @@ class Clients:
         return self.user.device
 
     @property
+    def everyone(self) -> Tensor:
+        """The places of all clients."""
+        return torch.arange(len(self), device=self.device)
+
+    @property
     def rows(self) -> Tensor:
         """Training rows of each client."""
         return self.start.diff()

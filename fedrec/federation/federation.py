@@ -165,7 +165,7 @@ class Federation:
 
     def _participants(self, round_: int) -> Tensor:
         """Who trains in a round, once the server is ready for it."""
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         count = self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / len(everyone))
         nobody = torch.zeros(len(everyone), device=self.clients.device)
@@ -186,7 +186,7 @@ class Federation:
 
     def _concluding(self, trained: Tensor) -> Tensor:
         """Who works after the server has answered those that `trained`."""
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         return everyone if self.method.concluding == "everyone" else trained
 
     def _common(self, name: str) -> Tensor:
@@ -216,7 +216,7 @@ class Federation:
     def _derived_values(self) -> dict[str, Tensor]:
         """What follows from whole tables, for everyone; found once a round."""
         if self._derived is None:
-            everyone = torch.arange(len(self.clients), device=self.clients.device)
+            everyone = self.clients.everyone
             width = sum(one.count for one in self.state.parameters.values())
             found = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
             self._derived = {name: torch.cat([part[name] for part in found]) for name in found[0]}

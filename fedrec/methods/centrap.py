@@ -124,8 +124,12 @@ class CentRAP:
         """See `learner.Learner.notes`."""
         return {}
 
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
+        """See `learner.Learner.drew`."""
+        return [(self.clients.everyone, Purpose.NEGATIVES)]
+
     def _mini_batches(self, round_: int) -> Iterator[Mixed]:
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
         word = philox(counted(samples.size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
@@ -135,7 +139,7 @@ class CentRAP:
 
     def _user_by_user(self, round_: int) -> Iterator[Mixed]:
         """All samples, those of a user in one piece; each user's shares add up to 1."""
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         for who in everyone.split(_USERS_AT_ONCE):
             samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
             user = torch.repeat_interleave(who, samples.size)

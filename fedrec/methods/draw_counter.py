@@ -30,7 +30,7 @@ class DrawCounter:
     def train_round(self, round_: int) -> Report:
         """Draw the round's negatives as any method would, and count them."""
         start = time.perf_counter()
-        everyone = torch.arange(len(self.clients), device=self.clients.device)
+        everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
         pair = (user * self.clients.items + samples.item)[samples.label == 0]
@@ -55,7 +55,7 @@ class DrawCounter:
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
         """See `learner.Learner.drew`."""
-        return [(torch.arange(len(self.clients), device=self.clients.device), Purpose.NEGATIVES)]
+        return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 
 METHOD = DrawCounter

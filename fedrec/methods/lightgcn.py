@@ -87,7 +87,7 @@ class LightGCN(CentralMethod):
 
     def edges(self, clients: Clients) -> tuple[Tensor, Tensor]:
         """User and item of every edge."""
-        everyone = torch.arange(len(clients), device=clients.device)
+        everyone = clients.everyone
         users, items = [torch.repeat_interleave(everyone, clients.rows)], [clients.train_item]
         if self.settings["graph"] == "all":
             for held_out in clients.held_out.values():

@@ -21,7 +21,7 @@ def users_of(catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]]) -
             if name in described:
                 split = described[name]["splits"].get(f"published-{paper}", described[name])
                 found[paper, name] = split["users"]
-            elif printed is not None:
+            elif printed is not None and printed.users is not None:
                 found[paper, name] = printed.users
     return found
 

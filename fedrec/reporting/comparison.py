@@ -31,7 +31,7 @@ def comparison_table(rows: Sequence[Row], dataset: str, titles: Mapping[str, str
             (row["method"], row["paper"]), {"method": titles[row["method"]], "paper": row["paper"]}
         )
         one |= {f"{name}_{kind}": row[name] for name in (*_SHOWN, "seconds_per_round")}
-        one |= {f"{name}_{kind}_mark": row.get(f"{name}_mark", "") for name in _SHOWN}
+        one |= {f"{name}_{kind}_mark": row.get(f"{name}_mark") or "" for name in _SHOWN}
     shown = sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0))
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     seeds = sorted({str(row["seeds"]) for row in rows})

@@ -40,9 +40,10 @@ def exposure_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> 
         Table(
             caption=f"Exposure on {dataset}: how often a client drew its test item, and each of the items it "
             "is ranked against, as a training negative; the share of clients that never drew it, of "
-            "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the last round, "
-            "mean over clients (a model that merely remembers draws shows -1); and the share of hits at 10 "
-            "that vanish where held-out items may be drawn like any other, beside new hits for each old one. "
+            "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the "
+            "last round, mean over clients (a model that merely remembers draws shows -1); and the share of "
+            "hits at 10 that vanish where held-out items may be drawn like any other, beside new hits for "
+            "each old one. "
             f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
             f"code {', '.join(about['code'])}.",
             columns=[

@@ -77,7 +77,7 @@ def comparison_of(results: Path, dataset: str, out: Path) -> tuple[View, list[tu
     with _telling(path):
         rows = [
             {
-                key: float(text) if re.match(r"(hr|ndcg)@|seconds", key) and text else text or None
+                key: float(text) if re.match(r"(hr|ndcg)@\d+(_sd)?$|seconds", key) and text else text or None
                 for key, text in row.items()
             }
             for row in read_csv(path)

@@ -54,8 +54,8 @@ def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]])
         Table(
             caption=f"Differences on {dataset} under the {kind} protocol: test {metric.upper()} of each "
             "method, less that of the best and of popularity, paired by user: mean difference, its 95 % "
-            "bootstrap interval, matched-pairs rank-biserial correlation, and p of the randomisation test and of "
-            "Wilcoxon's signed-rank test, Holm-corrected over the table. "
+            "bootstrap interval, matched-pairs rank-biserial correlation, and p of the randomisation test "
+            "and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
             f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
             f"{', '.join(about['code'])}.",
             columns=[

@@ -135,12 +135,14 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
         if name in found:
             continue
         composition = parse(name)
+        # Fewer rounds make no other method.
+        changes = [change for change in composition.changes if change[0] != "rounds"]
         look = _of_method(composition.backbone)
         if composition.plugin is not None:
             look = replace(
                 look, dash=_PLUGINS.get(composition.plugin, (0, (3.2, 1.4))), hollow=True, hatch="//"
             )
-        if composition.changes:
+        if changes:
             number = variants.get(composition.name, 0)
             variants[composition.name] = number + 1
             shade, dash, marker = _VARIANTS[number % len(_VARIANTS)]

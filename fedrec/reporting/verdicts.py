@@ -45,12 +45,14 @@ def write_verdicts(
     rounds: int | None,
     unavailable: Mapping[str, str],
     out: Path,
+    runs: Sequence[Path] | None = None,
 ) -> None:
     """Judge claims by the runs there are, and write `out`.csv, `out`.md and `out`.tex.
 
+    With `runs` (their run.json), by these alone: what else lies in the folder has no say.
     A claim whose runs are not finished is not an error: its row says so, and how to train them.
     """
-    evidence = Evidence(results, ranks_below(results), methods, seeds, rounds, unavailable)
+    evidence = Evidence(results, ranks_below(results, runs), methods, seeds, rounds, unavailable)
     rows = verdict_rows(judge(claims, evidence), results)
     write_forms(out, rows, verdict_tables(rows))
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -182,9 +182,11 @@ def view(
         found: list[Any] = [row[key] for row in ranked if row.get(key) is not None]
         if key in best and found:
             # Equal in print is equal: several may be the best.
-            top = table.columns[place].form.format(max(found))
-            for line in rows:
-                line[place] = _marked(line[place], top)
+            form = table.columns[place].form
+            top = form.format(max(found))
+            for line, row in zip(rows, table.rows, strict=True):
+                if row.get(key) is not None and form.format(row[key]) == top:
+                    line[place] = replace(line[place], best=True)
         if key == linked:
             for line, row in zip(rows, table.rows, strict=True):
                 line[place] = Cell(line[place].text, href=row["href"])
@@ -218,10 +220,6 @@ def _cell(column: Column, row: Row) -> Cell:
     if column.key in _PROTOCOL and value is not None:
         mark = {"clean": "clean", "published": "published"}.get(str(value).split("-")[0])
     return Cell(text, full=full, mark=mark)
-
-
-def _marked(cell: Cell, top: str) -> Cell:
-    return Cell(cell.text, cell.value, best=True) if cell.text == top else cell
 
 
 def _column(key: str, texts: Sequence[str]) -> Column:

@@ -5,10 +5,13 @@ import os
 import shlex
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from fedrec.audit.ladder import ladder_of, runs_of_step, steps
+from fedrec.claims import load_claims, runs_of_claim
 from fedrec.composition import SPELLING
 from fedrec.data.availability import (
     why_file_unavailable,
@@ -16,9 +19,10 @@ from fedrec.data.availability import (
     why_unavailable,
 )
 from fedrec.data.catalogue import load_catalogue
-from fedrec.data.protocol import protocol_name
+from fedrec.data.protocol import SWITCHES, protocol_name
 from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.errors import FedrecError
+from fedrec.federation.watch import merged_keeps, spelled_keeps
 from fedrec.files import canonical_json
 from fedrec.papers import (
     PICTURES,
@@ -55,19 +59,23 @@ def read_configuration():
                 if line.run is not None:
                     canonical(methods, line.run)
         artefacts_of(papers, config["artefacts"])
+        claims = load_claims(Path(config["claim_file"]), papers)
         config["methods"] = canonical_all(methods, config["methods"])
-        for method in config["methods"]:
+        audit = config["audit"]
+        audit["methods"] = canonical_all(methods, audit["methods"])
+        audit["uploads"] = canonical_all(methods, audit["uploads"])
+        for method in config["methods"] + audit["methods"] + audit["uploads"]:
             resolve(methods, method, config["paper"], "")
             modules_of(method)
         for protocol in config["protocols"]:
             if protocol != "published":
                 protocol_named(protocols, protocol)
-        return catalogue, protocols, methods, papers
+        return catalogue, protocols, methods, papers, claims
     except FedrecError as error:
         raise WorkflowError(str(error)) from None
 
 
-CATALOGUE, PROTOCOLS, METHODS, PAPERS = read_configuration()
+CATALOGUE, PROTOCOLS, METHODS, PAPERS, CLAIMS = read_configuration()
 RAW = Path(config["results"]) / "raw"
 MIRROR = os.environ.get("FEDREC_MIRROR") or config["mirror"]
 MIRROR = Path(MIRROR) if MIRROR else None
@@ -190,7 +198,7 @@ def run_code(wildcards):
 
 
 def run_keeps(wildcards):
-    """What a run keeps for figures that look inside it, whatever target is asked for."""
+    """What a run keeps for what looks inside it, figures and attackers, whatever target is asked for."""
     run = Run(
         wildcards.paper,
         wildcards.dataset,
@@ -198,7 +206,8 @@ def run_keeps(wildcards):
         wildcards.method,
         int(wildcards.seed),
     )
-    return KEEPS.get(run, [])
+    traffic = ["traffic"] if run in attacked_runs(wildcards.dataset) else []
+    return spelled_keeps(merged_keeps([*KEEPS.get(run, []), *traffic]))
 
 
 def run_settings(wildcards):
@@ -378,6 +387,174 @@ def report_words(datasets, selection, artefacts):
 def chosen_artefacts():
     """The tables and figures of papers that the configuration asks for."""
     return artefacts_of(PAPERS, config["artefacts"])
+
+
+def audit_of(dataset):
+    """The steps that the audit takes methods through on a dataset."""
+    return ladder_of(
+        METHODS,
+        config["audit"]["methods"],
+        dataset=dataset,
+        paper=paper_of(dataset),
+        rounds=rounds_of(dataset),
+        switches=config["audit"]["switches"],
+        distinct_pairs=CATALOGUE[dataset].distinct_pairs,
+    )
+
+
+def main_comparison(paper):
+    """The table that a paper's first claim is about."""
+    return next(claim for claim in CLAIMS if claim.paper == paper).artefacts[0]
+
+
+def compared_in(paper):
+    """The methods of a paper's main comparison."""
+    return [line.run for line in main_comparison(paper).lines if line.run is not None]
+
+
+def claimed_runs(paper):
+    """The runs of all claims of a paper, with its own settings, on the datasets that can be had."""
+    missing = unavailable(CATALOGUE)
+    return sorted(
+        {
+            run
+            for claim in CLAIMS
+            if claim.paper == paper
+            for run in runs_of_claim(claim, METHODS, config["seeds"], None, missing)
+        }
+    )
+
+
+def audit_of_paper(paper):
+    """The same for the methods of a paper's main comparison, on its datasets, with its own settings."""
+    main = main_comparison(paper)
+    missing = unavailable(main.datasets)
+    return [
+        ladder_of(
+            METHODS,
+            compared_in(paper),
+            dataset=dataset,
+            paper=paper,
+            rounds=None,
+            switches=SWITCHES,
+            distinct_pairs=CATALOGUE[dataset].distinct_pairs,
+        )
+        for dataset in main.datasets
+        if dataset not in missing and f"{dataset}/published-{paper}" not in missing
+    ]
+
+
+def stepped_runs(ladders):
+    """The runs that all steps of some ladders read."""
+    return sorted(
+        {
+            run
+            for ladder in ladders
+            for step in steps(ladder, PROTOCOLS)
+            for runs in runs_of_step(ladder, METHODS, step, config["seeds"]).values()
+            for run in runs
+        }
+    )
+
+
+@cache
+def attacked_runs(dataset):
+    """The runs whose uploads are attacked."""
+    if dataset not in config["datasets"]:
+        return frozenset()
+    paper = paper_of(dataset)
+    names = shortened(
+        METHODS, config["audit"]["uploads"], paper, dataset, rounds_of(dataset)
+    )
+    return frozenset(
+        run_of(METHODS, paper, dataset, "clean", name, seed)
+        for name in names
+        for seed in config["seeds"]
+    )
+
+
+def exposed_runs(datasets):
+    """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
+    found = {run for dataset in datasets for run in compared_runs(dataset)}
+    audited = stepped_runs([audit_of(dataset) for dataset in datasets])
+    return sorted(found | {run for run in audited if run.kind == "only-pool"})
+
+
+def judged_runs(datasets):
+    """The runs of claims that the configuration trains anyway."""
+    trained = set(exposed_runs(datasets))
+    missing = unavailable(datasets)
+    return sorted(
+        {
+            run
+            for claim in CLAIMS
+            for run in runs_of_claim(
+                claim, METHODS, config["seeds"], config["rounds"], missing
+            )
+            if run in trained
+        }
+    )
+
+
+def files_of_runs(runs, name="run.json"):
+    """One of the files of each run."""
+    return [results(f"{run.folder}/{name}") for run in runs]
+
+
+def table_files(name):
+    """The three forms of a table."""
+    return [results(f"tables/{name}.{form}") for form in ("csv", "md", "tex")]
+
+
+def figure_files(name):
+    """A figure, what it shows and its caption."""
+    return [results(f"figures/{name}.{form}") for form in ("csv", "pdf", "png", "txt")]
+
+
+AUDIT_TABLES = (
+    "audit_protocols",
+    "audit_exposure",
+    "audit_uploads",
+    "audit_significance",
+    "audit_granularity",
+    "verdicts",
+)
+
+
+def audit_files():
+    """Everything the audit of the configuration consists of."""
+    tables = [file for name in AUDIT_TABLES for file in table_files(name)]
+    return [*tables, *figure_files("audit_ranks")]
+
+
+def ladder_words(ladders, methods, switches, rounds):
+    """What the command that writes a table of steps is told of them."""
+    words = [
+        "--datasets", *(f"{ladder.dataset}={ladder.paper}" for ladder in ladders),
+        "--names", *methods,
+        "--switches", *switches,
+        *(["--rounds", str(rounds)] if rounds is not None else []),
+        "--seeds", *map(str, config["seeds"]),
+        "--results", config["results"],
+        "--methods", config["method_file"],
+        "--protocols", config["protocol_file"],
+        "--catalogue", config["catalogue"],
+    ]  # fmt: skip
+    return shlex.join(words)
+
+
+def verdict_words(datasets, rounds):
+    """What the command that judges claims is told."""
+    words = [
+        *(["--rounds", str(rounds)] if rounds is not None else []),
+        "--seeds", *map(str, config["seeds"]),
+        "--results", config["results"],
+        "--papers", config["paper_folder"],
+        "--methods", config["method_file"],
+        "--claims", config["claim_file"],
+        "--unavailable", canonical_json(unavailable(datasets)),
+    ]  # fmt: skip
+    return shlex.join(words)
 
 
 def announcement(jobs, cores):
