@@ -38,6 +38,7 @@ def granularity_table(rows: Sequence[Row]) -> Table:
             Column("dataset", "dataset", align="left"),
             Column("table", "table", align="left"),
             Column("users", "n", "{:,}"),
+            Column("finding", "finding", align="left"),
             Column("values", "numbers"),
             Column("single_matches", "fit 1/n"),
             Column("single_chance", "by chance", "{:.2f}"),
@@ -47,7 +48,6 @@ def granularity_table(rows: Sequence[Row]) -> Table:
             Column("average_matches", f"fit 1/({RUNS}n)"),
             Column("average_chance", "by chance", "{:.2f}"),
             Column("average_p", "p", "{:.1g}"),
-            Column("finding", "finding", align="left"),
         ],
         rows=rows,
         notes=[

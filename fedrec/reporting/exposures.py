@@ -9,7 +9,7 @@ from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
 from fedrec.audit.finished import Finished
 from fedrec.papers import Run
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance, read_result
+from fedrec.reporting.results import Result, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -31,7 +31,7 @@ def write_exposures(folders: Sequence[Path], methods: Mapping[str, Any], out: Pa
         }
         for result, found in _exposures(results)
     ]
-    write_forms(out, rows, exposure_tables(rows, provenance(results)))
+    write_forms(out, rows, exposure_tables(rows, provenance_of_rows(rows)))
 
 
 def exposure_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> list[Table]:

@@ -17,7 +17,7 @@ from fedrec.data.protocol import Protocol
 from fedrec.files import write_text
 from fedrec.papers import Run
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance
+from fedrec.reporting.results import provenance_of_rows
 from fedrec.reporting.style import WIDTH, Look, canvas, looks, save, theme
 from fedrec.reporting.tables import Column, Row, Table, csv_text, write_forms
 from fedrec.settings import title
@@ -38,14 +38,7 @@ def write_ladders(
 ) -> None:
     """Write the table (`table`.csv, .md, .tex) and the figure (`figure`.csv, .pdf, .png, .txt) of ladders."""
     rows = ladder_rows(results, ladders, methods, protocols, seeds)
-    read = [
-        Result(run, results / run.folder)
-        for ladder in ladders
-        for step in steps(ladder, protocols)
-        for runs in runs_of_step(ladder, methods, step, seeds).values()
-        for run in runs
-    ]
-    said = _provenance(read)
+    said = told_of(rows)
     write_forms(table, rows, ladder_tables(rows, said))
     shown = moves(rows)
     with theme():
@@ -85,6 +78,15 @@ def ladder_tables(rows: Sequence[Row], said: str) -> list[Table]:
         for dataset in distinct(row["dataset"] for row in rows)
         for metric in _SHOWN
     ]
+
+
+def told_of(rows: Sequence[Row]) -> str:
+    """What a caption says of where rows come from."""
+    about = provenance_of_rows(rows)
+    return (
+        f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
+        f"code {', '.join(about['code'])}."
+    )
 
 
 def moves(rows: Sequence[Row]) -> list[Row]:
@@ -145,9 +147,10 @@ def _row(results: Path, ladder: Ladder, step: Step, name: str, runs: Sequence[Ru
         "runs": runs[0].kind,
         "rounds": told[0]["settings"]["rounds"],
         "seeds": " ".join(str(run.seed) for run in runs),
-        "split_hash": told[0]["split"],
-        "method_code": told[0]["code"]["method"],
-        "engine_code": told[0]["code"]["engine"],
+        # Repetitions may have been trained by different code.
+        "split_hash": " ".join(distinct(one["split"] for one in told)),
+        "method_code": " ".join(distinct(one["code"]["method"] for one in told)),
+        "engine_code": " ".join(distinct(one["code"]["engine"] for one in told)),
     }
 
 
@@ -190,11 +193,3 @@ def _unmoved(rows: Sequence[Row]) -> list[str]:
 
 def _heading(step: str) -> str:
     return step.replace("only-", "only ").replace("upto-", "up to ")
-
-
-def _provenance(read: Sequence[Result]) -> str:
-    about = provenance(read)
-    return (
-        f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
-        f"code {', '.join(about['code'])}."
-    )

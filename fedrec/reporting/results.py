@@ -13,6 +13,10 @@ from fedrec.audit.finished import Finished
 from fedrec.data.protocol import kind_of
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.papers import Run
+from fedrec.reporting.tables import Row
+
+_SHOWN_LETTERS = 8
+"""Of a hash, in a caption."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,22 @@ def provenance(results: Iterable[Result]) -> dict[str, list[str]]:
     return {
         "seeds": distinct(one.run.seed for one in found),
         "protocols": distinct(one.summary["protocol"]["name"] for one in found),
-        "splits": distinct(one.summary["split"][:8] for one in found),
-        "code": distinct(one.summary["code"]["engine"][:8] for one in found),
+        "splits": distinct(one.summary["split"][:_SHOWN_LETTERS] for one in found),
+        "code": distinct(one.summary["code"]["engine"][:_SHOWN_LETTERS] for one in found),
         "devices": distinct(one.summary["measured"]["device"] for one in found),
+    }
+
+
+def provenance_of_rows(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """The same of rows that name their seed or seeds, split and code, also where a csv file is read again."""
+    found = list(rows)
+
+    def distinct(key: str, letters: int | None = None) -> list[str]:
+        words = (word for row in found for word in str(row[key]).split())
+        return sorted({word[:letters] for word in words})
+
+    return {
+        "seeds": distinct("seeds" if "seeds" in found[0] else "seed"),
+        "splits": distinct("split_hash", _SHOWN_LETTERS),
+        "code": distinct("engine_code", _SHOWN_LETTERS),
     }

@@ -13,7 +13,7 @@ from fedrec.composition import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance, read_result
+from fedrec.reporting.results import Result, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -30,7 +30,7 @@ def write_significances(folders: Sequence[Path], methods: Mapping[str, Any], out
     """Write the table of the runs in `folders` (`out`.csv, .md, .tex)."""
     results = sorted((read_result(folder) for folder in folders), key=lambda result: result.run)
     rows = significance_rows(results, methods)
-    write_forms(out, rows, significance_tables(rows, provenance(results)))
+    write_forms(out, rows, significance_tables(rows, provenance_of_rows(rows)))
 
 
 def significance_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> list[Row]:
@@ -42,8 +42,10 @@ def significance_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> 
     groups = distinct((one.run.dataset, one.run.kind) for one in results)
     for dataset, kind in groups:
         there = [one for one in results if (one.run.dataset, one.run.kind) == (dataset, kind)]
+        origins = _origins(there)
         for metric in _SHOWN:
-            rows += _compared(_values(there, metric), dataset, kind, metric, methods)
+            found = _compared(_values(there, metric), dataset, kind, metric, methods)
+            rows += [{**row, **origins[row["method"]]} for row in found]
     return rows
 
 
@@ -65,7 +67,7 @@ def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]])
                 *_columns("reference", REFERENCE),
             ],
             rows=[
-                row
+                {**row, **_intervals(row)}
                 for row in rows
                 if (row["dataset"], row["protocol"], row["metric"]) == (dataset, kind, metric)
             ],
@@ -90,12 +92,20 @@ def marks(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
 
 def _columns(key: str, name: str) -> list[Column]:
     return [
-        Column(f"{key}_difference", f"to {name}", "{:+.4f}"),
-        Column(f"{key}_interval", "95 %"),
-        Column(f"{key}_effect", "effect", "{:+.2f}"),
-        Column(f"{key}_randomisation_holm", "p, randomisation", "{:.4f}"),
-        Column(f"{key}_wilcoxon_holm", "p, Wilcoxon", "{:.4f}"),
+        Column(f"{key}_difference", f"to {name} [interval]", "{:+.4f}"),
+        Column(f"{key}_effect", f"effect, {name}", "{:+.2f}"),
+        Column(f"{key}_randomisation_holm", f"p to {name}, randomisation", "{:.4f}"),
+        Column(f"{key}_wilcoxon_holm", f"p to {name}, Wilcoxon", "{:.4f}"),
     ]
+
+
+def _intervals(row: Row) -> Row:
+    """What stands behind differences: so a difference can be sorted by and has its interval beside it."""
+    return {
+        f"{key}_difference_mark": f" {row[f'{key}_interval']}"
+        for key in ("best", "reference")
+        if row.get(f"{key}_interval") is not None
+    }
 
 
 def _about_seeds(seeds: int) -> str:
@@ -107,6 +117,20 @@ def _about_seeds(seeds: int) -> str:
         f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not "
         "those between repetitions."
     )
+
+
+def _origins(results: Sequence[Result]) -> dict[str, Row]:
+    """Of each method, the seeds, splits and code of its runs."""
+    found: dict[str, Row] = {}
+    for method in distinct(one.run.method for one in results):
+        own = [one for one in results if one.run.method == method]
+        found[method] = {
+            "seeds": " ".join(str(one.run.seed) for one in own),
+            "split_hash": " ".join(distinct(one.summary["split"] for one in own)),
+            "method_code": " ".join(distinct(one.summary["code"]["method"] for one in own)),
+            "engine_code": " ".join(distinct(one.summary["code"]["engine"] for one in own)),
+        }
+    return found
 
 
 def _values(results: Sequence[Result], metric: str) -> dict[str, NDArray[np.float64]]:
@@ -173,4 +197,4 @@ def _over_seeds(key: str, own: NDArray[np.float64], other: NDArray[np.float64]) 
     if len(own) != len(other) or len(own) < least_seeds(ALPHA):
         return {}
     found = over_seeds(own.mean(1), other.mean(1))
-    return {f"{key}_over_seeds": found.randomisation, "seeds": found.seeds}
+    return {f"{key}_over_seeds": found.randomisation}

@@ -10,7 +10,7 @@ from fedrec.audit.finished import Finished
 from fedrec.audit.uploads import FEW, attack_uploads
 from fedrec.composition import parse
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance, read_result
+from fedrec.reporting.results import Result, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -24,7 +24,7 @@ def write_uploads(folders: Sequence[Path], methods: Mapping[str, Any], out: Path
     """Write the table of the runs in `folders`, which kept traffic (`out`.csv, .md, .tex)."""
     results = sorted((read_result(folder) for folder in folders), key=lambda result: result.run)
     rows = upload_rows(results, methods)
-    write_forms(out, rows, upload_tables(rows, provenance(results)))
+    write_forms(out, rows, upload_tables(rows, provenance_of_rows(rows)))
 
 
 def upload_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> list[Row]:

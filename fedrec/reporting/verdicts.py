@@ -22,7 +22,7 @@ from fedrec.audit.verdicts import (
 )
 from fedrec.claims import Claim
 from fedrec.reporting.results import Result, provenance
-from fedrec.reporting.tables import MISSING, Column, Row, Table, write_forms
+from fedrec.reporting.tables import Column, Row, Table, write_forms
 
 ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
@@ -31,10 +31,17 @@ _COLUMNS = (
     Column("dataset", "dataset", align="left"),
     Column("metric", "metric", align="left"),
     Column("printed", "effect, printed", "{:+.4f}"),
-    Column("published", "effect, published [interval]"),
-    Column("clean", "effect, clean [interval]"),
+    Column("published", "effect, published [interval]", "{:+.4f}"),
+    Column("clean", "effect, clean [interval]", "{:+.4f}"),
     Column("verdict", "verdict", align="left"),
 )
+EFFECTS = (
+    "differences between the line a claim is about and the best of those it is compared with, in metrics of "
+    "the test items, as printed, and as trained here under the paper's published protocol, which leaks the "
+    "held-out item, and under the clean one, at the round each reports. Intervals: "
+    f"{LEVEL:.0%}, by resampling users. {RULE} Over all datasets {JUDGED_BY.upper()} decides."
+)
+"""What is shown and what follows from it."""
 
 
 def write_verdicts(
@@ -68,12 +75,20 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
     return rows
 
 
-def verdict_tables(rows: Sequence[Row]) -> list[Table]:
-    """One table per paper."""
+def verdict_tables(rows: Sequence[Row], *, on_page: bool = False) -> list[Table]:
+    """One table per paper.
+
+    On a page tables are sorted, are wider than a narrow screen and have the rule above them: there a claim is
+    said in every row, the verdict comes second, and captions tell no more than where the numbers come from.
+    """
+    first, *others, last = _COLUMNS
+    columns = (first, last, *others) if on_page else _COLUMNS
+    said = "." if on_page else f": {EFFECTS}"
     tables = []
     for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
         found = list(group)
-        tables.append(Table(_caption(paper, found), _COLUMNS, _shown(found), _notes(found)))
+        caption = f"What becomes of the claims of {paper}{said} {_trained(found)}"
+        tables.append(Table(caption, columns, _shown(found, repeated=on_page), _notes(found)))
     return tables
 
 
@@ -116,16 +131,16 @@ def _numbers(effect: Effect | None, kind: str) -> dict[str, Any]:
     }
 
 
-def _shown(rows: Sequence[Row]) -> list[Row]:
-    """The rows as a reader sees them: a claim is said once, effects have their intervals."""
+def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
+    """The rows as a reader sees them: a claim is said once, or in every row, effects have their intervals."""
     return [
         {
-            "claim": row["text"] if place == 0 else "",
+            "claim": row["text"] if place == 0 or repeated else "",
             "dataset": row["dataset"],
             "metric": row["metric"].upper(),
             "printed": row.get("printed"),
-            "published": _interval(row, "published"),
-            "clean": _interval(row, "clean"),
+            **_interval(row, "published"),
+            **_interval(row, "clean"),
             "verdict": row["verdict"],
         }
         for _, group in groupby(rows, key=lambda row: row["claim"])
@@ -133,28 +148,22 @@ def _shown(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _interval(row: Row, kind: str) -> str:
+def _interval(row: Row, kind: str) -> Row:
+    """An effect under a protocol, where there is one, and what stands behind it."""
     if row.get(kind) is None:
-        return MISSING
-    return f"{row[kind]:+.4f} [{row[f'{kind}_low']:+.4f}, {row[f'{kind}_high']:+.4f}]"
+        return {}
+    low, high = row[f"{kind}_low"], row[f"{kind}_high"]
+    return {kind: row[kind], f"{kind}_mark": f" [{low:+.4f}, {high:+.4f}]"}
 
 
-def _caption(paper: str, rows: Sequence[Row]) -> str:
-    """What is shown and how it came about."""
-    said = (
-        f"What becomes of the claims of {paper}: differences between the line a claim is about and the best "
-        "of those it is compared with, in metrics of the test items, as printed, and as trained here under "
-        "the paper's published protocol, which leaks the held-out item, and under the clean one, at the "
-        f"round each reports. Intervals: {LEVEL:.0%}, by resampling users. {RULE} Over all datasets "
-        f"{JUDGED_BY.upper()} decides."
-    )
+def _trained(rows: Sequence[Row]) -> str:
+    """How the numbers came about."""
     if not _distinct(rows, "seeds"):
-        return f"{said} None of the runs is trained here."
+        return "None of the runs is trained here."
     rounds = sorted(map(int, _distinct(rows, "rounds")))
     return (
-        f"{said} Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; "
-        f"protocols {_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code "
-        f"{_listed(rows, 'code')}."
+        f"Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; protocols "
+        f"{_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code {_listed(rows, 'code')}."
     )
 
 
@@ -167,7 +176,7 @@ def _notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _distinct(rows: Sequence[Row], key: str) -> list[str]:
-    return sorted({word for row in rows for word in str(row.get(key, "")).split()})
+    return sorted({word for row in rows for word in str(row.get(key) or "").split()})
 
 
 def _listed(rows: Sequence[Row], key: str) -> str:
