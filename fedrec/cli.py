@@ -210,6 +210,7 @@ def _report(parsed: argparse.Namespace) -> None:
         selections=parsed.statistics,
         unavailable=json.loads(parsed.unavailable),
         runs=folders_of_runs(parsed.runs, parsed.runs_from),
+        audit=parsed.audit,
         out=parsed.out,
     )
 
@@ -419,6 +420,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="SELECTION",
         help="tables of dataset statistics: dataset, selected, demo",
+    )
+    command.add_argument(
+        "--audit",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="tables of the audit: verdicts, audit_protocols and so on, also of one paper: verdicts_pfedclr",
     )
     command.add_argument(
         "--unavailable", default="{}", help="json: the reason for each dataset or split that cannot be had"

@@ -18,6 +18,7 @@ from fedrec.errors import ResultError
 from fedrec.files import write_text
 from fedrec.papers import Artefact, Paper, can_be_built, without
 from fedrec.reporting.report_artefacts import comparison_of, label, shown_of, statistics_of
+from fedrec.reporting.report_audit import audited
 from fedrec.reporting.report_runs import costs_view, finished_run, protocols_view, provenance_view
 
 PAGE = Path(__file__).resolve().parent / "page"
@@ -38,6 +39,7 @@ def write_report(
     selections: Sequence[str],
     unavailable: Mapping[str, str],
     runs: Sequence[Path],
+    audit: Sequence[str] = (),
     out: Path,
 ) -> None:
     """Write the page `out` about what is below `results`.
@@ -45,8 +47,8 @@ def write_report(
     `chosen` are the tables and figures asked for, `datasets` those whose methods are compared
     (`tables/<dataset>_comparison.csv`), `selections` the tables of statistics
     (`tables/<selection>_statistics.csv`), `unavailable` the reason for each dataset or split
-    (`dataset/protocol`) that cannot be had, and `runs` the folders of finished runs. The same
-    files give the same page.
+    (`dataset/protocol`) that cannot be had, `runs` the folders of finished runs, and `audit` the
+    tables of the audit (`tables/<name>.csv`). The same files give the same page.
     """
     finished = sorted((finished_run(folder) for folder in set(runs)), key=lambda run: run.key)
     asked = {one.target for one in chosen}
@@ -61,6 +63,7 @@ def write_report(
         script_hash=_hash_of(script),
         protocols=protocols_view(finished),
         comparisons=[(name, comparison_of(results, name, out)) for name in compared],
+        audit=audited(results, audit, papers, out),
         papers=[
             (paper, [shown_of(results, one, unavailable, out) for one in built if one.paper == name])
             for name, paper in papers.items()

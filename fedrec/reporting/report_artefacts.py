@@ -35,6 +35,9 @@ _CHARTS = {
     "bubbles": "Bubbles",
 }
 _METRICS = tuple(f"{name}@10_{kind}" for name in ("hr", "ndcg") for kind in KINDS)
+TABLE_FORMS = ("csv", "md", "tex")
+FIGURE_FORMS = ("csv", "pdf", "png")
+"""The forms that the page links to."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
@@ -74,7 +77,7 @@ def comparison_of(results: Path, dataset: str, out: Path) -> tuple[View, list[tu
     """The methods compared on `dataset`: table, its files as seen from `out`, and curves if drawn."""
     stem = results / "tables" / f"{dataset}_comparison"
     path = stem.with_name(f"{stem.name}.csv")
-    with _telling(path):
+    with telling(path):
         rows = [
             {
                 key: float(text) if re.match(r"(hr|ndcg)@\d+(_sd)?$|seconds", key) and text else text or None
@@ -89,15 +92,15 @@ def comparison_of(results: Path, dataset: str, out: Path) -> tuple[View, list[tu
     curves = results / "figures" / f"{dataset}_convergence"
     image = None
     if curves.with_name(f"{curves.name}.png").exists():
-        image = _image(curves, f"{_CHARTS['convergence']} on {dataset}, one for each method.")
-    return found, _links(stem, ("csv", "md", "tex"), out), image
+        image = image_of(curves, f"{_CHARTS['convergence']} on {dataset}, one for each method.")
+    return found, links_of(stem, TABLE_FORMS, out), image
 
 
 def statistics_of(results: Path, selection: str, out: Path) -> tuple[list[View], list[tuple[str, str]]]:
     """The tables of statistics of `selection` that have rows, and their files as seen from `out`."""
     stem = results / "tables" / f"{selection}_statistics"
     path = stem.with_name(f"{stem.name}.csv")
-    with _telling(path):
+    with telling(path):
         rows = [{key: typed(key, text) for key, text in row.items()} for row in read_csv(path)]
         tables = statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics"))
         views = [
@@ -105,11 +108,11 @@ def statistics_of(results: Path, selection: str, out: Path) -> tuple[list[View],
             for part, table in zip(("counts", "splits"), tables, strict=True)
             if table.rows
         ]
-    return views, _links(stem, ("csv", "md", "tex"), out)
+    return views, links_of(stem, TABLE_FORMS, out)
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def telling(path: Path) -> Iterator[None]:
     """Names the file whose columns are not what they should be."""
     try:
         yield
@@ -128,8 +131,8 @@ def shown_of(results: Path, artefact: Artefact, unavailable: Mapping[str, str], 
         artefact,
         label(artefact.name),
         () if figure else _views(artefact, rows),
-        _image(stem, _told(artefact)) if figure else None,
-        _links(stem, ("csv", "pdf", "png") if figure else ("csv", "md", "tex"), out),
+        image_of(stem, _told(artefact)) if figure else None,
+        links_of(stem, FIGURE_FORMS if figure else TABLE_FORMS, out),
         without(artefact, unavailable),
     )
 
@@ -189,7 +192,8 @@ def _told(artefact: Artefact) -> str:
     return f"{_CHARTS.get(artefact.layout, 'Figure')}. {artefact.title}{place}{shown}."
 
 
-def _image(stem: Path, told: str) -> Image:
+def image_of(stem: Path, told: str) -> Image:
+    """A figure with its caption; `told` says what it is to those who cannot see it."""
     path, pdf, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf", "txt"))
     content = content_of(path)
     if not content.startswith(_PNG) or not content.endswith(_PNG_END):
@@ -209,7 +213,8 @@ def _image(stem: Path, told: str) -> Image:
     )
 
 
-def _links(stem: Path, endings: Sequence[str], out: Path) -> list[tuple[str, str]]:
+def links_of(stem: Path, endings: Sequence[str], out: Path) -> list[tuple[str, str]]:
+    """Ending and relative address of each form of a table or figure, as seen from the page `out`."""
     paths = [stem.with_name(f"{stem.name}.{ending}") for ending in endings]
     for path in paths:
         content_of(path)

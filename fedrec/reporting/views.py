@@ -32,7 +32,7 @@ class Cell:
     full: str | None = None
     """What the text is the beginning of."""
     mark: str | None = None
-    """`clean` or `published`, where the cell names a protocol."""
+    """How the page sets it off: `clean` or `published`, where the cell names a protocol, or a given mark."""
     best: bool = False
     href: str | None = None
 
@@ -169,14 +169,19 @@ def view(
     best: Collection[str] = (),
     fold: bool = False,
     linked: str | None = None,
+    marks: Mapping[str, Mapping[str, str]] | None = None,
 ) -> View:
     """A table as the page shows it.
 
     In the columns `best` the largest number is marked; `fold` takes columns of text that say the
-    same in every row out of the table; the column `linked` leads to what a row has as `href`.
+    same in every row out of the table; the column `linked` leads to what a row has as `href`;
+    `marks` sets texts off, by column and text.
     """
     keys = [column.key for column in table.columns]
-    rows = [[_cell(column, row) for column in table.columns] for row in table.rows]
+    marked = marks or {}
+    rows = [
+        [_cell(column, row, marked.get(column.key, {})) for column in table.columns] for row in table.rows
+    ]
     for place, key in enumerate(keys):
         ranked = [row for row in table.rows if not row.get("unranked")]
         found: list[Any] = [row[key] for row in ranked if row.get(key) is not None]
@@ -210,13 +215,13 @@ def _is_constant(place: int, columns: Sequence[Column], rows: Sequence[Sequence[
     )
 
 
-def _cell(column: Column, row: Row) -> Cell:
+def _cell(column: Column, row: Row, marks: Mapping[str, str]) -> Cell:
     value: Any = row.get(column.key)
     text = column.spelled(row)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Cell(text, value=repr(value).replace("inf", "Infinity"))
     full = value if isinstance(value, str) and value != text else None
-    mark = None
+    mark = marks.get(text)
     if column.key in _PROTOCOL and value is not None:
         mark = {"clean": "clean", "published": "published"}.get(str(value).split("-")[0])
     return Cell(text, full=full, mark=mark)

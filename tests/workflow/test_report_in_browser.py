@@ -12,6 +12,7 @@ import time
 import pytest
 
 from fedrec.reporting.report import write_report
+from tests import made_audit
 from tests.made_results import CHOSEN, METHODS, Made
 
 SECONDS = 90
@@ -125,7 +126,8 @@ class Browser:
 def address(tmp_path_factory):
     made = Made(tmp_path_factory.mktemp("report"))
     out = made.folder / "report/report.html"
-    write_report(**made.arguments(), out=out)
+    made_audit.write_audit(made.folder)
+    write_report(**made.arguments(), audit=made_audit.NAMES, out=out)
     return out.as_uri()
 
 
@@ -171,7 +173,8 @@ def test_the_page_loads_alone_and_without_complaint(page, address):
 
 def test_all_figures_show(page):
     widths = page.ask("[...document.images].map((image) => image.naturalWidth)")
-    assert widths == [60] * sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
+    # The audit has one of its own.
+    assert widths == [60] * (1 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7"))
 
 
 def test_a_click_sorts_numbers_as_numbers(page):
@@ -211,6 +214,36 @@ def test_words_are_sorted_with_numbers_in_them_in_order(page):
     assert sorted(found) == sorted(METHODS)
     assert found[:4] == ["draw-counter", "fedmf", "fedmf[d=8]", "fedmf[d=16]"]
     assert found[-1] == "popularity"
+
+
+def test_verdicts_are_sorted_with_their_claims(page):
+    original = column(page, "verdicts-1", 0)
+    assert "" not in original
+    page.click(f"{heading('verdicts-1', 'verdict')}.querySelector('button')")
+    words = column(page, "verdicts-1", 1)
+    assert words == sorted(words)
+    assert column(page, "verdicts-1", 0)[-2:] == ["It is better & <i>best</i>"] * 2
+    page.click(f"{heading('verdicts-1', 'effect, clean [interval]')}.querySelector('button')")
+    found = [float(text.split()[0]) for text in column(page, "verdicts-1", 6) if text != "–"]
+    assert found == [0.2, 0.2, 0.01, 0.01, -0.3, -0.3]
+    claims = column(page, "verdicts-1", 0)
+    assert (claims[4:6], sorted(claims)) == (["A part of it helps"] * 2, sorted(original))
+
+
+def test_folded_differences_unfold_and_sort(page):
+    seen = "document.getElementById('audit_significance-1').checkVisibility()"
+    assert not page.ask(seen)
+    page.click("document.querySelector('.folded > summary')")
+    assert page.ask(seen)
+    page.click(f"{heading('audit_significance-1', 'to best [interval]')}.querySelector('button')")
+    assert column(page, "audit_significance-1", 0) == ["PFedCLR", "FedMF <i>x</i>", "draw-counter"]
+
+
+def test_what_is_folded_is_printed(page):
+    states = "[...document.querySelectorAll('.folded')].map((one) => one.open)"
+    page.ask("addEventListener('beforeprint', () => { window.seen = " + states + "; })")
+    page.call("Page.printToPDF")
+    assert (page.ask("window.seen"), page.ask(states)) == ([True], [False])
 
 
 def test_a_long_table_can_be_filtered(page):

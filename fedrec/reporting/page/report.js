@@ -80,6 +80,13 @@
     sortable(table);
     filterable(table);
   });
+  // On paper nothing can be unfolded.
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = Array.from(document.querySelectorAll(".folded:not([open])"));
+    folded.forEach((one) => { one.open = true; });
+  });
+  window.addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
   // On a phone the contents would fill the screen: closed until asked for.
   if (window.matchMedia("(max-width: 68rem)").matches) document.querySelector(".contents").open = false;
 })();
