@@ -351,9 +351,11 @@ def artefact_command(name):
     return shlex.join(words)
 
 
-def report_inputs(datasets, selection, artefacts):
-    """What a report is made of: comparisons, statistics, artefacts and every run behind them."""
+def report_inputs(datasets, selection, artefacts, audit=()):
+    """What a report is made of: comparisons, statistics, artefacts, audit and every run behind them."""
     runs = {run for dataset in datasets for run in compared_runs(dataset)}
+    if audit:
+        runs |= audited_runs(datasets)
     for artefact in artefacts:
         if artefact.layout not in UNTRAINED and buildable(artefact):
             missing = unavailable(artefact.datasets)
@@ -363,11 +365,12 @@ def report_inputs(datasets, selection, artefacts):
         "compared": comparison_of(datasets),
         "statistics": statistics_table(selection),
         "artefacts": files_of(artefacts),
+        "audit": audit_files() if audit else [],
         "runs": [results(f"{run.folder}/run.json") for run in sorted(runs)],
     }
 
 
-def report_words(datasets, selection, artefacts):
+def report_words(datasets, selection, artefacts, audit=()):
     """The command that writes a report, but for its runs and its place."""
     missing = unavailable(
         [*datasets, *(name for one in artefacts for name in one.datasets)]
@@ -379,6 +382,7 @@ def report_words(datasets, selection, artefacts):
         "--datasets", *datasets,
         "--statistics", selection,
         "--artefacts", *(one.target for one in artefacts),
+        "--audit", *audit,
         "--unavailable", canonical_json(missing),
     ]  # fmt: skip
     return shlex.join(words)
@@ -480,6 +484,13 @@ def exposed_runs(datasets):
     return sorted(found | {run for run in audited if run.kind == "only-pool"})
 
 
+def audited_runs(datasets):
+    """Every run that the audit of some datasets reads."""
+    stepped = stepped_runs([audit_of(dataset) for dataset in datasets])
+    attacked = {run for dataset in datasets for run in attacked_runs(dataset)}
+    return {*stepped, *exposed_runs(datasets), *attacked}
+
+
 def judged_runs(datasets):
     """The runs of claims that the configuration trains anyway."""
     trained = set(exposed_runs(datasets))
@@ -519,6 +530,11 @@ AUDIT_TABLES = (
     "audit_granularity",
     "verdicts",
 )
+
+
+def reported_audit():
+    """The tables of the audit that the report shows: none where no dataset of it can be had."""
+    return AUDIT_TABLES if available(config["datasets"]) else ()
 
 
 def audit_files():

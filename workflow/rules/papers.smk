@@ -78,7 +78,10 @@ rule report:
     input:
         unpack(
             lambda wildcards: report_inputs(
-                available(config["datasets"]), "selected", chosen_artefacts()
+                available(config["datasets"]),
+                "selected",
+                chosen_artefacts(),
+                audit=reported_audit(),
             )
         ),
         page=PAGE,
@@ -91,7 +94,7 @@ rule report:
     params:
         runs=lambda wildcards, input: "".join(f"{path}\n" for path in input.runs),
         command=lambda wildcards: report_words(
-            config["datasets"], "selected", chosen_artefacts()
+            config["datasets"], "selected", chosen_artefacts(), audit=reported_audit()
         ),
     shell:
         "printf %s {params.runs:q} > {output.runs:q};"
