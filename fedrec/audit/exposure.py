@@ -151,7 +151,7 @@ def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
 
 def _spread(counts: Tensor) -> dict[str, float]:
     values = counts.double()
-    return {"mean": float(values.mean()), "never": float((values == 0).double().mean())}
+    return {"mean": float(values.mean()), "never": int((values == 0).sum()) / values.numel()}
 
 
 def _centred(values: Tensor) -> Tensor:

@@ -94,8 +94,8 @@ def _columns(key: str, name: str) -> list[Column]:
     return [
         Column(f"{key}_difference", f"to {name} [interval]", "{:+.4f}"),
         Column(f"{key}_effect", f"effect, {name}", "{:+.2f}"),
-        Column(f"{key}_randomisation_holm", f"p to {name}, randomisation", "{:.4f}"),
-        Column(f"{key}_wilcoxon_holm", f"p to {name}, Wilcoxon", "{:.4f}"),
+        Column(f"{key}_randomisation_holm", f"p to {name}, randomisation", "{:.2g}"),
+        Column(f"{key}_wilcoxon_holm", f"p to {name}, Wilcoxon", "{:.2g}"),
     ]
 
 

@@ -8,6 +8,7 @@ paper together, and differ in marker and dash all the same.
 The same data give the same bytes: no dates, no font or setting of the machine.
 """
 
+import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -196,6 +197,8 @@ def canvas(width: float, height: float) -> Figure:
 
 def save(figure: Figure, stem: Path) -> None:
     """Write `stem`.pdf and `stem`.png."""
+    # Matplotlib's font library tells of every table it leaves out.
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     with atomic(stem.with_name(f"{stem.name}.pdf")) as path:
         figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
     with atomic(stem.with_name(f"{stem.name}.png")) as path:
