@@ -5,11 +5,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fedrec.data.protocol import kind_of
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from fedrec.audit.finished import Finished
     from fedrec.audit.ladder import Ladder
 
 Command = Callable[[argparse.Namespace], None]
@@ -90,7 +92,7 @@ def add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 def _run(parsed: argparse.Namespace) -> None:
     """Audit a finished run: its draws, hits that vanish when items are exposed, what its uploads reveal."""
-    from fedrec.audit.exposure import exposure, vanished
+    from fedrec.audit.exposure import exposure
     from fedrec.audit.finished import Finished
     from fedrec.audit.uploads import attack_uploads
     from fedrec.federation.watch import extras
@@ -107,13 +109,8 @@ def _run(parsed: argparse.Namespace) -> None:
         "protocol": told["protocol"]["name"],
         "rounds": told["settings"]["rounds"],
         "exposure": exposure(run),
+        "hits": _hits(run, parsed.exposed),
     }
-    exposed = parsed.exposed or _beside(parsed.run)
-    found["hits"] = (
-        "to see which vanish where held-out items may be drawn, train the same under only-pool"
-        if exposed is None
-        else vanished(run, Finished(exposed, parsed.data))
-    )
     found["uploads"] = (
         attack_uploads(run.tensors, run.clients)
         if "users/traffic" in extras(run.tensors)
@@ -126,11 +123,25 @@ def _run(parsed: argparse.Namespace) -> None:
         write_text(parsed.out, text)
 
 
-def _beside(run: Path) -> Path | None:
-    """The same run under only-pool, where the workflow would have put it."""
-    place = run.absolute()
+def _hits(run: "Finished", exposed: Path | None) -> "dict[str, Any] | str":
+    """Which hits vanish where held-out items may be drawn, or why that is not known."""
+    from fedrec.audit.exposure import vanished
+    from fedrec.audit.finished import Finished
+
+    if run.summary["protocol"]["negative_pool"] == "exclude_train":
+        return "held-out items may be drawn under this protocol anyway"
+    exposed = exposed or _beside(run)
+    if exposed is None:
+        return "to see which vanish where held-out items may be drawn, train the same under only-pool"
+    return vanished(run, Finished(exposed))
+
+
+def _beside(run: "Finished") -> Path | None:
+    """The same run under only-pool, where the workflow would have put it; it differs from published alone."""
+    place = run.folder.absolute()
     found = place.parents[2] / "only-pool" / place.parent.name / place.name
-    return found if (found / "run.json").is_file() and found != place else None
+    published = kind_of(run.summary["protocol"]["name"]) == "published"
+    return found if published and (found / "run.json").is_file() else None
 
 
 def _protocols(parsed: argparse.Namespace) -> None:

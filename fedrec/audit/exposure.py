@@ -5,7 +5,7 @@ counted. Two things are then asked: how often the held-out items and their candi
 the model's scores follow these counts, as those of a model that merely remembers its draws do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.audit.finished import Finished
+from fedrec.errors import ComparisonError
 from fedrec.federation.clients import Clients
 from fedrec.randomness import Purpose
 from fedrec.training import PARTS, protocol_scores
@@ -132,8 +133,10 @@ def mean_ranks(values: Tensor) -> Tensor:
 def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
     """Which hits of a run are none in the same run whose clients may draw held-out items like any other.
 
-    Both are read by the run's own rule for the round, so that the pool alone differs.
+    Both are read by the run's own rule for the round, so that the pool alone differs; a `ComparisonError`
+    tells of runs that differ in more.
     """
+    _check_pool_alone(run, exposed)
     rule = run.summary["protocol"]["round_rule"]
     users, ranks = run.ranks(rule)
     others, other_ranks = exposed.ranks(rule)
@@ -147,6 +150,23 @@ def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
         "new": int((~hit & still).sum()),
         "clients": len(here),
     }
+
+
+def _check_pool_alone(run: Finished, exposed: Finished) -> None:
+    mine, other = (_but_for_the_pool(one.summary) for one in (run, exposed))
+    different = [name for name, value in mine.items() if other[name] != value]
+    if different:
+        raise ComparisonError(
+            f"{exposed.folder}: differs from {run.folder} in more than the pool of negatives "
+            f"({', '.join(different)}), so that hits may vanish for other reasons. Give the same run under "
+            "the only-pool protocol of its paper."
+        )
+
+
+def _but_for_the_pool(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a run, except for what its clients may draw."""
+    rules = {name: value for name, value in told["protocol"].items() if name not in ("name", "negative_pool")}
+    return {name: told[name] for name in ("dataset", "method", "seed", "settings")} | {"protocol": rules}
 
 
 def _spread(counts: Tensor) -> dict[str, float]:
