@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fedrec.data.protocols import load_protocols
+from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
 from fedrec.federation.method import ServerSide
@@ -17,7 +17,8 @@ METHODS = load_methods(ROOT / "config/methods.yaml")
 
 
 def split_of(rows, items, protocol="clean", **changes) -> Split:
-    settings = replace(load_protocols(ROOT / "config/protocols.yaml")[protocol], **changes)
+    known = load_protocols(ROOT / "config/protocols.yaml")
+    settings = replace(protocol_named(known, protocol), **changes)
     return make_split(made_interactions(rows, items=items), settings)
 
 
@@ -37,6 +38,19 @@ def uniform_noise(users=400, items=300, per_user=30, protocol="clean", candidate
     """Items drawn uniformly: nothing can be learnt about the held-out one."""
     rng = np.random.default_rng(1)
     rows = [(u, int(i), s) for u in range(users) for s, i in enumerate(rng.permutation(items)[:per_user])]
+    return split_of(rows, items, protocol, candidates=candidates)
+
+
+def planted_tastes(users=200, items=150, per_user=15, protocol="clean", candidates=49) -> Split:
+    """Two kinds of users, each with favourites of its own: what others like tells of the held-out item."""
+    rng = np.random.default_rng(1)
+    favourites = [rng.permutation(items) for _ in range(2)]
+    rows = []
+    for user in range(users):
+        liking = np.empty(items)
+        liking[favourites[user % 2]] = 1 / np.arange(1, items + 1)
+        own = rng.choice(items, per_user, replace=False, p=liking / liking.sum())
+        rows += [(user, int(item), step) for step, item in enumerate(own)]
     return split_of(rows, items, protocol, candidates=candidates)
 
 

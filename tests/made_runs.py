@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fedrec.data.protocol import protocol_name
+from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.data.store import write_table
 from fedrec.evaluation.metrics import METRICS
 from fedrec.papers import Artefact, Run, runs_of
 from fedrec.reporting.results import Result
 from fedrec.settings import resolve
+from tests.conftest import ROOT
 
+PROTOCOLS = load_protocols(ROOT / "config/protocols.yaml")
 RULES = ("best_validation", "best_test", "last")
 SPLIT = "5p117" * 12 + "abcd"
 
@@ -31,9 +35,14 @@ def write_run(
     final: float = 0.5,
     rounds: int = 10,
     ranks: Sequence[int] = (1, 20),
+    ranks_at: Mapping[str, Sequence[int]] | None = None,
+    final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
 ) -> Result:
-    """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half."""
+    """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
+
+    `ranks_at` and `final_at` give other ranks and values to the rounds of some rules.
+    """
     folder = results / run.folder
     settings, _, _ = resolve(methods, run.method, run.paper, run.dataset)
     names = [(part, metric) for part in ("validation", "test") for metric in METRICS]
@@ -45,45 +54,41 @@ def write_run(
     columns: dict[str, Any] = {"round": list(range(1, rounds + 1)), "loss": [1.0] * rounds}
     columns |= {f"{part}_{metric}": [scale[part, metric] * y for y in rise] for part, metric in names}
     write_table(folder / "curve.parquet", pa.table(columns), {})
-    rank = pa.array(np.array(ranks, dtype=np.float32))
-    users = pa.array(np.arange(len(ranks), dtype=np.int32))
-    tables = [
-        pa.table(
-            {"at": [rule] * len(ranks), "user": users}
-            | {
-                f"{part}_rank{where}": rank
-                for part in ("validation", "test")
-                for where in ("", "_in_catalogue")
-            }
-        )
-        for rule in RULES
-    ]
+    tables = [_ranks_table(rule, (ranks_at or {}).get(rule, ranks)) for rule in RULES]
     write_table(folder / "ranks.parquet", pa.concat_tables(tables), {})
     times = {"round": columns["round"], "local_seconds": [seconds] * rounds, "server_seconds": [0.0] * rounds}
     write_table(folder / "timing.parquet", pa.table(times), {})
-    reached = {
-        part: {metric: columns[f"{part}_{metric}"][-1] for metric in METRICS}
-        for part in ("validation", "test")
+    ends = dict.fromkeys(RULES, rise[-1]) | dict(final_at or {})
+    reached: dict[str, dict[str, dict[str, float]]] = {
+        rule: {part: {} for part in ("validation", "test")} for rule in RULES
     }
-    published = run.kind == "published"
+    for rule, end in ends.items():
+        for part, metric in names:
+            reached[rule][part][metric] = scale[part, metric] * end
+    protocol = protocol_named(PROTOCOLS, protocol_name(run.kind, run.paper))
     summary = {
         "dataset": run.dataset,
         "method": run.method,
         "paper": run.paper,
-        "protocol": {
-            "name": f"published-{run.paper}" if published else run.kind,
-            "round_rule": "best_test" if published else "best_validation",
-        },
+        "protocol": {"name": protocol.name, "round_rule": protocol.round_rule},
         "seed": run.seed,
         "settings": settings,
         "split": SPLIT,
         "code": {"method": "m" * 64, "engine": "c0de" * 16},
         "rounds": {"best_validation": rounds - 1, "best_test": rounds, "last": rounds},
-        "metrics": dict.fromkeys(RULES, reached),
+        "metrics": reached,
         "measured": {"seconds_per_round": seconds, "device": "a device"},
     }
     (folder / "run.json").write_text(json.dumps(summary))
     return Result(run, folder)
+
+
+def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:
+    """What `ranks.parquet` holds of one rule's round: users 0, 1 and so on."""
+    rank = pa.array(np.array(ranks, dtype=np.float32))
+    users = pa.array(np.arange(len(ranks), dtype=np.int32))
+    parts = [f"{part}_rank{where}" for part in ("validation", "test") for where in ("", "_in_catalogue")]
+    return pa.table({"at": [rule] * len(ranks), "user": users} | dict.fromkeys(parts, rank))
 
 
 def write_rows(data: Path, dataset: str, protocol: str, rows: Sequence[int], items: int = 50) -> None:
