@@ -12,6 +12,8 @@ from fedrec.data.protocol import SWITCHES, Protocol
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.schema import load
 
+_EXTENTS = ("only", "upto")
+
 
 def load_protocols(path: Path) -> Mapping[str, Protocol]:
     """Read and check `config/protocols.yaml`."""
@@ -23,13 +25,20 @@ def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:
     """The protocol called `name`; an unknown name is an error that lists the known ones."""
     extent, _, rest = name.partition("-")
     switch, _, paper = rest.partition("-")
-    if extent in ("only", "upto") and switch in SWITCHES:
+    if extent in _EXTENTS and switch in SWITCHES and f"published-{paper}" in protocols:
         return replace(switched(protocols, paper, switches_of(f"{extent}-{switch}")), name=name)
     if name not in protocols:
+        steps = [step for known in protocols.values() if known.paper for step in _steps_of(known.paper)]
         raise ConfigurationError(
-            f"unknown protocol '{name}'.{did_you_mean(name, protocols)} Known: {', '.join(protocols)}."
+            f"unknown protocol '{name}'.{did_you_mean(name, (*protocols, *steps))} Known: "
+            f"{', '.join(protocols)}; and the steps between, only-<switch>-<paper> and "
+            f"upto-<switch>-<paper>, where a switch is one of {', '.join(SWITCHES)}."
         )
     return protocols[name]
+
+
+def _steps_of(paper: str) -> list[str]:
+    return [f"{extent}-{switch}-{paper}" for extent in _EXTENTS for switch in SWITCHES]
 
 
 def switches_of(kind: str) -> tuple[str, ...]:
