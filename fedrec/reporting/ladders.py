@@ -63,7 +63,15 @@ def ladder_rows(
     for ladder in ladders:
         for step in steps(ladder, protocols):
             found = [
-                _row(results, ladder, step, title(methods, method, ["rounds"]), runs)
+                {
+                    "dataset": ladder.dataset,
+                    "paper": ladder.paper,
+                    "step": step.name,
+                    # Runs of another step may be spelt otherwise, as those of a paper that agrees.
+                    "method": method,
+                    "title": title(methods, method, ["rounds"]),
+                    **_read(results, step, runs),
+                }
                 for method, runs in runs_of_step(ladder, methods, step, seeds).items()
             ]
             ranks = _ranks([row["hr@10"] for row in found])
@@ -133,15 +141,11 @@ def _at_ranks(rows: Iterable[Row]) -> dict[float, list[str]]:
     return found
 
 
-def _row(results: Path, ladder: Ladder, step: Step, name: str, runs: Sequence[Run]) -> Row:
+def _read(results: Path, step: Step, runs: Sequence[Run]) -> Row:
+    """What the runs of a method tell at a step."""
     told = [Finished(results / run.folder).summary for run in runs]
     found = [one["metrics"][step.rule]["test"] for one in told]
     return {
-        "dataset": ladder.dataset,
-        "paper": ladder.paper,
-        "step": step.name,
-        "method": runs[0].method,
-        "title": name,
         **{metric: float(np.mean([one[metric] for one in found])) for metric in _SHOWN},
         "round_rule": step.rule,
         "runs": runs[0].kind,

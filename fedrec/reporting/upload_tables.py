@@ -29,12 +29,12 @@ def write_uploads(folders: Sequence[Path], methods: Mapping[str, Any], out: Path
 
 def upload_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> list[Row]:
     """One row per run and uploaded item table."""
-    plain = {(one.run.dataset, one.run.kind, one.run.method): one for one in results}
+    plain = {(one.run.dataset, one.run.kind, one.run.method, one.run.seed): one for one in results}
     rows = []
     for result in results:
         run = result.run
         print(f"{run.dataset}, {run.kind}: {run.method}", file=sys.stderr)
-        without = plain.get((run.dataset, run.kind, _without_noise(run.method)))
+        without = plain.get((run.dataset, run.kind, _without_noise(run.method), run.seed))
         opened = Finished(result.folder)
         for table, found in attack_uploads(opened.tensors, opened.clients).items():
             rows.append(_row(result, title(methods, run.method, ["rounds"]), table, found, without))
