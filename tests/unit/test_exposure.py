@@ -24,13 +24,11 @@ from fedrec.errors import ComparisonError, ResultError
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
 from fedrec.papers import Run
-from fedrec.run import train
 from fedrec.training import protocol_scores
-from tests.conftest import ROOT
 from tests.federations import METHODS, planted_tastes, uniform_noise
 from tests.made_runs import write_run
+from tests.trained_runs import PAPER, finished, made_results
 
-PAPER = "fedem"
 KINDS = ("published", "only-pool", "clean")
 USERS, LISTED = 240, 50
 """Users of the made datasets, and items among which each test item is ranked: 49 candidates and itself."""
@@ -39,25 +37,6 @@ OUT_OF_REACH = 4
 """Standard errors that chance is taken not to go."""
 FOLLOWS, VANISHES = -0.3, 0.5
 """A run lives by its draws if its scores follow them more than this, and so many of its hits vanish."""
-
-
-def finished(root, method, kind, *changes, seed=0, **more):
-    """A run of some method on the splits below a folder of results, trained unless it is there."""
-    spelled = method + "".join(f"[{change}]" for change in changes)
-    folder = root / Run(PAPER, "made", kind, spelled, seed).folder
-    if not (folder / "run.json").is_file():
-        train(
-            data=root / "data/made", method=spelled, paper=PAPER, protocol=kind, seed=seed, out=folder,
-            device="cpu", methods_file=ROOT / "config/methods.yaml", **more,
-        )  # fmt: skip
-    return Finished(folder)
-
-
-def made_results(root, make, **sizes):
-    """A folder of results with the splits of a made dataset under each protocol."""
-    for name in ("clean", f"published-{PAPER}", f"only-pool-{PAPER}"):
-        write_split(make(protocol=name, **sizes), root / "data/made" / name)
-    return root
 
 
 @pytest.fixture(scope="module")
