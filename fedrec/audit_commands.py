@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrec.data.protocol import kind_of
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from fedrec.audit.finished import Finished
@@ -168,6 +168,12 @@ def _ladders(parsed: argparse.Namespace) -> "list[Ladder]":
 
     catalogue, methods = load_catalogue(parsed.catalogue), load_methods(parsed.methods)
     pairs = [text.partition("=") for text in parsed.datasets]
+    for dataset, _, paper in pairs:
+        if not paper:
+            raise ConfigurationError(
+                f"--datasets {dataset}: whose settings are followed? Write DATASET=PAPER, for example "
+                f"{dataset}=pfedclr."
+            )
     return [
         ladder_of(
             methods,
@@ -215,7 +221,7 @@ def _granularity(parsed: argparse.Namespace) -> None:
 
     described = {}
     for path in parsed.statistics:
-        statistics = json.loads(path.read_text(encoding="utf-8"))
+        statistics = json.loads(_text(path))
         described[statistics["dataset"]] = statistics
     rows = granularity_rows(users_of(load_catalogue(parsed.catalogue), described))
     table = granularity_table(rows)
@@ -233,6 +239,11 @@ def _verdicts(parsed: argparse.Namespace) -> None:
     from fedrec.settings import load_methods
 
     papers = load_papers(parsed.papers)
+    for paper in parsed.of:
+        if paper not in papers:
+            raise ConfigurationError(
+                f"--of: unknown paper '{paper}'.{did_you_mean(paper, papers)} Known: {', '.join(papers)}."
+            )
     claims = load_claims(parsed.claims, papers)
     write_verdicts(
         parsed.results,
@@ -258,4 +269,12 @@ def _folders(parsed: argparse.Namespace) -> list[Path]:
 
 
 def _listed(file: Path) -> list[Path]:
-    return [Path(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+    return [Path(line) for line in _text(file).splitlines() if line]
+
+
+def _text(file: Path) -> str:
+    """What a file named in the command holds."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigurationError(f"{file}: there is no such file. Check the path.") from None

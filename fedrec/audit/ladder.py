@@ -15,6 +15,7 @@ from typing import Any
 
 from fedrec.data.protocol import SWITCHES, Protocol
 from fedrec.data.protocols import protocol_named, switched, switches_of
+from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.papers import Run, run_of, shortened
 
 
@@ -53,6 +54,12 @@ def ladder_of(
     """The audit of the methods called `names`, trained for `rounds` at most."""
     trained = tuple(shortened(methods, names, paper, dataset, rounds))
     chosen = set(switches)
+    unknown = sorted(chosen - set(SWITCHES))
+    if unknown:
+        raise ConfigurationError(
+            f"unknown switch '{unknown[0]}'.{did_you_mean(unknown[0], SWITCHES)} "
+            f"Known: {', '.join(SWITCHES)}."
+        )
     return Ladder(dataset, paper, trained, tuple(one for one in SWITCHES if one in chosen), distinct_pairs)
 
 
