@@ -148,7 +148,7 @@ rule verdicts:
         results("logs/tables/verdicts.log"),
     params:
         runs=lambda wildcards, input: "".join(f"{path}\n" for path in input.runs),
-        words=lambda wildcards: verdict_words(CATALOGUE, config["rounds"]),
+        words=lambda wildcards: verdict_words(config["rounds"]),
         table=lambda wildcards, output: output.table[0].removesuffix(".csv"),
     shell:
         "printf %s {params.runs:q} > {output.runs:q};"
@@ -175,7 +175,7 @@ for PAPER in PAPERS:
         localrule: True
         params:
             paper=PAPER,
-            words=lambda wildcards: verdict_words(CATALOGUE, None),
+            words=lambda wildcards: verdict_words(None),
             table=lambda wildcards, output: output.table[0].removesuffix(".csv"),
         shell:
             "fedrec audit verdicts --of {params.paper} {params.words} --out {params.table} > {log} 2>&1"

@@ -416,9 +416,14 @@ def compared_in(paper):
     return [line.run for line in main_comparison(paper).lines if line.run is not None]
 
 
+def claimed_datasets():
+    """The datasets that claims are about, in the catalogue or not."""
+    return sorted({dataset for claim in CLAIMS for dataset in claim.datasets})
+
+
 def claimed_runs(paper):
     """The runs of all claims of a paper, with its own settings, on the datasets that can be had."""
-    missing = unavailable(CATALOGUE)
+    missing = unavailable(claimed_datasets())
     return sorted(
         {
             run
@@ -559,7 +564,7 @@ def ladder_words(ladders, methods, switches, rounds):
     return shlex.join(words)
 
 
-def verdict_words(datasets, rounds):
+def verdict_words(rounds):
     """What the command that judges claims is told."""
     words = [
         *(["--rounds", str(rounds)] if rounds is not None else []),
@@ -568,7 +573,7 @@ def verdict_words(datasets, rounds):
         "--papers", config["paper_folder"],
         "--methods", config["method_file"],
         "--claims", config["claim_file"],
-        "--unavailable", canonical_json(unavailable(datasets)),
+        "--unavailable", canonical_json(unavailable(claimed_datasets())),
     ]  # fmt: skip
     return shlex.join(words)
 
