@@ -37,7 +37,11 @@ class Project:
             demo=yaml.safe_load((ROOT / "config/datasets.yaml").read_text())["demo"],
         )
         # Two methods that are quick and not the same: what is tested here is the workflow.
-        self.configure(datasets=["alpha", "beta"], methods=["popularity", "draw-counter"], demo_rounds=2)
+        quick = ["popularity", "draw-counter"]
+        self.configure(
+            datasets=["alpha", "beta"], methods=quick, demo_rounds=2,
+            audit={"methods": quick, "switches": ["pool"], "uploads": ["fedmf[rounds=2]"]},
+        )  # fmt: skip
 
     def write(self, path, text):
         (self.folder / path).write_text(text)
@@ -72,6 +76,11 @@ class Project:
         said = self.snakemake("--dry-run", *targets)
         job = r"^(?:local)?rule (\w+):$(?:\n    .*)*?\n    wildcards: .*?(?:dataset|selection)=([\w-]+)"
         return set(re.findall(job, said, flags=re.MULTILINE))
+
+    def trained(self, *targets):
+        """The runs a dry run would train, as (paper, dataset, kind)."""
+        said = self.snakemake("--dry-run", *targets)
+        return set(re.findall(r"wildcards: paper=(\w+), dataset=([\w-]+), kind=([\w-]+), method=", said))
 
     def exists(self, path):
         return (self.folder / path).exists()
@@ -303,6 +312,10 @@ def test_wrong_content_gives_its_error_and_the_rest_is_built(fresh):
         ({"methods": ["fedfm"]}, "unknown method 'fedfm'. Did you mean 'fedmf'?"),
         ({"methods": ["fedmf[dd=8]"]}, "fedmf has no setting 'dd'. Did you mean 'd'?"),
         ({"methods": ["mf[d=8]", "mf[d=08]"]}, "'mf[d=8]' and 'mf[d=08]' are both mf[d=8]. Keep one."),
+        (
+            {"audit": {"methods": ["mf"], "switches": ["pol"], "uploads": ["fedmf"]}},
+            "audit.switches[0]: 'pol' (text) is not allowed. Did you mean 'pool'? Write one of: pool, repeats",
+        ),
     ],
 )
 def test_a_typo_in_the_configuration_stops_before_any_job(fresh, change, said):
@@ -393,3 +406,43 @@ def test_every_paper_is_a_target_and_an_unknown_artefact_an_error(fresh):
     fresh.configure(artefacts=["pfedclr_tabel1"])
     said = fresh.snakemake("--dry-run", "all", succeeds=False)
     assert "Did you mean 'pfedclr_table1'" in said
+
+
+def test_the_audit_trains_the_steps_between_protocols(fresh):
+    """That of the configuration, and those of papers: on ml-100k, the one dataset of theirs that is here."""
+    papers = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
+    fresh.set_entries(**fresh.entries | {"ml-100k": fresh.entries["alpha"] | {"distinct_pairs": True}})
+    runs = fresh.trained("audit", *(f"audit_{paper}" for paper in papers))
+    # Clean runs are shared by papers that train alike.
+    kinds = {
+        dataset: {(paper, kind) for paper, at, kind in runs if at == dataset and kind != "clean"}
+        for dataset in ("alpha", "beta", "ml-100k")
+    }
+    assert kinds["alpha"] == {("pfedrec", "published"), ("pfedrec", "only-pool")}
+    assert kinds["beta"] == {("fedrap", "published"), ("fedrap", "only-pool")}
+    steps = {"published", "only-pool", "only-lists", "only-ties", "only-order", "upto-lists", "upto-ties"}
+    for paper in papers:
+        # PFedRec's lists are those of clean.
+        expected = steps - ({"only-lists", "upto-lists"} if paper == "pfedrec" else set())
+        assert {kind for of, kind in kinds["ml-100k"] if of == paper} == expected
+    assert {at for _, at, kind in runs if kind == "clean"} == {"alpha", "beta", "ml-100k"}
+
+
+def test_another_switch_changes_the_audit_alone(copy_of_built):
+    audit = yaml.safe_load((copy_of_built.folder / "config/config.yaml").read_text())["audit"]
+    copy_of_built.configure(audit=audit | {"switches": ["pool", "order"]})
+    said = copy_of_built.snakemake("--dry-run", "all")
+    rules = set(re.findall(r"^(?:local)?rule (\w+):$", said, flags=re.MULTILINE))
+    assert rules == {"split", "train", "audit_protocols", "all"}
+    assert set(re.findall(r"kind=([\w-]+)", said)) == {"only-order"}
+    assert set(re.findall(r"protocol=([\w-]+)", said)) == {"only-order-pfedrec", "only-order-fedrap"}
+
+
+def test_the_audit_is_built(built):
+    for name in ("protocols", "exposure", "uploads", "significance", "granularity"):
+        for form in ("csv", "md", "tex"):
+            assert built.exists(f"results/tables/audit_{name}.{form}")
+    assert built.exists("results/figures/audit_ranks.pdf")
+    assert built.exists("results/tables/verdicts.md")
+    exposure = (built.folder / "results/tables/audit_exposure.csv").read_text()
+    assert re.search(r"^draw-counter,alpha,pfedrec,only-pool,", exposure, flags=re.MULTILINE)
