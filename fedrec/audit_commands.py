@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,14 +54,13 @@ def add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "--datasets",
         nargs="+",
         required=True,
-        metavar="DATASET=PAPER",
-        help="and the paper whose settings are followed",
+        metavar="DATASET=PAPER[=ROUNDS]",
+        help="the paper whose settings are followed, and at most so many rounds (default: the paper's own)",
     )
     command.add_argument("--names", nargs="+", required=True, metavar="METHOD", help="the methods to audit")
     command.add_argument(
         "--switches", nargs="+", required=True, help="of pool, repeats, lists, round, ties, order"
     )
-    command.add_argument("--rounds", type=int, help="at most so many (default: each paper's own)")
     command.add_argument("--seeds", type=int, nargs="+", default=[0], help="default: 0")
     command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
     command.add_argument("--figure", type=Path, required=True, help="path of the figure without its ending")
@@ -167,25 +167,30 @@ def _ladders(parsed: argparse.Namespace) -> "list[Ladder]":
     from fedrec.settings import load_methods
 
     catalogue, methods = load_catalogue(parsed.catalogue), load_methods(parsed.methods)
-    pairs = [text.partition("=") for text in parsed.datasets]
-    for dataset, _, paper in pairs:
-        if not paper:
-            raise ConfigurationError(
-                f"--datasets {dataset}: whose settings are followed? Write DATASET=PAPER, for example "
-                f"{dataset}=pfedclr."
-            )
     return [
         ladder_of(
             methods,
             parsed.names,
             dataset=dataset,
             paper=paper,
-            rounds=parsed.rounds,
+            rounds=rounds,
             switches=parsed.switches,
             distinct_pairs=catalogue[dataset].distinct_pairs,
         )
-        for dataset, _, paper in pairs
+        for dataset, paper, rounds in map(_followed, parsed.datasets)
     ]
+
+
+def _followed(text: str) -> tuple[str, str, int | None]:
+    """A dataset, the paper whose settings are followed on it, and at most how many rounds."""
+    found = re.fullmatch(r"([^=]+)=([^=]+)(?:=([1-9][0-9]*))?", text)
+    if found is None:
+        raise ConfigurationError(
+            f"--datasets {text}: whose settings are followed, for how long? Write DATASET=PAPER or "
+            "DATASET=PAPER=ROUNDS, for example ml-100k=pfedclr=15."
+        )
+    dataset, paper, rounds = found.groups()
+    return dataset, paper, None if rounds is None else int(rounds)
 
 
 def _exposure(parsed: argparse.Namespace) -> None:

@@ -162,9 +162,9 @@ def test_a_table_of_differences_is_written(small, tmp_path):
     assert "popularity" in (tmp_path / "differences.csv").read_text()
 
 
-def steps_of(results, datasets="ml-100k=pfedclr", switch="pool"):
+def steps_of(results, datasets="ml-100k=pfedclr=3", switch="pool"):
     return audit(
-        "protocols", "--results", results, "--datasets", datasets, "--rounds", 3,
+        "protocols", "--results", results, "--datasets", datasets,
         "--names", "popularity", "fedmf", "--switches", switch,
         "--out", results / "steps", "--figure", results / "ranks",
     )  # fmt: skip
@@ -189,7 +189,8 @@ def test_steps_are_written_from_the_runs_of_the_workflow(tmp_path):
     ("told", "said"),
     [
         ({"switch": "pol"}, "unknown switch 'pol'. Did you mean 'pool'? Known: pool, repeats, lists, round"),
-        ({"datasets": "ml-100k"}, "--datasets ml-100k: whose settings are followed? Write DATASET=PAPER"),
+        ({"datasets": "ml-100k"}, "--datasets ml-100k: whose settings are followed, for how long?"),
+        ({"datasets": "ml-100k=pfedclr=no"}, "Write DATASET=PAPER or DATASET=PAPER=ROUNDS"),
         (
             {"datasets": "ml-100k=pfedcrl"},
             "unknown protocol 'published-pfedcrl'. Did you mean 'published-pfedclr'?",

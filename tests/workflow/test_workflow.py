@@ -438,6 +438,14 @@ def test_another_switch_changes_the_audit_alone(copy_of_built):
     assert set(re.findall(r"protocol=([\w-]+)", said)) == {"only-order-pfedrec", "only-order-fedrap"}
 
 
+def test_the_audit_shows_the_runs_that_are_trained(fresh):
+    """Those of the demonstration have rounds of their own."""
+    fresh.configure(datasets=["alpha", "demo"])
+    said = fresh.snakemake("--dry-run", "--printshellcmds", "results/tables/audit_protocols.md")
+    assert "[rounds=2]" in said
+    assert "audit protocols --datasets alpha=pfedrec=15 demo=pfedclr=2 --names popularity" in said
+
+
 def test_the_audit_is_built(built):
     for name in ("protocols", "exposure", "uploads", "significance", "granularity"):
         for form in ("csv", "md", "tex"):

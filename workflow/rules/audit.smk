@@ -25,7 +25,7 @@ rule audit_protocols:
             [audit_of(dataset) for dataset in available(config["datasets"])],
             config["audit"]["methods"],
             config["audit"]["switches"],
-            config["rounds"],
+            rounds_of,
         ),
         titles=[title(METHODS, method) for method in config["audit"]["methods"]],
         table=lambda wildcards, output: output.table[0].removesuffix(".csv"),
@@ -196,7 +196,10 @@ for PAPER in PAPERS:
         localrule: True
         params:
             words=lambda wildcards, paper=PAPER: ladder_words(
-                audit_of_paper(paper), compared_in(paper), SWITCHES, None
+                audit_of_paper(paper),
+                compared_in(paper),
+                SWITCHES,
+                lambda dataset: None,
             ),
             table=lambda wildcards, output: output.table[0].removesuffix(".csv"),
             figure=lambda wildcards, output: output.figure[0].removesuffix(".csv"),

@@ -549,12 +549,18 @@ def audit_files():
 
 
 def ladder_words(ladders, methods, switches, rounds):
-    """What the command that writes a table of steps is told of them."""
+    """What the command that writes a table of steps is told of them; `rounds` is a function of the dataset."""
+    followed = {
+        ladder.dataset: (ladder.paper, rounds(ladder.dataset)) for ladder in ladders
+    }
     words = [
-        "--datasets", *(f"{ladder.dataset}={ladder.paper}" for ladder in ladders),
+        "--datasets",
+        *(
+            f"{dataset}={paper}" + ("" if most is None else f"={most}")
+            for dataset, (paper, most) in followed.items()
+        ),
         "--names", *methods,
         "--switches", *switches,
-        *(["--rounds", str(rounds)] if rounds is not None else []),
         "--seeds", *map(str, config["seeds"]),
         "--results", config["results"],
         "--methods", config["method_file"],
