@@ -439,10 +439,13 @@ def test_another_switch_changes_the_audit_alone(copy_of_built):
 
 
 def test_the_audit_shows_the_runs_that_are_trained(fresh):
-    """Those of the demonstration have rounds of their own."""
-    fresh.configure(datasets=["alpha", "demo"])
-    said = fresh.snakemake("--dry-run", "--printshellcmds", "results/tables/audit_protocols.md")
+    """Those of the demonstration have rounds of their own; where no uploads are attacked, none are shown."""
+    audit = {"methods": ["popularity", "draw-counter"], "switches": ["pool"], "uploads": []}
+    fresh.configure(datasets=["alpha", "demo"], audit=audit)
+    said = fresh.snakemake("--dry-run", "--printshellcmds", "audit")
     assert "[rounds=2]" in said
+    assert "rule audit_uploads:" not in said
+    assert "rule audit_exposure:" in said
     assert "audit protocols --datasets alpha=pfedrec=15 demo=pfedclr=2 --names popularity" in said
 
 

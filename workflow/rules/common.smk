@@ -543,8 +543,10 @@ def reported_audit():
 
 
 def audit_files():
-    """Everything the audit of the configuration consists of."""
-    tables = [file for name in AUDIT_TABLES for file in table_files(name)]
+    """Everything the audit of the configuration consists of; without uploads to attack, no table of them."""
+    attacked = bool(config["audit"]["uploads"])
+    names = [name for name in AUDIT_TABLES if attacked or name != "audit_uploads"]
+    tables = [file for name in names for file in table_files(name)]
     return [*tables, *figure_files("audit_ranks")]
 
 
