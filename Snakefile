@@ -26,7 +26,7 @@ rule all:
         lambda wildcards: splits_of(config["datasets"], config["protocols"]),
         statistics_table("selected"),
         comparison_of(config["datasets"]),
-        audit_files(),
+        lambda wildcards: audit_files(),
         lambda wildcards: files_of(chosen_artefacts()),
         results("report/report.html"),
 
@@ -34,7 +34,7 @@ rule all:
 rule audit:
     """What the protocol and uploads give away, and which conclusions survive, for the configured datasets."""
     input:
-        audit_files(),
+        lambda wildcards: audit_files(),
 
 
 rule demo:

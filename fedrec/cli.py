@@ -180,8 +180,8 @@ def _compare(parsed: argparse.Namespace) -> None:
         {"title": titles[row["method"]], **row}
         | {
             f"{metric}_mark": mark
-            for (method, kind, metric), mark in found.items()
-            if (method, kind) == (row["method"], kind_of(row["protocol"]))
+            for (paper, method, kind, metric), mark in found.items()
+            if (paper, method, kind) == (row["paper"], row["method"], kind_of(row["protocol"]))
         }
         for row in comparison_rows(runs)
     ]

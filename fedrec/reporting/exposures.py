@@ -9,7 +9,7 @@ from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
 from fedrec.audit.finished import Finished
 from fedrec.papers import Run
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance_of_rows, read_result
+from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -43,9 +43,7 @@ def exposure_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> 
             "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the "
             "last round, mean over clients (a model that merely remembers draws shows -1); and the share of "
             "hits at 10 that vanish where held-out items may be drawn like any other, beside new hits for "
-            "each old one. "
-            f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
-            f"code {', '.join(about['code'])}.",
+            "each old one. " + origins_told(about),
             columns=[
                 Column("title", "method", align="left"),
                 Column("protocol", "protocol", align="left"),

@@ -17,7 +17,7 @@ from fedrec.data.protocol import Protocol
 from fedrec.files import write_text
 from fedrec.papers import Run
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import provenance_of_rows
+from fedrec.reporting.results import origins_told, provenance_of_rows
 from fedrec.reporting.style import WIDTH, Look, canvas, looks, save, theme
 from fedrec.reporting.tables import Column, Row, Table, csv_text, write_forms
 from fedrec.settings import title
@@ -90,11 +90,7 @@ def ladder_tables(rows: Sequence[Row], said: str) -> list[Table]:
 
 def told_of(rows: Sequence[Row]) -> str:
     """What a caption says of where rows come from."""
-    about = provenance_of_rows(rows)
-    return (
-        f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; "
-        f"code {', '.join(about['code'])}."
-    )
+    return origins_told(provenance_of_rows(rows))
 
 
 def moves(rows: Sequence[Row]) -> list[Row]:

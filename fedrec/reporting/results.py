@@ -1,6 +1,6 @@
 """Finished runs as tables and figures see them: metrics at the reported round, curves, ranks and times."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,6 +107,12 @@ def provenance(results: Iterable[Result]) -> dict[str, list[str]]:
         "code": distinct(one.summary["code"]["engine"][:_SHOWN_LETTERS] for one in found),
         "devices": distinct(one.summary["measured"]["device"] for one in found),
     }
+
+
+def origins_told(about: Mapping[str, Sequence[str]]) -> str:
+    """Seeds, splits and code in one sentence of a caption."""
+    seeds, splits, code = (", ".join(about[name]) for name in ("seeds", "splits", "code"))
+    return f"Seeds {seeds}; splits {splits}; code {code}."
 
 
 def provenance_of_rows(rows: Iterable[Row]) -> dict[str, list[str]]:

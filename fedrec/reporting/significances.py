@@ -13,7 +13,7 @@ from fedrec.composition import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance_of_rows, read_result
+from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -45,7 +45,7 @@ def significance_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> 
         origins = _origins(there)
         for metric in _SHOWN:
             found = _compared(_values(there, metric), dataset, kind, metric, methods)
-            rows += [{**row, **origins[row["method"]]} for row in found]
+            rows += [{**row, **origins[row["paper"], row["method"]]} for row in found]
     return rows
 
 
@@ -57,9 +57,7 @@ def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]])
             caption=f"Differences on {dataset} under the {kind} protocol: test {metric.upper()} of each "
             "method, less that of the best and of popularity, paired by user: mean difference, its 95 % "
             "bootstrap interval, matched-pairs rank-biserial correlation, and p of the randomisation test "
-            "and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
-            f"Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
-            f"{', '.join(about['code'])}.",
+            "and of Wilcoxon's signed-rank test, Holm-corrected over the table. " + origins_told(about),
             columns=[
                 Column("title", "method", align="left"),
                 Column("value", metric.upper(), "{:.4f}", ranked=True),
@@ -79,14 +77,14 @@ def significance_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]])
     ]
 
 
-def marks(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
-    """By method, protocol and metric, what a table writes behind a number: see `MARKS`."""
+def marks(rows: Sequence[Row]) -> dict[tuple[str, str, str, str], str]:
+    """By paper, method, protocol and metric, what a table writes behind a number: see `MARKS`."""
     found = {}
     for row in rows:
         to_best, to_reference = row.get("best_randomisation_holm"), row.get("reference_randomisation_holm")
         mark = BEST if to_best is not None and to_best >= ALPHA else ""
         above = to_reference is not None and to_reference < ALPHA and row["reference_difference"] > 0
-        found[row["method"], row["protocol"], row["metric"]] = mark + (ABOVE if above else "")
+        found[row["paper"], row["method"], row["protocol"], row["metric"]] = mark + (ABOVE if above else "")
     return found
 
 
@@ -119,12 +117,12 @@ def _about_seeds(seeds: int) -> str:
     )
 
 
-def _origins(results: Sequence[Result]) -> dict[str, Row]:
-    """Of each method, the seeds, splits and code of its runs."""
-    found: dict[str, Row] = {}
-    for method in distinct(one.run.method for one in results):
-        own = [one for one in results if one.run.method == method]
-        found[method] = {
+def _origins(results: Sequence[Result]) -> dict[tuple[str, str], Row]:
+    """Of each method as a paper trains it, the seeds, splits and code of its runs."""
+    found: dict[tuple[str, str], Row] = {}
+    for key in distinct(map(_followed, results)):
+        own = [one for one in results if _followed(one) == key]
+        found[key] = {
             "seeds": " ".join(str(one.run.seed) for one in own),
             "split_hash": " ".join(distinct(one.summary["split"] for one in own)),
             "method_code": " ".join(distinct(one.summary["code"]["method"] for one in own)),
@@ -133,9 +131,14 @@ def _origins(results: Sequence[Result]) -> dict[str, Row]:
     return found
 
 
-def _values(results: Sequence[Result], metric: str) -> dict[str, NDArray[np.float64]]:
-    """Of each method, seeds x users; all methods have the same users."""
-    found: dict[str, list[NDArray[np.float64]]] = {}
+def _followed(result: Result) -> tuple[str, str]:
+    """The paper whose settings a run follows, and its method; runs alike in both differ in the seed."""
+    return result.run.paper, result.run.method
+
+
+def _values(results: Sequence[Result], metric: str) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Of each method as a paper trains it, seeds x users; all have the same users."""
+    found: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
     everyone: NDArray[np.int32] | None = None
     for result in results:
         users, ranks = Finished(result.folder).ranks()
@@ -145,41 +148,41 @@ def _values(results: Sequence[Result], metric: str) -> dict[str, NDArray[np.floa
                 f"{result.folder}: has other users than {results[0].folder}, so that they cannot be paired. "
                 "Train both on the same split."
             )
-        found.setdefault(result.run.method, []).append(per_user(ranks, metric))
-    return {method: np.stack(values) for method, values in found.items()}
+        found.setdefault(_followed(result), []).append(per_user(ranks, metric))
+    return {key: np.stack(values) for key, values in found.items()}
 
 
 def _compared(
-    values: Mapping[str, NDArray[np.float64]],
+    values: Mapping[tuple[str, str], NDArray[np.float64]],
     dataset: str,
     kind: str,
     metric: str,
     methods: Mapping[str, Any],
 ) -> list[Row]:
-    mean = {method: float(found.mean()) for method, found in values.items()}
-    order = sorted(values, key=lambda method: -mean[method])
+    mean = {key: float(found.mean()) for key, found in values.items()}
+    order = sorted(values, key=lambda key: -mean[key])
     against = {"best": order[0]}
-    reference = [method for method in order if parse(method).name == REFERENCE]
+    reference = [key for key in order if parse(key[1]).name == REFERENCE]
     if reference:
         against["reference"] = reference[0]
-    rows: list[dict[str, Any]] = [
-        {
-            "dataset": dataset, "protocol": kind, "metric": metric, "method": method,
-            "title": title(methods, method, ["rounds"]), "value": mean[method],
-            "users": values[method].shape[1],
+    rows: dict[tuple[str, str], dict[str, Any]] = {
+        (paper, method): {
+            "dataset": dataset, "protocol": kind, "metric": metric, "paper": paper, "method": method,
+            "title": title(methods, method, ["rounds"]), "value": mean[paper, method],
+            "users": values[paper, method].shape[1],
         }
-        for method in order
-    ]  # fmt: skip
+        for paper, method in order
+    }  # fmt: skip
     for key, other in against.items():
-        compared = [row for row in rows if row["method"] != other]
-        found = [compare(values[row["method"]].mean(0), values[other].mean(0)) for row in compared]
+        compared = {one: row for one, row in rows.items() if one != other}
+        found = [compare(values[one].mean(0), values[other].mean(0)) for one in compared]
         for test in ("randomisation", "wilcoxon"):
             corrected = holm([getattr(one, test) for one in found])
-            for row, one, p in zip(compared, found, corrected, strict=True):
+            for row, one, p in zip(compared.values(), found, corrected, strict=True):
                 row |= {f"{key}_{test}": getattr(one, test), f"{key}_{test}_holm": p}
-        for row, one in zip(compared, found, strict=True):
-            row |= {**_spelled(key, other, one), **_over_seeds(key, values[row["method"]], values[other])}
-    return list(rows)
+        for (own, row), one in zip(compared.items(), found, strict=True):
+            row |= {**_spelled(key, other[1], one), **_over_seeds(key, values[own], values[other])}
+    return list(rows.values())
 
 
 def _spelled(key: str, other: str, found: Comparison) -> Row:

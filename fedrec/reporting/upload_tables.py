@@ -10,7 +10,7 @@ from fedrec.audit.finished import Finished
 from fedrec.audit.uploads import FEW, attack_uploads
 from fedrec.composition import parse
 from fedrec.reporting.panels import distinct
-from fedrec.reporting.results import Result, provenance_of_rows, read_result
+from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 from fedrec.settings import title
 
@@ -50,8 +50,7 @@ def upload_tables(rows: Sequence[Row], about: Mapping[str, Sequence[str]]) -> li
             "change, by its direction, and by the difference of two uploads one after the other. AUC 0.5 is "
             f"chance; precision at k, k the client's number of training items, beside its chance; the last "
             f"columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean over watched "
-            f"clients. Seeds {', '.join(about['seeds'])}; splits {', '.join(about['splits'])}; code "
-            f"{', '.join(about['code'])}.",
+            f"clients. {origins_told(about)}",
             columns=[
                 Column("title", "method", align="left"),
                 Column("table", "sends", align="left"),

@@ -253,7 +253,7 @@ def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
         ),
         METHODS,
     )
-    found = {method: mark for (method, kind, metric), mark in marks(rows).items() if metric == "hr@10"}
+    found = {method: mark for (_, method, _, metric), mark in marks(rows).items() if metric == "hr@10"}
     assert found == {
         "pfedclr": "ᵖ",  # the best has no mark of its own
         "fedem": "ᵇᵖ",  # one user less cannot be told from chance
@@ -273,7 +273,7 @@ def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
 
 def test_significantly_below_popularity_is_not_above_it(tmp_path):
     rows = significance_rows(compared(tmp_path, {"popularity": HIT, "fedmf": MISS}), METHODS)
-    assert marks(rows)["fedmf", "clean", "hr@10"] == ""
+    assert marks(rows)["pfedclr", "fedmf", "clean", "hr@10"] == ""
 
 
 def test_without_popularity_there_is_no_mark_of_it(tmp_path):
@@ -295,6 +295,15 @@ def test_corrected_values_are_those_of_the_table_alone(tmp_path):
     assert row["reference_randomisation_holm"] == pytest.approx(2 / 2**6)
     first = next(row for row in alone if row["method"] == "fedem")
     assert first["reference_randomisation_holm"] == pytest.approx(2 * 2 / 2**7)
+
+
+def test_the_settings_of_two_papers_are_two_methods_and_not_two_seeds(tmp_path):
+    run = Run("fedem", "ml-100k", "clean", "fedmf", 0)
+    runs = [*compared(tmp_path, {"fedmf": HIT}), write_run(tmp_path, run, METHODS, ranks=MISS)]
+    found = {
+        row["paper"]: row["value"] for row in significance_rows(runs, METHODS) if row["metric"] == "hr@10"
+    }
+    assert found == {"pfedclr": 1.0, "fedem": 0.0}
 
 
 def test_runs_on_other_users_cannot_be_compared(tmp_path):

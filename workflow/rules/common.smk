@@ -543,7 +543,12 @@ def reported_audit():
 
 
 def audit_files():
-    """Everything the audit of the configuration consists of; without uploads to attack, no table of them."""
+    """Everything the audit of the configuration consists of; nothing where none of its datasets can be had.
+
+    Without uploads to attack there is no table of them.
+    """
+    if not available(config["datasets"]):
+        return []
     attacked = bool(config["audit"]["uploads"])
     names = [name for name in AUDIT_TABLES if attacked or name != "audit_uploads"]
     tables = [file for name in names for file in table_files(name)]
