@@ -73,8 +73,13 @@ def add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         )
         command.add_argument("--out", type=Path, required=True, help="path of the table without its ending")
 
-    command = add("granularity", _granularity, "catalogue")
-    command.add_argument("--statistics", type=Path, nargs="*", default=[], help="files of `fedrec describe`")
+    command = add("granularity", _granularity, "catalogue", "results")
+    command.add_argument(
+        "--statistics",
+        type=Path,
+        nargs="*",
+        help="files of `fedrec describe` that tell numbers of users (default: those among the results)",
+    )
     command.add_argument("--out", type=Path, help="path of the table without its ending (default: print)")
 
     command = add("verdicts", _verdicts, "results", "papers", "methods", "claims")
@@ -225,7 +230,8 @@ def _granularity(parsed: argparse.Namespace) -> None:
     from fedrec.reporting.tables import write_forms
 
     described = {}
-    for path in parsed.statistics:
+    among_results = sorted((parsed.results / "data").glob("*/statistics.json"))
+    for path in among_results if parsed.statistics is None else parsed.statistics:
         statistics = json.loads(_text(path))
         described[statistics["dataset"]] = statistics
     rows = granularity_rows(users_of(load_catalogue(parsed.catalogue), described))
