@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from fedrec.data.protocols import load_protocols, protocol_named
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
+from fedrec.federation.federation import Federation
 from fedrec.federation.method import ServerSide
 from fedrec.settings import load_methods, resolve
 from tests.conftest import ROOT, made_interactions
@@ -68,3 +70,16 @@ def server_side(share, initial=None, shared=None, personal=None, round_=1) -> Se
         round_=round_, seed=0, shared=shared or {}, initial=initial or {}, personal=personal or {},
         clients=len(share), who=torch.arange(len(share)), share=share,
     )  # fmt: skip
+
+
+def dies_in_round(monkeypatch, number) -> None:
+    """The next federation that trains fails in that round, as if killed; those after it do not."""
+    train_round, done = Federation.train_round, []
+
+    def dying(self, round_):
+        if round_ == number and not done:
+            done.append(round_)
+            pytest.fail("killed")
+        return train_round(self, round_)
+
+    monkeypatch.setattr(Federation, "train_round", dying)

@@ -22,10 +22,9 @@ from fedrec.audit.finished import Finished
 from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
 from fedrec.federation.clients import Clients
-from fedrec.federation.federation import Federation
 from fedrec.papers import Run
 from fedrec.training import protocol_scores
-from tests.federations import METHODS, planted_tastes, uniform_noise
+from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
 from tests.made_runs import write_run
 from tests.trained_runs import PAPER, finished, made_results
 
@@ -254,15 +253,7 @@ def test_a_run_taken_up_again_knows_who_took_part_before(small, tmp_path, monkey
     root = tmp_path / "killed"
     (root / "data").mkdir(parents=True)
     (root / "data/made").symlink_to(small / "data/made")
-    train_round, done = Federation.train_round, []
-
-    def dies_in_the_third(self, round_):
-        if round_ == 3 and not done:
-            done.append(round_)
-            pytest.fail("killed")
-        return train_round(self, round_)
-
-    monkeypatch.setattr(Federation, "train_round", dies_in_the_third)
+    dies_in_round(monkeypatch, 3)
     with pytest.raises(pytest.fail.Exception, match="killed"):
         finished(root, "fedmf", "published", *changes, checkpoint_seconds=0.0)
     assert list(root.rglob("checkpoint.safetensors"))

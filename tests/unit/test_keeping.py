@@ -18,7 +18,7 @@ from fedrec.run import train
 from fedrec.training import Run
 from tests.by_hand import ENGINES, kept, near
 from tests.conftest import ROOT
-from tests.federations import METHODS, clients_of, planted_blocks, settings_of
+from tests.federations import METHODS, clients_of, dies_in_round, planted_blocks, settings_of
 
 BATCHED = ENGINES[1]
 ALL = ("vectors=2,5,7", "uploads=2,5,7", "traffic=3,5", "abundance")
@@ -310,15 +310,7 @@ def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypat
         return Run(split, clients, learner, 4, out, {"method": name}, 0.0, keep)
 
     made(tmp_path / "whole").train()
-    train_round, done = Federation.train_round, []
-
-    def dies_in_the_third(self, round_):
-        if round_ == 3 and not done:
-            done.append(round_)
-            pytest.fail("killed")
-        return train_round(self, round_)
-
-    monkeypatch.setattr(Federation, "train_round", dies_in_the_third)
+    dies_in_round(monkeypatch, 3)
     with pytest.raises(pytest.fail.Exception, match="killed"):
         made(tmp_path / "killed").train()
     made(tmp_path / "killed").train()
