@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -171,10 +172,13 @@ def _compare(parsed: argparse.Namespace) -> None:
 
     methods = load_methods(parsed.methods)
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in parsed.runs]
-    # Where all have been given as many rounds, the caption says it once.
-    given = {run["settings"]["rounds"] for run in runs if run["sources"]["rounds"] == "user"}
-    leave_out = ["rounds"] if len(given) == 1 else []
-    titles = {run["method"]: title(methods, run["method"], leave_out) for run in runs}
+    # The caption says once how many rounds most have been given; the others say it themselves.
+    given = Counter(run["settings"]["rounds"] for run in runs if run["sources"]["rounds"] == "user")
+    usual = [rounds for rounds, _ in given.most_common(1)]
+    titles = {
+        run["method"]: title(methods, run["method"], ["rounds"] if run["settings"]["rounds"] in usual else [])
+        for run in runs
+    }
     found = marks(significance_rows([read_result(path.parent) for path in parsed.runs], methods))
     rows = [
         {"title": titles[row["method"]], **row}

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedrec.composition import parse
 from fedrec.files import write_text
 from fedrec.papers import Artefact, Line
 from fedrec.reporting.bubbles import bubbles
@@ -32,6 +31,10 @@ from fedrec.reporting.tables import Row, csv_text
 
 _CURVE_MARKERS = 7
 """Markers on a curve, to tell it from others without colour."""
+_MANY = 10
+"""Curves from which on a panel is to be higher."""
+_MORE = 1.0
+"""By so many inches."""
 _LEAST_SPAN = 0.05
 """Of a y axis: what differs by less is noise, and shall look like it."""
 
@@ -69,9 +72,8 @@ def convergence_of(runs: Iterable[Path], methods: Mapping[str, Any], stem: Path)
     datasets = distinct(dataset for _, dataset, _ in found)
     kinds = [kind for kind in ("published", "clean") if any(kind == key[2] for key in found)]
     first = next(iter(found.values()))[0].run
-    given = {text for name in names for key, text in parse(name).changes if key == "rounds"}
-    # Where all are given as many rounds, the axis shows it, and names need not.
-    options = {"kinds": kinds} | ({"setting": "rounds"} if len(given) == 1 else {})
+    # The axis shows how many rounds each was given, and names need not.
+    options = {"kinds": kinds, "setting": "rounds"}
     artefact = Artefact(
         first.paper, "comparison", f"Convergence on {', '.join(datasets)}", "convergence", tuple(datasets),
         ("hr@10", "ndcg@10"), tuple(Line(run=name) for name in names), options=options,
@@ -108,6 +110,8 @@ def _convergence(artefact: Artefact, rows: Sequence[Row]) -> Figure:
         # After all curves: a limit stops the axis from growing.
         ax.set_ylim(bottom=0)
     _labelled(axes, "round", artefact.metrics)
+    if len(series) > _MANY:
+        figure.set_figheight(figure.get_figheight() + _MORE * len({dataset for dataset, _, _ in axes}))
     legend(figure, [look[method].handle(label) for method, label in series])
     return figure
 

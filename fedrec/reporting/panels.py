@@ -21,6 +21,10 @@ _PER_INCH = 13.5
 """Letters of a legend."""
 _ENTRY = 9
 """Letters that the sample of an entry takes."""
+_LINE = 0.15
+"""Inches of a line of a legend."""
+_USUAL_LINES = 2
+"""Lines of a legend that figures have room for."""
 _MOST_TICKS = 7
 _DECADES = 100
 
@@ -65,6 +69,8 @@ def legend(figure: Figure, handles: Sequence[Artist]) -> None:
         widths = [max(letters[start : start + lines]) for start in range(0, len(letters), lines)]
         if sum(widths) <= figure.get_figwidth() * _PER_INCH:
             break
+    # What many entries take must not be taken from the panels.
+    figure.set_figheight(figure.get_figheight() + _LINE * max(0, lines - _USUAL_LINES))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, columnspacing=1.4)
 
 
