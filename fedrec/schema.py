@@ -14,6 +14,7 @@ import jsonschema
 import yaml
 
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.yaml_text import nodes_of, values_of
 
 Key = tuple[str | int, ...]
 _MOST_ERRORS_SHOWN = 10
@@ -49,8 +50,8 @@ def load(path: Path, schema: str) -> Document:
             f"{path}: no such file. Run from the project's top folder, or give the path of your own file."
         ) from None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        node = nodes_of(text)
+        content = values_of(text)
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
@@ -63,7 +64,7 @@ def load(path: Path, schema: str) -> Document:
 def check(document: Document, schema: str) -> None:
     """Raise `ConfigurationError`, listing what is wrong, unless `document` fits the schema."""
     text = resources.files("fedrec").joinpath("schemas", f"{schema}.schema.yaml").read_text("utf-8")
-    validator = jsonschema.Draft202012Validator(yaml.safe_load(text))
+    validator = jsonschema.Draft202012Validator(values_of(text))
     errors = sorted(validator.iter_errors(document.content), key=lambda e: [str(p) for p in e.absolute_path])
     messages = [message for error in errors for message in _messages(error, document)]
     if messages:

@@ -12,10 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedrec.composition import Composition, parse, parse_change
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.yaml_text import values_of
 
 Settings = dict[str, Any]
 _READERS: Mapping[str, Callable[[str], object]] = {
@@ -29,7 +28,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 def load_methods(path: Path) -> Mapping[str, Any]:
     """Read `config/methods.yaml`. (The workflow checks it against its schema; training need not.)"""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        return values_of(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
 

@@ -21,6 +21,7 @@ from fedrec.audit.verdicts import (
     ranks_below,
 )
 from fedrec.claims import Claim
+from fedrec.composition import parse
 from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 
@@ -114,6 +115,7 @@ def _row(one: Judgement, results: Path) -> Row:
         "reason": one.reason,
         "command": one.command,
         "rounds": " ".join(map(str, rounds)),
+        "shortened": any("rounds" in dict(parse(run.method).changes) for run in one.runs),
         **origins,
     }
 
@@ -161,7 +163,12 @@ def _trained(rows: Sequence[Row]) -> str:
     if not _distinct(rows, "seeds"):
         return "None of the runs is trained here."
     rounds = sorted(map(int, _distinct(rows, "rounds")))
-    return (
+    paper = rows[0]["paper"]
+    early = (
+        "These runs are shorter than the paper's, so that this is a first look and no verdict on the paper: "
+        f"`snakemake audit_{paper}` trains as long as it does. "
+    )
+    return (early if any(row.get("shortened") for row in rows) else "") + (
         f"Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; protocols "
         f"{_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code {_listed(rows, 'code')}."
     )

@@ -80,7 +80,15 @@ def test_each_paper_has_a_table(tmp_path):
 def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
     claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
     made(tmp_path, claim, hit=["w/ CF"], rounds=15)
-    assert "Trained for 15 rounds; seeds 0;" in written(tmp_path, [claim], rounds=15)["md"]
+    text = written(tmp_path, [claim], rounds=15)["md"]
+    assert "Trained for 15 rounds; seeds 0;" in text
+    assert "a first look and no verdict on the paper: `snakemake audit_pfedclr` trains as long" in text
+
+
+def test_runs_as_long_as_the_papers_need_no_such_warning(tmp_path):
+    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
+    made(tmp_path, claim, hit=["w/ CF"])
+    assert "first look" not in written(tmp_path, [claim])["md"]
 
 
 def test_what_a_paper_only_draws_has_no_printed_effect_and_a_verdict_all_the_same(tmp_path):
