@@ -18,6 +18,11 @@ from tests.conftest import ROOT, entry
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2"]
 
 
+QUICK = ["popularity", "draw-counter"]
+AUDIT = {"methods": QUICK, "switches": ["pool"], "uploads": ["fedmf"]}
+"""An audit that trains steps and attacks uploads."""
+
+
 class Project:
     """A copy of the project with a catalogue of its own: alpha and beta at hand, gamma nowhere."""
 
@@ -36,11 +41,10 @@ class Project:
             gamma=entry("gamma.csv"),
             demo=yaml.safe_load((ROOT / "config/datasets.yaml").read_text())["demo"],
         )
-        # Two methods that are quick and not the same: what is tested here is the workflow.
-        quick = ["popularity", "draw-counter"]
+        # Two methods that are quick and not the same: what is tested here is the workflow. The audit trains nothing.
         self.configure(
-            datasets=["alpha", "beta"], methods=quick, demo_rounds=2,
-            audit={"methods": quick, "switches": ["pool"], "uploads": ["fedmf[rounds=2]"]},
+            datasets=["alpha", "beta"], methods=QUICK, demo_rounds=2, rounds=2,
+            audit={"methods": ["popularity"], "switches": ["round"], "uploads": []},
         )  # fmt: skip
 
     def write(self, path, text):
@@ -97,6 +101,7 @@ class Project:
 def built(tmp_path_factory):
     """A project whose `all`, `datasets` and `demo` were built."""
     project = Project(tmp_path_factory.mktemp("built"))
+    project.configure(audit=AUDIT)
     project.snakemake("all", "datasets", "demo")
     return project
 
@@ -412,6 +417,7 @@ def test_the_audit_trains_the_steps_between_protocols(fresh):
     """That of the configuration, and those of papers: on ml-100k, the one dataset of theirs that is here."""
     papers = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
     fresh.set_entries(**fresh.entries | {"ml-100k": fresh.entries["alpha"] | {"distinct_pairs": True}})
+    fresh.configure(audit=AUDIT)
     runs = fresh.trained("audit", *(f"audit_{paper}" for paper in papers))
     # Clean runs are shared by papers that train alike.
     kinds = {
@@ -429,24 +435,22 @@ def test_the_audit_trains_the_steps_between_protocols(fresh):
 
 
 def test_another_switch_changes_the_audit_alone(copy_of_built):
-    audit = yaml.safe_load((copy_of_built.folder / "config/config.yaml").read_text())["audit"]
-    copy_of_built.configure(audit=audit | {"switches": ["pool", "order"]})
+    copy_of_built.configure(audit=AUDIT | {"switches": ["pool", "order"]})
     said = copy_of_built.snakemake("--dry-run", "all")
     rules = set(re.findall(r"^(?:local)?rule (\w+):$", said, flags=re.MULTILINE))
-    assert rules == {"split", "train", "audit_protocols", "all"}
+    assert rules == {"split", "train", "audit_protocols", "report", "all"}
     assert set(re.findall(r"kind=([\w-]+)", said)) == {"only-order"}
     assert set(re.findall(r"protocol=([\w-]+)", said)) == {"only-order-pfedrec", "only-order-fedrap"}
 
 
 def test_the_audit_shows_the_runs_that_are_trained(fresh):
     """Those of the demonstration have rounds of their own; where no uploads are attacked, none are shown."""
-    audit = {"methods": ["popularity", "draw-counter"], "switches": ["pool"], "uploads": []}
-    fresh.configure(datasets=["alpha", "demo"], audit=audit)
+    fresh.configure(datasets=["alpha", "demo"], rounds=3, audit=AUDIT | {"uploads": []})
     said = fresh.snakemake("--dry-run", "--printshellcmds", "audit")
     assert "[rounds=2]" in said
     assert "rule audit_uploads:" not in said
     assert "rule audit_exposure:" in said
-    assert "audit protocols --datasets alpha=pfedrec=15 demo=pfedclr=2 --names popularity" in said
+    assert "audit protocols --datasets alpha=pfedrec=3 demo=pfedclr=2 --names popularity" in said
 
 
 def test_the_audit_is_built(built):
