@@ -15,9 +15,8 @@ import yaml
 
 from tests.conftest import ROOT, entry
 
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2"]
-
-
+# A call ends no sooner than the span, so it is short here.
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2", "--max-jobs-per-timespan", "1000/1s"]
 QUICK = ["popularity", "draw-counter"]
 AUDIT = {"methods": QUICK, "switches": ["pool"], "uploads": ["fedmf"]}
 """An audit that trains steps and attacks uploads."""
