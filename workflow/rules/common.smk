@@ -538,21 +538,18 @@ AUDIT_TABLES = (
 
 
 def reported_audit():
-    """The tables of the audit that the report shows: none where no dataset of it can be had."""
-    return AUDIT_TABLES if available(config["datasets"]) else ()
-
-
-def audit_files():
-    """Everything the audit of the configuration consists of; nothing where none of its datasets can be had.
-
-    Without uploads to attack there is no table of them.
-    """
+    """The tables of the audit: none where no dataset of it can be had, and none of uploads without any to attack."""
     if not available(config["datasets"]):
         return []
     attacked = bool(config["audit"]["uploads"])
-    names = [name for name in AUDIT_TABLES if attacked or name != "audit_uploads"]
+    return [name for name in AUDIT_TABLES if attacked or name != "audit_uploads"]
+
+
+def audit_files():
+    """Everything the audit of the configuration consists of."""
+    names = reported_audit()
     tables = [file for name in names for file in table_files(name)]
-    return [*tables, *figure_files("audit_ranks")]
+    return [*tables, *(figure_files("audit_ranks") if names else [])]
 
 
 def ladder_words(ladders, methods, switches, rounds):
