@@ -17,7 +17,7 @@ demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 	@echo; echo "The report of the demonstration: $(CURDIR)/results/report/demo.html"
 
 test: $(VENV)/.tests check ## run the linters and all tests
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses $(CORES)
 
 check: $(VENV)/.tests ## run the linters alone
 	$(BIN)/ruff check .
