@@ -5,15 +5,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrec.data.protocols import load_protocols
-from fedrec.federation.batched import BatchedEngine
+from fedrec.config.protocol_file import load_protocols
 from fedrec.federation.clients import Clients
-from fedrec.federation.engine import Engine
+from fedrec.federation.engines.batched.engine import BatchedEngine
+from fedrec.federation.engines.engine import Engine
+from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
-from fedrec.federation.loop import LoopEngine
-from fedrec.federation.method import Half, Loss, RowsOf, Step
-from fedrec.federation.state import DENSE_BYTES
-from fedrec.registry import make_learner
+from fedrec.federation.model.method import Half, Loss, RowsOf, Step
+from fedrec.federation.state.state import DENSE_BYTES
+from fedrec.runs.registry import make_learner
 from tests.conftest import ROOT
 from tests.federations import settings_of
 

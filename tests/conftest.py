@@ -10,10 +10,10 @@ import pytest
 import yaml
 from hypothesis import settings
 
-from fedrec.data.catalogue import Catalogue, load_catalogue
+from fedrec.config.catalogue import Catalogue, load_catalogue
+from fedrec.config.protocol import Protocol
+from fedrec.config.protocol_file import load_protocols
 from fedrec.data.interactions import Interactions
-from fedrec.data.protocol import Protocol
-from fedrec.data.protocols import load_protocols
 
 ROOT = Path(__file__).resolve().parents[1]
 

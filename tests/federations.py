@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.data.protocols import load_protocols, protocol_named
+from fedrec.config.methods import load_methods, resolve
+from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
-from fedrec.federation.method import ServerSide
-from fedrec.settings import load_methods, resolve
+from fedrec.federation.model.method import ServerSide
 from tests.conftest import ROOT, made_interactions
 
 CPU = torch.device("cpu")

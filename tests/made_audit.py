@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.audit.granularity import granularity_rows
-from fedrec.published import Printed
+from fedrec.config.printed import Printed
 from fedrec.reporting.audit_granularity import granularity_table
 from fedrec.reporting.exposures import exposure_tables
 from fedrec.reporting.ladders import ladder_tables, told_of

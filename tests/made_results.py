@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedrec.data.store import write_table
-from fedrec.papers import Artefact, Paper, load_papers
+from fedrec.config.papers import Artefact, Paper, load_papers
+from fedrec.files.parquet import write_table
 from fedrec.reporting.comparison import comparison_rows, comparison_table
 from fedrec.reporting.tables import Table, write_forms
 from tests.conftest import ROOT

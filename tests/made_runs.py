@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedrec.data.protocol import protocol_name
-from fedrec.data.protocols import load_protocols, protocol_named
-from fedrec.data.store import write_table
+from fedrec.config.methods import resolve
+from fedrec.config.papers import Artefact, Run, runs_of
+from fedrec.config.protocol import protocol_name
+from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
-from fedrec.papers import Artefact, Run, runs_of
+from fedrec.files.parquet import write_table
 from fedrec.reporting.results import Result
-from fedrec.settings import resolve
 from tests.conftest import ROOT
 
 PROTOCOLS = load_protocols(ROOT / "config/protocols.yaml")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedrec.audit.finished import Finished
+from fedrec.config.papers import Run
 from fedrec.data.split import Split, write_split
-from fedrec.papers import Run
-from fedrec.run import train
+from fedrec.runs.finished import Finished
+from fedrec.runs.train import train
 from tests.conftest import ROOT
 
 PAPER = "fedem"

@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrec.audit.finished import Finished
 from fedrec.errors import ComparisonError
+from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
-from fedrec.randomness import Purpose
-from fedrec.training import PARTS, protocol_scores
+from fedrec.random.with_numpy import Purpose
+from fedrec.runs.finished import Finished
+from fedrec.runs.training import PARTS
 
 HIT = 10
 """A hit is a rank of at most this."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrec.published import Key, Printed, published
+from fedrec.config.printed import Key, Printed, published
 
 RUNS = 5
 """So many runs do the papers say they average."""

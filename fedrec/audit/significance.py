@@ -1,7 +1,7 @@
 """Whether one method is better than another by more than chance: over users, and over seeds.
 
 Everything is paired: the same user, or the same seed, under both methods. Draws come from
-`numpy.random.Generator(PCG64(seed))`, not from `fedrec.randomness`, which draws by user and round: the
+`numpy.random.Generator(PCG64(seed))`, not from `fedrec.random.with_numpy`, which draws by user and round: the
 same numbers and seed give the same result under the same version of numpy.
 """
 

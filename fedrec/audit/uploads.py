@@ -50,7 +50,7 @@ from torch import Tensor
 
 from fedrec.errors import ResultError
 from fedrec.federation.clients import Clients
-from fedrec.federation.watch import extras
+from fedrec.federation.observe.recorder import extras
 
 FEW = 10
 """The length of the list of guesses that is as long for every client."""

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.significance import bootstrap_interval
-from fedrec.claims import Claim, named_lines, runs_by_line
-from fedrec.data.store import read_table
+from fedrec.config.claims import Claim, named_lines, runs_by_line
+from fedrec.config.papers import KINDS, Artefact, Run
+from fedrec.config.printed import printed
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
-from fedrec.papers import KINDS, Artefact, Run
-from fedrec.published import printed
+from fedrec.files.parquet import read_table
 
 JUDGED_BY = "hr@10"
 """The metric that decides a claim as a whole; other metrics have verdicts of their own beside it."""

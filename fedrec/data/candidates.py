@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedrec.data.protocol import Protocol
+from fedrec.config.protocol import Protocol
 from fedrec.errors import SplitError
-from fedrec.randomness import LANES, Purpose, below, draws
+from fedrec.random.with_numpy import LANES, Purpose, below, draws
 
 _LARGEST_BITMAP_BYTES = 64 * 1024**2
 _DRAWS_AT_ONCE = 16 * LANES

@@ -17,11 +17,11 @@ from urllib.request import url2pathname
 
 import pooch
 
+from fedrec.config.catalogue import RawFile, Source
 from fedrec.data.archives import read_member
-from fedrec.data.catalogue import RawFile, Source
 from fedrec.data.convert import convert
 from fedrec.errors import SourceError
-from fedrec.files import atomic, sha256_of_file
+from fedrec.files.atomic import atomic, sha256_of_file
 from fedrec.progress import ByteProgress
 
 _RETRIES = 2

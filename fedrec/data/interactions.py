@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedrec.data.store import content_hash, read_table, write_table
+from fedrec.files.parquet import content_hash, read_table, write_table
 
 _ROW_ORDER_PREFIX = "row_"
 

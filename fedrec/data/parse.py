@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from fedrec.data.catalogue import Column, TableFormat
+from fedrec.config.catalogue import Column, TableFormat
 from fedrec.errors import DataError
 
 INTERACTION_SCHEMA = {"rating": pl.Float64, "time": pl.Int64, "row": pl.Int64}

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.data.catalogue import Dataset, RawFile, Slice
+from fedrec.config.catalogue import Dataset, RawFile, Slice
 from fedrec.data.interactions import Interactions, write_interactions
 from fedrec.data.parse import read_interactions, read_titles
-from fedrec.data.store import write_table
 from fedrec.data.synthetic import synthetic_interactions, synthetic_titles
 from fedrec.errors import DataError
-from fedrec.files import sha256_of_file
+from fedrec.files.atomic import sha256_of_file
+from fedrec.files.parquet import write_table
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedrec.config.protocol import Protocol
 from fedrec.data.candidates import Candidates, candidates_of, draw_candidates
 from fedrec.data.interactions import Interactions
-from fedrec.data.protocol import Protocol
-from fedrec.data.store import content_hash, read_table, write_table
 from fedrec.errors import SplitError
-from fedrec.randomness import Purpose, draw_at
+from fedrec.files.parquet import content_hash, read_table, write_table
+from fedrec.random.with_numpy import Purpose, draw_at
 
 PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)

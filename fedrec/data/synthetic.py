@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fedrec.data.catalogue import Synthetic
+from fedrec.config.catalogue import Synthetic
 from fedrec.data.parse import INTERACTION_SCHEMA
-from fedrec.randomness import LANES, Purpose, below, draws
+from fedrec.random.with_numpy import LANES, Purpose, below, draws
 
 _FEWEST_ROWS = 12
 _MORE_ROWS = 18

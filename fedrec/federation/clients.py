@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrec.data.protocol import Protocol
+from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import SplitError
 from fedrec.federation.draws import counted, negatives
-from fedrec.randomness import Purpose
+from fedrec.random.with_numpy import Purpose
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """The draws of a round, on any device: who takes part, which negatives, in which order.
 
-The same Philox counters as `fedrec.randomness`, in torch. Every function gives the same
+The same Philox counters as `fedrec.random.with_numpy`, in torch. Every function gives the same
 numbers for a client whether it is asked for alone or with all others.
 """
 
 import torch
 from torch import Tensor
 
-from fedrec.randomness import Purpose
+from fedrec.random.with_numpy import Purpose
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.evaluation.spectrum import information_abundance
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
-from fedrec.federation.engine import Engine, Task
-from fedrec.federation.kept import Kept
+from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
-from fedrec.federation.method import Method, Weights
-from fedrec.federation.privacy import UploadNoise
-from fedrec.federation.server import Server
-from fedrec.federation.state import DENSE_BYTES, State
-from fedrec.federation.watch import Watch
-from fedrec.federation.weights import ClientTables, PlainTable, Values
-from fedrec.randomness import Purpose
+from fedrec.federation.model.method import Method, Weights
+from fedrec.federation.model.weights import ClientTables, PlainTable, Values
+from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.observe.spectrum import information_abundance
+from fedrec.federation.privacy.uploads import UploadNoise
+from fedrec.federation.server.server import Server
+from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.state import DENSE_BYTES, State
+from fedrec.random.with_numpy import Purpose
 
 _CHUNK = 1 << 25
 """Numbers of whole tables that are looked at together."""

@@ -25,16 +25,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.central.learner import check_finite
 from fedrec.errors import ConfigurationError
-from fedrec.federation.central import check_finite
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
-from fedrec.federation.method import Batch, Loss, Weights
-from fedrec.federation.parameters import initial_values
-from fedrec.federation.weights import GatheredRows, PlainTable, Values
+from fedrec.federation.model.method import Batch, Loss, Weights
+from fedrec.federation.model.parameters import initial_values
+from fedrec.federation.model.weights import GatheredRows, PlainTable, Values
 from fedrec.methods.fedrap import FedRAP
-from fedrec.randomness import Purpose
+from fedrec.random.with_numpy import Purpose
 
 _AT_ONCE = 1 << 22
 """Rows of D gathered at once when items are scored."""

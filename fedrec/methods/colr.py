@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
-from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.randomness import Purpose, normal
+from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.random.with_numpy import Purpose, normal
 
 
 class CoLR(Method):

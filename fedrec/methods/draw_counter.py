@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
-from fedrec.randomness import Purpose
+from fedrec.random.with_numpy import Purpose
 
 
 class DrawCounter:

@@ -23,9 +23,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights
-from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.randomness import Purpose, normal
+from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.random.with_numpy import Purpose, normal
 
 
 class FedCIA(Method):

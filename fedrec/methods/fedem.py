@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.method import ServerSide
-from fedrec.federation.mixing import first_components, project_on_simplex, squared_distances
+from fedrec.federation.model.method import ServerSide
+from fedrec.federation.server.mixing import first_components, project_on_simplex, squared_distances
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import ElasticMerging
 

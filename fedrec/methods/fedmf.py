@@ -14,9 +14,9 @@ Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server (S sample
 
 from torch import Tensor
 
-from fedrec.federation.guarded import Guarded
-from fedrec.federation.method import Client, Weights
-from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model.guarded import Guarded
+from fedrec.federation.model.method import Client, Weights
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 
 
 class FedMF(Guarded):

@@ -15,9 +15,9 @@ Cost per round: O(E S h) on the clients (h the tower's size), O(sum of R_u d + n
 import torch
 from torch import Tensor
 
-from fedrec.federation.guarded import Guarded
-from fedrec.federation.method import Client, Weights, perceptron
-from fedrec.federation.parameters import Initial, Parameter, item_table, mlp, vector
+from fedrec.federation.model.guarded import Guarded
+from fedrec.federation.model.method import Client, Weights, perceptron
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
 
 
 class FedNCF(Guarded):

@@ -24,9 +24,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fedrec.federation.guarded import Guarded
-from fedrec.federation.method import Batch, Client, Loss, Weights
-from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model.guarded import Guarded
+from fedrec.federation.model.method import Batch, Client, Loss, Weights
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 
 
 class FedRAP(Guarded):

@@ -20,8 +20,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedrec.federation.method import Client, Half
-from fedrec.federation.parameters import Initial, Parameter
+from fedrec.federation.model.method import Client, Half
+from fedrec.federation.model.parameters import Initial, Parameter
 from fedrec.methods.fedmf import FedMF
 
 

@@ -22,9 +22,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, perceptron
-from fedrec.federation.mixing import cosine_distances, mean_of, neighbours
-from fedrec.federation.parameters import Initial, Parameter, item_table, mlp, vector
+from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, perceptron
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
+from fedrec.federation.server.mixing import cosine_distances, mean_of, neighbours
 
 
 class GPFedRec(Method):

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.central import CentralMethod
+from fedrec.central.learner import CentralMethod
 from fedrec.federation.clients import Clients
-from fedrec.federation.parameters import Initial, Parameter, matrix
-from fedrec.federation.weights import Values
+from fedrec.federation.model.parameters import Initial, Parameter, matrix
+from fedrec.federation.model.weights import Values
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ can do no better than chance on items it never saw.
 
 from dataclasses import replace
 
-from fedrec.federation.method import Client
-from fedrec.federation.parameters import Parameter
+from fedrec.federation.model.method import Client
+from fedrec.federation.model.parameters import Parameter
 from fedrec.methods.fedmf import FedMF
 
 

@@ -8,9 +8,9 @@ training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 
 from torch import Tensor
 
-from fedrec.federation.central import CentralMethod
-from fedrec.federation.parameters import Initial, Parameter, matrix
-from fedrec.federation.weights import Values
+from fedrec.central.learner import CentralMethod
+from fedrec.federation.model.parameters import Initial, Parameter, matrix
+from fedrec.federation.model.weights import Values
 
 
 class MF(CentralMethod):

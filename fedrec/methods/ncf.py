@@ -10,10 +10,10 @@ in the papers that compare with it.
 import torch
 from torch import Tensor
 
-from fedrec.federation.central import CentralMethod
-from fedrec.federation.method import perceptron
-from fedrec.federation.parameters import Initial, Parameter, matrix, mlp
-from fedrec.federation.weights import Values
+from fedrec.central.learner import CentralMethod
+from fedrec.federation.model.method import perceptron
+from fedrec.federation.model.parameters import Initial, Parameter, matrix, mlp
+from fedrec.federation.model.weights import Values
 
 
 class NCF(CentralMethod):

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrec.federation.clustering import clusters
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
-from fedrec.federation.mixing import mean_of
-from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.server.mixing import mean_of
+from fedrec.methods._math.clustering import clusters
 
 _OWN_CLUSTER_FROM = 3
 

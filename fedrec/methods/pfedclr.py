@@ -21,8 +21,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Client, Method, Weights, mean_entropy
-from fedrec.federation.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.federation.model.method import Client, Method, Weights, mean_entropy
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
 
 _ZERO = Initial("constant", 0.0)
 

@@ -27,9 +27,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fedrec.federation.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
-from fedrec.federation.mixing import project_on_simplex, same_direction
-from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.server.mixing import project_on_simplex, same_direction
 
 
 class PFedGraph(Method):

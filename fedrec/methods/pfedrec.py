@@ -19,9 +19,9 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from fedrec.federation.guarded import Guarded
-from fedrec.federation.method import Client, Weights
-from fedrec.federation.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model.guarded import Guarded
+from fedrec.federation.model.method import Client, Weights
+from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 
 
 class PFedRec(Guarded):

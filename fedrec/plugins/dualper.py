@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedrec.federation.method import Loss, Method, Step, Weights
-from fedrec.federation.parameters import Initial, Parameter, vector
-from fedrec.federation.plugin import Plugin
+from fedrec.federation.model.method import Loss, Method, Step, Weights
+from fedrec.federation.model.parameters import Initial, Parameter, vector
+from fedrec.federation.model.plugin import Plugin
 
 
 class DualPer(Plugin):

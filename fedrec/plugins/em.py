@@ -23,10 +23,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrec.federation.method import Client, Half, Loss, Step, Weights, perceptron
-from fedrec.federation.parameters import Initial, Parameter, Place, mlp
-from fedrec.federation.plugin import PluggedClient, Plugin, refuse_guarded
-from fedrec.federation.weights import View
+from fedrec.federation.model.method import Client, Half, Loss, Step, Weights, perceptron
+from fedrec.federation.model.parameters import Initial, Parameter, Place, mlp
+from fedrec.federation.model.plugin import PluggedClient, Plugin, refuse_guarded
+from fedrec.federation.model.weights import View
 
 
 class ElasticMerging(Plugin):

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.method import Batch, Loss, Step, Weights, perceptron
-from fedrec.federation.parameters import Parameter, mlp
-from fedrec.federation.plugin import Plugin
-from fedrec.federation.weights import View, Weighed
+from fedrec.federation.model.method import Batch, Loss, Step, Weights, perceptron
+from fedrec.federation.model.parameters import Parameter, mlp
+from fedrec.federation.model.plugin import Plugin
+from fedrec.federation.model.weights import View, Weighed
 
 _TEMPERATURE = 0.1
 _TINY = 1e-12

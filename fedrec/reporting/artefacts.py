@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.data.catalogue import Catalogue
-from fedrec.papers import PICTURES, Artefact, runs_of
-from fedrec.provenance import code_hash
+from fedrec.config.catalogue import Catalogue
+from fedrec.config.papers import PICTURES, Artefact, runs_of
+from fedrec.plan.fingerprint import code_hash
 from fedrec.reporting import figures, other_tables, pictures
 from fedrec.reporting.captions import table_caption
 from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables

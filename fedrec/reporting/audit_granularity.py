@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedrec.audit.granularity import ALL_TABLES, AVERAGES, NEITHER, RUNS
-from fedrec.data.catalogue import Catalogue
+from fedrec.config.catalogue import Catalogue
 from fedrec.reporting.tables import Column, Row, Table
 
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedrec.files import write_text
-from fedrec.papers import Artefact
+from fedrec.config.papers import Artefact
+from fedrec.files.atomic import write_text
 from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.style import save
 from fedrec.reporting.tables import Row, csv_text
@@ -25,7 +25,7 @@ TABLES = {
     "upload": "uploaded table",
     "correction": "correction",
 }
-"""What `fedrec.reporting.inside` calls tables, in print."""
+"""What `fedrec.runs.inside` calls tables, in print."""
 
 
 def panels(

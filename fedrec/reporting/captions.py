@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedrec.papers import Artefact
+from fedrec.config.papers import Artefact
 from fedrec.reporting.plotted import EXTRA_SPACE, GROUPS, Found, kinds_of, label_of, part_of
 from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.tables import Row

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedrec.data.catalogue import Catalogue, Dataset, Published
+from fedrec.config.catalogue import Catalogue, Dataset, Published
 from fedrec.reporting.tables import Column, Row, Table
 
 _COUNTS = ("users", "items", "interactions")

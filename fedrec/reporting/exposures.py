@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
-from fedrec.audit.finished import Finished
-from fedrec.papers import Run
+from fedrec.config.methods import title
+from fedrec.config.papers import Run
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
-from fedrec.settings import title
+from fedrec.runs.finished import Finished
 
 _AT_ONCE = 8
 """Runs whose draws are counted together: each takes a number for every client and item."""

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedrec.files import write_text
-from fedrec.papers import Artefact, Line
+from fedrec.config.papers import Artefact, Line
+from fedrec.files.atomic import write_text
 from fedrec.reporting.bubbles import bubbles
 from fedrec.reporting.captions import caption, metric_title, own_title, space_title
 from fedrec.reporting.panels import (

@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
+from fedrec.config.papers import Artefact
 from fedrec.errors import ResultError
-from fedrec.evaluation.spectrum import information_abundance
-from fedrec.federation.watch import extras
-from fedrec.papers import Artefact
+from fedrec.federation.observe.recorder import extras
+from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.reporting.canvas import COLOURS, TABLES, caption, panels, places
-from fedrec.reporting.inside import WAYS, Inside, merging_weights, own_table
-from fedrec.reporting.inside import inference as scored_with
 from fedrec.reporting.plotted import label_of
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.tables import Row
+from fedrec.runs.inside import WAYS, Inside, merging_weights, own_table
+from fedrec.runs.inside import inference as scored_with
 
 Found = Mapping[tuple[int, str, str], Sequence[Result]]
 Drawn = tuple[Figure, list[Row], str]

@@ -11,16 +11,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedrec.audit.finished import Finished
-from fedrec.audit.ladder import Ladder, Step, runs_of_step, steps
-from fedrec.data.protocol import Protocol
-from fedrec.files import write_text
-from fedrec.papers import Run
+from fedrec.config.methods import title
+from fedrec.config.papers import Run
+from fedrec.config.protocol import Protocol
+from fedrec.files.atomic import write_text
+from fedrec.plan.steps import Ladder, Step, runs_of_step, steps
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import origins_told, provenance_of_rows
 from fedrec.reporting.style import WIDTH, Look, canvas, looks, save, theme
 from fedrec.reporting.tables import Column, Row, Table, csv_text, write_forms
-from fedrec.settings import title
+from fedrec.runs.finished import Finished
 
 _SHOWN = ("hr@10", "ndcg@10")
 _PER_METHOD = 0.2

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedrec.papers import Artefact, Line
-from fedrec.published import printed
+from fedrec.config.papers import Artefact, Line
+from fedrec.config.printed import printed
 from fedrec.reporting.plotted import Found, kinds_of, label_of
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.tables import Column, Row, Table

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.papers import Artefact
-from fedrec.published import printed
-from fedrec.registry import modules_of
+from fedrec.config.methods import resolve
+from fedrec.config.modules import modules_of
+from fedrec.config.papers import Artefact
+from fedrec.config.printed import printed
 from fedrec.reporting.plotted import Found, label_of
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.space import megabytes, space
 from fedrec.reporting.tables import Column
-from fedrec.settings import resolve
 
 Shape = tuple[list[dict[str, Any]], list[Column]]
 

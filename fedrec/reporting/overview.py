@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.composition import parse
-from fedrec.data.catalogue import Catalogue, Dataset
-from fedrec.papers import UNTRAINED, Artefact, Paper, Run, runs_of
-from fedrec.settings import resolve
+from fedrec.config.catalogue import Catalogue, Dataset
+from fedrec.config.methods import resolve
+from fedrec.config.names import parse
+from fedrec.config.papers import UNTRAINED, Artefact, Paper, Run, runs_of
 
 _ROWS = 100_000
 """Rows of the dataset that the methods' seconds were measured on."""

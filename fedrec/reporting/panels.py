@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedrec.papers import Artefact
+from fedrec.config.papers import Artefact
 from fedrec.reporting.plotted import kinds_of
 from fedrec.reporting.style import HEIGHT, MUTED, WIDTH, canvas
 from fedrec.reporting.tables import Row

@@ -21,9 +21,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
+from fedrec.config.papers import Artefact, Line
 from fedrec.errors import ResultError
-from fedrec.evaluation.spectrum import singular_values
-from fedrec.papers import Artefact, Line
+from fedrec.federation.observe.spectrum import singular_values
 from fedrec.reporting.canvas import (
     COLOURS,
     PALE,
@@ -34,12 +34,12 @@ from fedrec.reporting.canvas import (
     places,
     write,
 )
-from fedrec.reporting.inside import Inside
 from fedrec.reporting.insights import abundance, heatmaps, inference
 from fedrec.reporting.plotted import label_of
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.style import theme
 from fedrec.reporting.tables import Row
+from fedrec.runs.inside import Inside
 
 Points = NDArray[np.float64]
 Found = Mapping[tuple[int, str, str], Sequence[Result]]

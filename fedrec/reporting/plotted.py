@@ -11,16 +11,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedrec.composition import parse
-from fedrec.data.store import read_table
+from fedrec.config.methods import canonical, resolve, title
+from fedrec.config.names import parse
+from fedrec.config.papers import KINDS, Artefact, Line
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import activity_groups
-from fedrec.papers import KINDS, Artefact, Line
-from fedrec.registry import make_method
+from fedrec.files.parquet import read_table
 from fedrec.reporting.results import Result, spread
 from fedrec.reporting.space import megabytes, space
 from fedrec.reporting.tables import Row
-from fedrec.settings import canonical, resolve, title
+from fedrec.runs.registry import make_method
 
 Found: TypeAlias = Mapping[tuple[int, str, str], Sequence[Result]]
 """Results by the place of the line, the dataset and the kind of protocol: one per seed."""

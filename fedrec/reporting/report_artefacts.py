@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrec.papers import KINDS, Artefact, without
-from fedrec.provenance import code_hash
+from fedrec.config.papers import KINDS, Artefact, without
+from fedrec.plan.fingerprint import code_hash
 from fedrec.reporting.comparison import comparison_table
 from fedrec.reporting.dataset_statistics import statistics_tables
 from fedrec.reporting.metric_tables import metric_tables

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fedrec.audit.significance import ALPHA
 from fedrec.audit.verdicts import HOLDS, JUDGED_BY, REVERSED, UNTESTED, VERDICTS, WEAKER
+from fedrec.config.papers import Paper
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.papers import Paper
 from fedrec.reporting.audit_granularity import granularity_table
 from fedrec.reporting.exposures import exposure_tables
 from fedrec.reporting.ladders import ladder_tables, told_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrec.data.store import read_table
 from fedrec.errors import ResultError, StorageError
+from fedrec.files.parquet import read_table
 from fedrec.reporting.tables import Column, Row, Table
 from fedrec.reporting.views import View, address_of, content_of, not_whole, view
 

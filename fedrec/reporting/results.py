@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.audit.finished import Finished
-from fedrec.data.protocol import kind_of
+from fedrec.config.papers import Run
+from fedrec.config.protocol import kind_of
 from fedrec.evaluation.metrics import metrics_of
-from fedrec.papers import Run
 from fedrec.reporting.tables import Row
+from fedrec.runs.finished import Finished
 
 _SHOWN_LETTERS = 8
 """Of a hash, in a caption."""

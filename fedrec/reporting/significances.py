@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrec.audit.finished import Finished
 from fedrec.audit.significance import ALPHA, Comparison, compare, holm, least_seeds, over_seeds
-from fedrec.composition import parse
+from fedrec.config.methods import title
+from fedrec.config.names import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
-from fedrec.settings import title
+from fedrec.runs.finished import Finished
 
 REFERENCE = "popularity"
 _SHOWN = ("hr@10", "ndcg@10")

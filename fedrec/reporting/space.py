@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrec.errors import ResultError
-from fedrec.registry import make_method
+from fedrec.runs.registry import make_method
 
 BYTES = 4
 MB = 2**20

@@ -23,8 +23,8 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedrec.composition import parse
-from fedrec.files import atomic
+from fedrec.config.names import parse
+from fedrec.files.atomic import atomic
 
 Dash = Literal["-"] | tuple[int, tuple[float, ...]]
 

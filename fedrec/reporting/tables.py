@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.files import write_text
+from fedrec.files.atomic import write_text
 
 Row = Mapping[str, Any]
 MISSING = "–"

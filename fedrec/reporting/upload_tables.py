@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedrec.audit.finished import Finished
 from fedrec.audit.uploads import FEW, attack_uploads
-from fedrec.composition import parse
+from fedrec.config.methods import title
+from fedrec.config.names import parse
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
-from fedrec.settings import title
+from fedrec.runs.finished import Finished
 
 _NOISE = ("ldp", "ldp_clip", "dp_noise")
 """Settings that guard uploads."""

@@ -20,8 +20,8 @@ from fedrec.audit.verdicts import (
     judge,
     ranks_below,
 )
-from fedrec.claims import Claim
-from fedrec.composition import parse
+from fedrec.config.claims import Claim
+from fedrec.config.names import parse
 from fedrec.reporting.results import Result, provenance
 from fedrec.reporting.tables import Column, Row, Table, write_forms
 

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from fedrec.config.modules import method_names, plugin_names
 from fedrec.evaluation.metrics import metrics_of
-from fedrec.federation.batched import BatchedEngine
+from fedrec.federation.engines.batched.engine import BatchedEngine
+from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
-from fedrec.federation.kept import RowsKept
-from fedrec.federation.loop import LoopEngine
-from fedrec.registry import compositions, make_learner, method_names, plugin_names
-from fedrec.training import Run
+from fedrec.federation.state.kept import RowsKept
+from fedrec.runs.registry import make_learner
+from fedrec.runs.training import Run
+from tests.compositions import compositions
 from tests.federations import METHODS, clients_of, planted_blocks, settings_of, uniform_noise
 
 GIB = 2**30

@@ -393,7 +393,7 @@ def test_tables_and_figures_of_papers_are_targets_by_name_and_follow_what_decide
     assert fresh.exists("results/tables/pfedrec_table4.tex")
     assert fresh.exists("results/figures/fedrap_fig4.png")
     assert "Nothing to be done" in fresh.snakemake(*targets)
-    numbers = fresh.folder / "fedrec/published.csv"
+    numbers = fresh.folder / "fedrec/config/printed.csv"
     row = "pfedrec,Table 4,ml-100k,PFedRec,,learning_rate,0.1,,"
     text = numbers.read_text()
     assert row in text

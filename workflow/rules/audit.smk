@@ -121,7 +121,7 @@ rule audit_granularity:
             for dataset in available(config["datasets"])
         ],
         code=code("fedrec.reporting.audit_granularity"),
-        printed="fedrec/published.csv",
+        printed="fedrec/config/printed.csv",
     output:
         table=table_files("audit_granularity"),
     log:
@@ -139,7 +139,7 @@ rule verdicts:
     input:
         runs=lambda wildcards: files_of_runs(judged_runs(available(config["datasets"]))),
         code=code("fedrec.reporting.verdicts"),
-        printed="fedrec/published.csv",
+        printed="fedrec/config/printed.csv",
         claims=config["claim_file"],
     output:
         table=table_files("verdicts"),
@@ -166,7 +166,7 @@ for PAPER in PAPERS:
         input:
             runs=lambda wildcards, paper=PAPER: files_of_runs(claimed_runs(paper)),
             code=code("fedrec.reporting.verdicts"),
-            printed="fedrec/published.csv",
+            printed="fedrec/config/printed.csv",
             claims=config["claim_file"],
         output:
             table=table_files(f"verdicts_{PAPER}"),

@@ -14,7 +14,7 @@ rule benchmark_prepare:
     """Parse, filter and split against merely reading the file."""
     input:
         raw=raw_files_of,
-        code=code("fedrec.data.benchmark"),
+        code="benchmarks/prepare.py",
     output:
         results("benchmarks/prepare_{dataset}.json"),
     log:
@@ -26,7 +26,7 @@ rule benchmark_prepare:
         protocols=config["protocol_file"],
         raw=str(RAW),
     shell:
-        "fedrec benchmark {wildcards.dataset} --catalogue {params.catalogue}"
+        "python -m benchmarks.prepare {wildcards.dataset} --catalogue {params.catalogue}"
         " --protocols {params.protocols} --raw {params.raw} --out {output} 2> {log}"
 
 
@@ -35,7 +35,7 @@ rule benchmark_engines:
     input:
         split=results("data/{dataset}/clean/split.parquet"),
         candidates=results("data/{dataset}/clean/candidates.parquet"),
-        code=code("fedrec.run"),
+        code="benchmarks/engines.py",
     output:
         results("benchmarks/engines_{dataset}.json"),
     log:
@@ -45,5 +45,5 @@ rule benchmark_engines:
         methods=config["method_file"],
         data=lambda wildcards, input: str(Path(input.split).parent.parent),
     shell:
-        "fedrec benchmark-engines --data {params.data} --methods {params.methods}"
+        "python -m benchmarks.engines --data {params.data} --methods {params.methods}"
         " --out {output} 2> {log}"

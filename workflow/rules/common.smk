@@ -10,21 +10,21 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from fedrec.audit.ladder import ladder_of, runs_of_step, steps
-from fedrec.claims import load_claims, runs_of_claim
-from fedrec.composition import SPELLING
-from fedrec.data.availability import (
+from fedrec.plan.steps import ladder_of, runs_of_step, steps
+from fedrec.config.claims import load_claims, runs_of_claim
+from fedrec.config.names import SPELLING
+from fedrec.plan.available import (
     why_file_unavailable,
     why_split_unavailable,
     why_unavailable,
 )
-from fedrec.data.catalogue import load_catalogue
-from fedrec.data.protocol import SWITCHES, protocol_name
-from fedrec.data.protocols import load_protocols, protocol_named
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.protocol import SWITCHES, protocol_name
+from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.errors import FedrecError
-from fedrec.federation.watch import merged_keeps, spelled_keeps
-from fedrec.files import canonical_json
-from fedrec.papers import (
+from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.files.atomic import canonical_json
+from fedrec.config.papers import (
     PICTURES,
     UNTRAINED,
     Run,
@@ -36,12 +36,12 @@ from fedrec.papers import (
     runs_of,
     shortened,
 )
-from fedrec.provenance import sources_of
-from fedrec.published import printed_for
-from fedrec.registry import modules_of
+from fedrec.plan.fingerprint import sources_of
+from fedrec.config.printed import printed_for
+from fedrec.config.modules import modules_of
 from fedrec.reporting.overview import seconds_of
-from fedrec.schema import Document, check, load
-from fedrec.settings import canonical, canonical_all, resolve, title
+from fedrec.config.document import Document, check, load
+from fedrec.config.methods import canonical, canonical_all, resolve, title
 
 
 def read_configuration():
@@ -194,7 +194,7 @@ def run_code(wildcards):
     spelling = canonical(METHODS, wildcards.method)
     if spelling != wildcards.method:
         raise WorkflowError(f"'{wildcards.method}' in a path is spelt '{spelling}'.")
-    return code("fedrec.run", *modules_of(spelling))
+    return code("fedrec.runs.train", *modules_of(spelling))
 
 
 def run_keeps(wildcards):

@@ -1,0 +1,1 @@
+"""Centralised methods: one model trained on everybody's data."""

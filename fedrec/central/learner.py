@@ -1,0 +1,147 @@
+"""Centralised methods: one model trained on everybody's samples, mixed. A round is an epoch."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrec.errors import DivergenceError
+from fedrec.federation.clients import Clients
+from fedrec.federation.draws import counted, philox
+from fedrec.federation.learner import Report
+from fedrec.federation.model.parameters import Parameter, initial_values
+from fedrec.federation.model.weights import Values
+from fedrec.random.with_numpy import Purpose
+
+
+class CentralMethod(ABC):
+    """A model that sees all users: tables of users and of items, and whatever else it names."""
+
+    whole_rows = False
+    """Whether a mini-batch counts training rows and keeps each with its negatives, or single samples."""
+
+    def __init__(self, settings: Mapping[str, Any], users: int, items: int) -> None:
+        self.settings = settings
+        self.users = users
+        self.items = items
+
+    def meet(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
+        """Look at all data once, before the first epoch."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Parameter]:
+        """The model's parts; all live on the server."""
+
+    @abstractmethod
+    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
+        """The logit of each (user, item) pair, by what `forward` gave."""
+
+    def forward(self, w: Values) -> Values:
+        """What scores are made of: the parameters, or what follows from them as a whole.
+
+        Found anew for every step, and once per epoch for all scores.
+        """
+        return w
+
+    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+        """The loss of a mini-batch: mean binary cross-entropy, unless a method has its own.
+
+        With `whole_rows`, `items` and `labels` have a row per user: a positive, then its negatives.
+        """
+        return functional.binary_cross_entropy_with_logits(self.score(w, users, items), labels)
+
+
+class CentralLearner:
+    """A `Learner` that trains a `CentralMethod` with Adam, whose state lasts over all epochs."""
+
+    logits = True
+
+    def __init__(
+        self, method: CentralMethod, clients: Clients, settings: Mapping[str, Any], seed: int
+    ) -> None:
+        clients.check_pools(settings["negatives"])
+        method.meet(clients)
+        self.method = method
+        self.clients = clients
+        self.settings = settings
+        self.seed = seed
+        self.weights = Values(initial_values(method.parameters(), seed, clients.device))
+        for value in self.weights.values():
+            value.requires_grad_()
+        self.optimiser = torch.optim.Adam(self.weights.values(), lr=settings["rate"])
+        self._scored_with: Values | None = None
+
+    def train_round(self, round_: int) -> Report:
+        """One epoch over all users' samples, in mini-batches mixed over users."""
+        start = time.perf_counter()
+        everyone = self.clients.everyone
+        samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
+        width = 1 + self.settings["negatives"] if self.method.whole_rows else 1
+        shape = (-1, width) if self.method.whole_rows else (-1,)
+        item, label, size = samples.item.view(shape), samples.label.view(shape), samples.size // width
+        user = torch.repeat_interleave(everyone, size)
+        word = philox(counted(size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
+        losses = []
+        for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
+            self.optimiser.zero_grad()
+            w = self.method.forward(self.weights)
+            loss = self.method.loss(w, user[chosen], item[chosen], label[chosen])
+            loss.backward()
+            self.optimiser.step()
+            losses.append(loss.detach())
+        self._scored_with = None
+        mean = float(torch.stack(losses).mean())
+        check_finite(round_, mean, self.weights)
+        return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
+
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
+        """See `learner.Learner.scores`."""
+        with torch.no_grad():
+            if self._scored_with is None:
+                self._scored_with = self.method.forward(self.weights)
+            return self.method.score(self._scored_with, who.unsqueeze(1).expand_as(items), items)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The model and Adam's moments and steps."""
+        found = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
+        for name, value in self.weights.items():
+            for key, moment in self.optimiser.state.get(value, {}).items():
+                found[f"optimiser/{name}/{key}"] = moment
+        return found
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """See `learner.Learner.load`."""
+        self._scored_with = None
+        with torch.no_grad():
+            for name, value in self.weights.items():
+                value.copy_(tensors[f"shared/{name}"])
+                prefix = f"optimiser/{name}/"
+                moments = {
+                    key.removeprefix(prefix): one for key, one in tensors.items() if key.startswith(prefix)
+                }
+                # Adam counts its steps on the CPU.
+                self.optimiser.state[value] = {
+                    key: one.cpu() if key == "step" else one.to(value.device) for key, one in moments.items()
+                }
+
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
+        """See `learner.Learner.notes`."""
+        return {}
+
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
+        """See `learner.Learner.drew`."""
+        return [(self.clients.everyone, Purpose.NEGATIVES)]
+
+
+def check_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
+    """Raise `DivergenceError` unless the loss and all values are numbers."""
+    broken = [name for name, value in values.items() if not value.isfinite().all()]
+    if broken or loss != loss:
+        raise DivergenceError(
+            f"epoch {epoch}: training diverged; {', '.join(broken) or 'the loss'} is not finite. "
+            "Lower the learning rate."
+        )

@@ -1,0 +1,1 @@
+"""The `fedrec` command: options in, one call, files out."""

@@ -1,0 +1,1 @@
+"""The configuration files as typed values, with errors that name file, line and key. No torch, no polars."""

@@ -1,0 +1,321 @@
+"""The catalogue: what each dataset is, where its files come from and how they are read.
+
+`config/datasets.yaml` holds one entry per dataset; `load_catalogue` turns it into frozen,
+checked values. Nothing here reads a raw file.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fedrec.config.document import Document, Key, load
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.files.atomic import canonical_json
+
+Column = str | int
+SourceKind = Literal["mirror", "url", "package"]
+TimeSource = Literal["file", "first_appearance"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One place to get a raw file from.
+
+    `member` is the path inside an archive; `convert` names the function in
+    `fedrec.data.convert` that turns what was found into the raw form. What the source yields
+    has the file's sha256, unless `sha256` gives another or `unverified` says why none is known.
+    """
+
+    kind: SourceKind
+    location: str
+    member: str | None = None
+    convert: str | None = None
+    sha256: str | None = None
+    unverified: str | None = None
+
+    def __str__(self) -> str:
+        inside = f", member {self.member}" if self.member else ""
+        return f"{self.kind} {self.location}{inside}"
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How to read a text table: separators, header, and which column is which."""
+
+    separator: str
+    columns: Mapping[str, Column | tuple[Column, ...]]
+    header: bool = False
+    quoted: bool = False
+    encoding: str = "utf-8"
+    ids: Literal["integer", "text"] = "integer"
+    time: Literal["seconds", "milliseconds", "ymd"] = "seconds"
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A raw file: its place below `results/raw`, its content's hash, its sources, its format."""
+
+    path: str
+    sha256: str | None
+    sources: tuple[Source, ...]
+    format: TableFormat
+    licence_page: str | None = None
+
+    def accepted_sha256(self) -> set[str | None]:
+        """The hashes its content may have; None is among them where a source cannot be checked."""
+        return {self.expected_sha256(source) for source in self.sources}
+
+    def expected_sha256(self, source: Source) -> str | None:
+        """The hash of what `source` yields, None where it cannot be checked."""
+        return None if source.unverified else source.sha256 or self.sha256
+
+    def recipe(self) -> str:
+        """Everything that decides the file's content, in one canonical line."""
+        return canonical_json([self.path, self.sha256, [asdict(source) for source in self.sources]])
+
+
+@dataclass(frozen=True)
+class Published:
+    """The statistics a paper prints for a dataset; None where it leaves one out."""
+
+    table: str
+    sparsity: float
+    users: int | None = None
+    items: int | None = None
+    interactions: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Settings of the generator of a made dataset (`fedrec.data.synthetic`)."""
+
+    seed: int
+    users: int
+    items: int
+    tastes: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The users, or the items, at `count` places from `first`: most rows first, equal numbers by id."""
+
+    of: Literal["users", "items"]
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the catalogue."""
+
+    name: str
+    title: str
+    citation: str
+    licence: str
+    papers: tuple[str, ...]
+    min_rows: int
+    time: TimeSource
+    published: Mapping[str, Published]
+    interactions: RawFile | None = None
+    titles: RawFile | None = None
+    row_orders: Mapping[str, RawFile] = field(default_factory=dict)
+    synthetic: Synthetic | None = None
+    distinct_pairs: bool = False
+    """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
+    slice: Slice | None = None
+    """What stays of the rows that `min_rows` leaves; a dataset with a slice is a part of another."""
+    homepage: str = ""
+    note: str = ""
+
+    def files(self) -> tuple[RawFile, ...]:
+        """Every file of this dataset: the one it cannot do without, then the welcome ones."""
+        needed = () if self.interactions is None else (self.interactions,)
+        return (*needed, *self.welcome_files())
+
+    def welcome_files(self) -> tuple[RawFile, ...]:
+        """Files that add something where they can be had: titles, a paper's own row order."""
+        titles = () if self.titles is None else (self.titles,)
+        return (*self.row_orders.values(), *titles)
+
+    def recipe(self) -> str:
+        """Everything that decides `interactions.parquet`, in one canonical line."""
+        formats = [asdict(file.format) for file in self.files()]
+        synthetic = asdict(self.synthetic) if self.synthetic else None
+        orders = sorted(self.row_orders)
+        # Named only where there is one: the recipes of whole datasets are older than slices.
+        sliced = [asdict(self.slice)] if self.slice else []
+        return canonical_json([self.name, formats, orders, synthetic, self.min_rows, self.time, *sliced])
+
+    def description(self) -> str:
+        """Everything about this entry that a table prints, in one canonical line."""
+        published = {paper: asdict(row) for paper, row in self.published.items()}
+        return canonical_json([self.title, self.papers, published, self.note])
+
+
+class Catalogue(Mapping[str, Dataset]):
+    """All datasets by name. An unknown name is an error that lists the known ones."""
+
+    def __init__(self, datasets: Mapping[str, Dataset], origin: str) -> None:
+        self._datasets = dict(datasets)
+        self._origin = origin
+
+    def __getitem__(self, name: str) -> Dataset:
+        try:
+            return self._datasets[name]
+        except KeyError:
+            raise ConfigurationError(
+                f"unknown dataset '{name}'.{did_you_mean(name, self)} "
+                f"{self._origin} knows: {', '.join(self._datasets)}."
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+    def __contains__(self, name: object) -> bool:
+        # Mapping's default asks __getitem__ for a KeyError, which this class does not raise.
+        return name in self._datasets
+
+    def whole(self) -> list[str]:
+        """The names of datasets that are not a slice of another."""
+        return [name for name, dataset in self.items() if dataset.slice is None]
+
+    def raw_file(self, path: str) -> RawFile:
+        """The raw file at `path`, below the folder of raw files."""
+        files = self.raw_files()
+        if path not in files:
+            raise ConfigurationError(
+                f"no dataset of {self._origin} has a raw file '{path}'.{did_you_mean(path, files)}"
+            )
+        return files[path]
+
+    def raw_files(self) -> dict[str, RawFile]:
+        """Every raw file by path, titles included; datasets may share one."""
+        found: dict[str, RawFile] = {}
+        for dataset in self.values():
+            for file in dataset.files():
+                known = found.setdefault(file.path, file)
+                if known.recipe() != file.recipe():
+                    raise ConfigurationError(
+                        f"{self._origin}, {dataset.name}: {file.path} is described differently "
+                        "by another entry. Give both the same sha256 and sources (a YAML anchor "
+                        "keeps them equal), or another path."
+                    )
+        return found
+
+
+def load_catalogue(path: Path) -> Catalogue:
+    """Read and check `config/datasets.yaml`."""
+    document = load(path, "datasets")
+    catalogue = Catalogue(
+        {name: _dataset(name, entry, document) for name, entry in document.content.items()},
+        origin=str(path),
+    )
+    catalogue.raw_files()
+    return catalogue
+
+
+def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
+    if ("interactions" in entry) == ("synthetic" in entry):
+        raise ConfigurationError(
+            f"{document.place((name,))}: give either 'interactions' (files to read) or "
+            "'synthetic' (settings of the generator), and not both."
+        )
+    dataset = Dataset(
+        name=name,
+        title=entry["title"],
+        citation=entry["citation"],
+        licence=entry["licence"],
+        papers=tuple(entry["papers"]),
+        min_rows=entry["filter"]["min_rows"],
+        time=entry["time"],
+        published={paper: Published(**row) for paper, row in entry["published"].items()},
+        interactions=_file(entry, (name, "interactions"), document),
+        titles=_file(entry, (name, "titles"), document),
+        row_orders={
+            paper: _raw_file(file, (name, "row_orders", paper), document)
+            for paper, file in entry.get("row_orders", {}).items()
+        },
+        synthetic=Synthetic(**entry["synthetic"]) if "synthetic" in entry else None,
+        distinct_pairs=entry.get("distinct_pairs", False),
+        slice=Slice(**entry["filter"]["slice"]) if "slice" in entry["filter"] else None,
+        homepage=entry.get("homepage", ""),
+        note=entry.get("note", ""),
+    )
+    for paper in dataset.row_orders:
+        if paper not in dataset.papers:
+            raise ConfigurationError(
+                f"{document.place((name, 'row_orders', paper))}: '{paper}' is not among the papers "
+                f"of this dataset ({', '.join(dataset.papers)}). Add it there or remove it here."
+            )
+    if dataset.interactions and dataset.time == "file" and "time" not in dataset.interactions.format.columns:
+        raise ConfigurationError(
+            f"{document.place((name, 'time'))}: 'file' needs a time column. Name it in "
+            "interactions.format.columns.time, or write first_appearance."
+        )
+    return dataset
+
+
+def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> RawFile | None:
+    return _raw_file(entry[key[1]], key, document) if key[1] in entry else None
+
+
+def _raw_file(entry: dict[str, Any], key: Key, document: Document) -> RawFile:
+    if ("sha256" in entry) == ("unverified" in entry):
+        raise ConfigurationError(
+            f"{document.place(key)}: give 'sha256', or in 'unverified' the reason why there is none."
+        )
+    sources = tuple(
+        _source(source, (*key, "sources", index), document) for index, source in enumerate(entry["sources"])
+    )
+    return RawFile(
+        path=entry["path"],
+        sha256=entry.get("sha256"),
+        # A file placed in the mirror by hand is always looked for first.
+        sources=(Source("mirror", entry["path"]), *sources),
+        format=_format(entry["format"], (*key, "format"), document),
+        licence_page=entry.get("licence_page"),
+    )
+
+
+def _source(entry: dict[str, Any], key: Key, document: Document) -> Source:
+    kinds: list[SourceKind] = [kind for kind in ("mirror", "url", "package") if kind in entry]
+    if len(kinds) != 1:
+        raise ConfigurationError(f"{document.place(key)}: give exactly one of mirror, url and package.")
+    if kinds[0] == "package" and "member" not in entry:
+        raise ConfigurationError(
+            f"{document.place(key)}: a package needs 'member', the path of the file inside it."
+        )
+    rest = {name: value for name, value in entry.items() if name != kinds[0]}
+    return Source(kinds[0], entry[kinds[0]], **rest)
+
+
+def _format(entry: dict[str, Any], key: Key, document: Document) -> TableFormat:
+    columns = {
+        name: tuple(column) if isinstance(column, list) else column
+        for name, column in entry["columns"].items()
+    }
+    rest = {name: value for name, value in entry.items() if name != "columns"}
+    format_ = TableFormat(columns=columns, **rest)
+    wanted = str if format_.header else int
+    for name, column in columns.items():
+        for part in column if isinstance(column, tuple) else (column,):
+            if not isinstance(part, wanted):
+                raise ConfigurationError(
+                    f"{document.place((*key, 'columns', name))}: {part!r} must be "
+                    + (
+                        "a column's name, since the file has a header line."
+                        if format_.header
+                        else "a column's position from 0, since the file has no header line."
+                    )
+                )
+    if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
+        raise ConfigurationError(
+            f"{document.place((*key, 'columns', 'time'))}: a list [year, month, day] goes with "
+            "'time: ymd', a single column with the other formats."
+        )
+    return format_

@@ -1,0 +1,164 @@
+"""The papers' main claims as configuration: which line stands above which, and the runs that show it.
+
+`config/claims.yaml` names them. A claim repeats no method, setting or number: it refers to lines of what
+`config/papers` declares, and takes all three from there.
+"""
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.document import Document, Key, load
+from fedrec.config.papers import KINDS, Artefact, Line, Paper, Run, run_of, shortened
+from fedrec.errors import ConfigurationError, did_you_mean
+
+OTHERS = "others"
+"""Stands for every other line that the paper calls federated."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim about a line of a table or figure: that it is above others, or not far below one."""
+
+    paper: str
+    name: str
+    text: str
+    kind: str
+    """beats (the best of several others), gain (over one other) or costs_little (against one other)."""
+    artefacts: tuple[Artefact, ...]
+    """The tables and figures that show it."""
+    line: str
+    """By its label, or by its run where it has none."""
+    over: tuple[str, ...]
+    """The lines it is compared with."""
+    datasets: tuple[str, ...]
+    """Those of the shown datasets on which the paper makes it."""
+
+    @property
+    def id(self) -> str:
+        """Its name among all: `pfedclr-beats-federated`."""
+        return f"{self.paper}-{self.name}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every line it is about, its own first."""
+        return (self.line, *self.over)
+
+
+def load_claims(path: Path, papers: Mapping[str, Paper]) -> list[Claim]:
+    """Read and check the file of claims: every line it names must be a run in the tables it names."""
+    document = load(path, "claims")
+    return [
+        _claim(document, papers[paper], name) for paper, claims in document.content.items() for name in claims
+    ]
+
+
+def named_lines(artefact: Artefact) -> dict[str, Line]:
+    """The runs among an artefact's lines, by label, or by run where a line has no label.
+
+    A name that several lines share names none of them.
+    """
+    named = [(line.label or line.run, line) for line in artefact.lines if line.run is not None]
+    names = [name for name, _ in named]
+    return {name: line for name, line in named if name is not None and names.count(name) == 1}
+
+
+def runs_by_line(
+    claim: Claim,
+    artefact: Artefact,
+    methods: Mapping[str, Any],
+    seeds: Sequence[int],
+    rounds: int | None,
+    unavailable: Container[str],
+) -> dict[tuple[str, str, str], list[Run]]:
+    """The runs a claim is judged by, by the name of the line, the dataset and the protocol: one per seed.
+
+    They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
+    `dataset/protocol`, that cannot be had; their runs are left out.
+    """
+    lines = named_lines(artefact)
+    return {
+        (name, dataset, kind): [
+            run_of(methods, claim.paper, dataset, kind, method, seed)
+            for method in shortened(methods, [str(lines[name].run)], claim.paper, dataset, rounds)
+            for seed in seeds
+        ]
+        for name in claim.lines
+        for dataset in claim.datasets
+        if dataset not in unavailable
+        for kind in KINDS
+        if kind != "published" or f"{dataset}/published-{claim.paper}" not in unavailable
+    }
+
+
+def runs_of_claim(
+    claim: Claim,
+    methods: Mapping[str, Any],
+    seeds: Sequence[int],
+    rounds: int | None,
+    unavailable: Container[str] = (),
+) -> list[Run]:
+    """Every run a claim is judged by, under both protocols, each once."""
+    groups = [
+        runs
+        for artefact in claim.artefacts
+        for runs in runs_by_line(claim, artefact, methods, seeds, rounds, unavailable).values()
+    ]
+    return sorted({run for runs in groups for run in runs})
+
+
+def _claim(document: Document, paper: Paper, name: str) -> Claim:
+    content, key = document.content[paper.name][name], (paper.name, name)
+    for shown in content["shown"]:
+        _check_known(document, (*key, "shown"), shown, paper.artefacts)
+    artefacts = tuple(paper.artefacts[shown] for shown in content["shown"])
+    over = _compared(document, key, content, artefacts[0])
+    for artefact in artefacts:
+        lines = named_lines(artefact)
+        _check_known(document, (*key, "line"), content["line"], lines)
+        for other in over:
+            _check_known(document, (*key, "over"), other, lines)
+    common = [one for one in artefacts[0].datasets if all(one in other.datasets for other in artefacts)]
+    datasets = tuple(content.get("datasets", common))
+    for dataset in datasets:
+        _check_known(document, (*key, "datasets"), dataset, common)
+    return Claim(
+        paper.name, name, content["text"], content["kind"], artefacts, content["line"], over, datasets
+    )
+
+
+def _compared(
+    document: Document, key: Key, content: Mapping[str, Any], artefact: Artefact
+) -> tuple[str, ...]:
+    """The names of the lines a claim is compared with."""
+    place = document.place((*key, "over"))
+    own, over, kind = content["line"], content["over"], content["kind"]
+    if over == OTHERS:
+        federated = [
+            name
+            for name, line in named_lines(artefact).items()
+            if line.printed is not None and line.printed[1] == "federated"
+        ]
+        over = [name for name in federated if name != own]
+        if not over:
+            raise ConfigurationError(
+                f"{place}: no other line of {artefact.target} is printed as federated. Name the lines to "
+                "compare with."
+            )
+    if own in over:
+        raise ConfigurationError(f"{place}: '{own}' would be compared with itself. Take it out.")
+    if kind != "beats" and len(over) != 1:
+        raise ConfigurationError(
+            f"{place}: a claim of kind {kind} compares with one line, got {len(over)}. Name one, or write "
+            "kind: beats."
+        )
+    return tuple(over)
+
+
+def _check_known(document: Document, key: Key, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ConfigurationError(
+            f"{document.place(key)}: unknown name '{name}'.{did_you_mean(name, known)} "
+            f"Known: {', '.join(known)}."
+        )

@@ -1,0 +1,181 @@
+"""The settings of a run: what `config/methods.yaml` gives for the method, the paper and the dataset,
+and what the user sets. Unknown, misspelt and impossible settings are refused.
+
+A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
+plug-in: its settings join those of the backbone, or take their place. A value given as text is a
+number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.names import Composition, parse, parse_change
+from fedrec.config.yaml_text import values_of
+from fedrec.errors import ConfigurationError, did_you_mean
+
+Settings = dict[str, Any]
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "integer": int,
+    "number": float,
+    "choice": str,
+    "integers": lambda text: [] if text == "none" else [int(part) for part in text.split("x")],
+}
+
+
+def load_methods(path: Path) -> Mapping[str, Any]:
+    """Read `config/methods.yaml`. (The workflow checks it against its schema; training need not.)"""
+    try:
+        return values_of(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
+
+
+def resolve(
+    methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str] = ()
+) -> tuple[Settings, dict[str, str], str]:
+    """The value of every setting, the source of each, and the paper the run follows.
+
+    The name's own changes win over the file, and `changes`, texts `name=value`, over both.
+    """
+    composition = parse(name)
+    entries = _entries(methods, composition)
+    paper = paper or entries[-1]["paper"]
+    settings = _settings(entries)
+    values: Settings = {}
+    sources: dict[str, str] = {}
+    for key, setting in settings.items():
+        special = setting.get("papers", {}).get(paper, setting)
+        values[key] = special.get("datasets", {}).get(dataset, special["value"])
+        sources[key] = special["source"]
+    for key, text in (*composition.changes, *map(parse_change, changes)):
+        values[key] = _read(composition, settings, key, text)
+        sources[key] = "user"
+    for key, setting in settings.items():
+        _check(composition, key, setting, values[key])
+    return values, sources, paper
+
+
+def canonical(methods: Mapping[str, Any], name: str) -> str:
+    """The one spelling of a composition: settings sorted, values as short as they read back equal.
+
+    A change to what is the default anyway stays: the default may differ by paper and dataset.
+    """
+    composition = parse(name)
+    settings = _settings(_entries(methods, composition))
+    changes = []
+    for key, text in sorted(composition.changes):
+        value = _read(composition, settings, key, text)
+        _check(composition, key, settings[key], value)
+        changes.append((key, _text(value)))
+    return str(replace(composition, changes=tuple(changes)))
+
+
+def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """The canonical spelling of each name; two names of one run are refused."""
+    found: dict[str, str] = {}
+    for name in names:
+        spelling = canonical(methods, name)
+        if spelling in found:
+            raise ConfigurationError(f"'{found[spelling]}' and '{name}' are both {spelling}. Keep one.")
+        found[spelling] = name
+    return list(found)
+
+
+def title(methods: Mapping[str, Any], name: str, leave_out: Sequence[str] = ()) -> str:
+    """The name in tables: titles of the parts, then the settings changed, but for those to leave out."""
+    composition = parse(canonical(methods, name))
+    titles = (entry["title"] for entry in _entries(methods, composition))
+    changes = tuple(change for change in composition.changes if change[0] not in leave_out)
+    return str(Composition("+".join(titles), changes=changes))
+
+
+def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mapping[str, Any]]:
+    """The file's entry of the backbone and, where there is a plug-in that goes with it, the plug-in's."""
+    backbone, plugin = composition.backbone, composition.plugin
+    known = [key for key in methods if not key.startswith("+")]
+    if backbone not in known:
+        hint = f" It is a plug-in; write backbone+{backbone}." if f"+{backbone}" in methods else ""
+        raise ConfigurationError(
+            f"unknown method '{backbone}'.{hint or did_you_mean(backbone, known)} Known: {', '.join(known)}."
+        )
+    if plugin is None:
+        return [methods[backbone]]
+    plugins = [key.removeprefix("+") for key in methods if key.startswith("+")]
+    if plugin not in plugins:
+        raise ConfigurationError(
+            f"unknown plug-in '{plugin}'.{did_you_mean(plugin, plugins)} "
+            f"Known: {', '.join(plugins) or 'none'}."
+        )
+    entry = methods[f"+{plugin}"]
+    if backbone not in entry["backbones"]:
+        reason = entry.get("refused", {}).get(backbone, "its entry does not say how it would apply there")
+        raise ConfigurationError(
+            f"{plugin} does not go with {backbone}: {reason}. It goes with: {', '.join(entry['backbones'])}."
+        )
+    return [methods[backbone], entry]
+
+
+def _settings(entries: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {key: setting for entry in entries for key, setting in entry["settings"].items()}
+
+
+def _read(composition: Composition, settings: Mapping[str, Any], key: str, text: str) -> object:
+    name = composition.name
+    if key not in settings:
+        raise ConfigurationError(
+            f"{name} has no setting '{key}'.{did_you_mean(key, settings)} It has: {', '.join(settings)}."
+        )
+    setting = settings[key]
+    if setting.get("nullable") and text in ("null", "none"):
+        return None
+    try:
+        return _READERS[setting["type"]](text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {_allowed(setting)}."
+        ) from None
+
+
+def _text(value: object) -> str:
+    """The shortest text that `_read` reads as `value`."""
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return "x".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.
+        return re.sub(r"e\+?(-?)0*", r"e\1", repr(value + 0.0).removesuffix(".0"))
+    return str(value)
+
+
+def _check(composition: Composition, key: str, setting: Mapping[str, Any], value: object) -> None:
+    if value is None and setting.get("nullable"):
+        return
+    parts = value if isinstance(value, list) else [value]
+    if setting["type"] == "choice":
+        right = value in setting["choices"]
+    else:
+        low, high = setting["range"]
+        whole = setting["type"] != "number"
+        right = all(
+            isinstance(part, int | float)
+            and not isinstance(part, bool)
+            and (isinstance(part, int) or not whole)
+            and low <= part <= high
+            for part in parts
+        )
+    if not right:
+        raise ConfigurationError(
+            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; {_allowed(setting)}."
+        )
+
+
+def _allowed(setting: Mapping[str, Any]) -> str:
+    if setting["type"] == "choice":
+        return f"one of {', '.join(setting['choices'])}"
+    low, high = setting["range"]
+    kind = "integers joined by x, each" if setting["type"] == "integers" else setting["type"]
+    return f"{kind} from {low:g} to {high:g}" + (" or null" if setting.get("nullable") else "")

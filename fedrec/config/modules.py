@@ -1,0 +1,45 @@
+"""Methods and plug-ins by name, as files: `local-only` is `fedrec/methods/local_only.py`, and the plug-in of
+`fedmf+plgc` is `fedrec/plugins/plgc.py`. Nothing is imported.
+"""
+
+from pathlib import Path
+
+from fedrec.config.names import parse
+from fedrec.errors import ConfigurationError, did_you_mean
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+FOLDERS = {"methods": _PACKAGE / "methods", "plugins": _PACKAGE / "plugins"}
+"""Where the files of methods and plug-ins lie."""
+
+
+def method_names() -> list[str]:
+    """Every method there is a file for."""
+    return _names("methods")
+
+
+def plugin_names() -> list[str]:
+    """Every plug-in there is a file for."""
+    return _names("plugins")
+
+
+def modules_of(name: str) -> list[str]:
+    """The module that holds the backbone of the composition `name`, and the plug-in's if there is one."""
+    composition = parse(name)
+    modules = [_module("methods", "method", composition.backbone)]
+    if composition.plugin is not None:
+        modules.append(_module("plugins", "plug-in", composition.plugin))
+    return modules
+
+
+def _names(package: str) -> list[str]:
+    files = FOLDERS[package].glob("[!_]*.py")
+    return sorted(path.stem.replace("_", "-") for path in files)
+
+
+def _module(package: str, kind: str, name: str) -> str:
+    known = _names(package)
+    if name not in known:
+        raise ConfigurationError(
+            f"unknown {kind} '{name}'.{did_you_mean(name, known)} There are: {', '.join(known) or 'none'}."
+        )
+    return f"fedrec.{package}.{name.replace('-', '_')}"

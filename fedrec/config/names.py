@@ -1,0 +1,81 @@
+"""The one spelling of a method, with a plug-in or with settings changed.
+
+    backbone                        fedmf
+    backbone+plugin                 fedmf+plgc
+    backbone[setting=value]...      fedmf[d=8][rate=0.1]
+    backbone+plugin[setting=value]  fedmf+plgc[beta=0.3]
+
+Each setting has brackets of its own: cluster schedulers cut names at commas. `fedmf[d=8, rate=0.1]` is read
+all the same. The spelling alone: `fedrec.config.methods` knows which parts there are and what they allow.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from fedrec.errors import ConfigurationError
+
+SPELLING = r"[a-z0-9][\w.=+\[\]-]*"
+"""A regular expression of every canonical spelling: no slash, so that it can name a folder."""
+
+_FORM = "Write backbone+plugin[setting=value]; plug-in and brackets may be left out."
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A backbone, the plug-in on it if any, and the settings changed, as texts."""
+
+    backbone: str
+    plugin: str | None = None
+    changes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The spelling without changed settings."""
+        return self.backbone if self.plugin is None else f"{self.backbone}+{self.plugin}"
+
+    def __str__(self) -> str:
+        return self.name + "".join(f"[{name}={value}]" for name, value in self.changes)
+
+
+def parse(text: str) -> Composition:
+    """The parts of a spelling; blanks around them do not matter."""
+    head, bracket, rest = text.partition("[")
+    groups = re.fullmatch(r"((?:\s*\[[^\[\]]*\])*)(.*)", bracket + rest, flags=re.DOTALL)
+    inside, behind = groups.groups() if groups else ("", bracket + rest)
+    if "]" in head or "[" in behind or "]" in behind:
+        _refuse(text, "its brackets do not match")
+    if behind.strip():
+        _refuse(text, f"'{behind.strip()}' stands behind the brackets, which come last")
+    backbone, *plugins = (part.strip() for part in head.split("+"))
+    if not backbone:
+        _refuse(text, "it names no backbone")
+    if "" in plugins:
+        _refuse(text, "it names no plug-in behind '+'")
+    if len(plugins) > 1:
+        _refuse(text, "two plug-ins both take over the item table; use one")
+    changes = _parse_changes(text, re.findall(r"\[([^\]]*)\]", inside))
+    return Composition(backbone, plugins[0] if plugins else None, changes)
+
+
+def parse_change(text: str) -> tuple[str, str]:
+    """The name and the value of `name=value`."""
+    name, _, value = (part.strip() for part in text.partition("="))
+    if not name or not value:
+        raise ConfigurationError(f"'{text}' is no setting; write name=value, for example d=32.")
+    return name, value
+
+
+def _parse_changes(text: str, groups: list[str]) -> tuple[tuple[str, str], ...]:
+    if not all(group.strip() for group in groups):
+        _refuse(text, "its brackets are empty")
+    changes = tuple(parse_change(part) for group in groups for part in group.split(","))
+    names = [name for name, _ in changes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        _refuse(text, f"'{twice}' is set twice")
+    return changes
+
+
+def _refuse(text: str, reason: str) -> NoReturn:
+    raise ConfigurationError(f"'{text}': {reason}. {_FORM}")

@@ -1,0 +1,58 @@
+"""The numbers the papers print, as a file of this package: `printed.csv`."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from fedrec.config.papers import Artefact
+
+Key = tuple[str, str, str, str, str, str]
+"""Paper, table, dataset, method, variant and metric (in small letters)."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A printed number; fractions for HR and NDCG, percent for gains."""
+
+    value: float
+    sd: float | None
+    unit: str
+    decimals: int
+    """How many digits of the value follow the point in the file; zeros at the end may be missing there."""
+
+
+@cache
+def published() -> dict[Key, Printed]:
+    """Every printed number."""
+    text = resources.files("fedrec.config").joinpath("printed.csv").read_text(encoding="utf-8")
+    return {
+        (row["paper"], row["table"], row["dataset"], row["method"], row["variant"], row["metric"].lower()): (
+            Printed(
+                float(row["value"]),
+                float(row["std"]) if row["std"] else None,
+                row["unit"],
+                len(row["value"].partition(".")[2]),
+            )
+        )
+        for row in csv.DictReader(text.splitlines())
+        if row["value"]  # a gain the paper leaves empty
+    }
+
+
+def printed(
+    paper: str, table: str | None, dataset: str, line: tuple[str, str] | None, metric: str
+) -> Printed | None:
+    """One printed number; `line` is its method and variant."""
+    if table is None or line is None:
+        return None
+    return published().get((paper, table, dataset, *line, metric.lower()))
+
+
+def printed_for(artefact: Artefact) -> list[list[str | float | None]]:
+    """Every printed number of an artefact's table: what a change of one must rebuild."""
+    return [
+        [*key, number.value, number.sd]
+        for key, number in published().items()
+        if key[:2] == (artefact.paper, artefact.printed)
+    ]

@@ -1,0 +1,55 @@
+"""The protocols of `config/protocols.yaml`: one `published-<paper>` per paper, and `clean`.
+
+Between these two lie the steps of the audit, which need no entries: `only-<switch>-<paper>` is the paper's
+protocol with one switch as in `clean`, `upto-<switch>-<paper>` with this one and all before it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fedrec.config.document import load
+from fedrec.config.protocol import SWITCHES, Protocol
+from fedrec.errors import ConfigurationError, did_you_mean
+
+_EXTENTS = ("only", "upto")
+
+
+def load_protocols(path: Path) -> Mapping[str, Protocol]:
+    """Read and check `config/protocols.yaml`."""
+    document = load(path, "protocols")
+    return {name: Protocol(name=name, **settings) for name, settings in document.content.items()}
+
+
+def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:
+    """The protocol called `name`; an unknown name is an error that lists the known ones."""
+    extent, _, rest = name.partition("-")
+    switch, _, paper = rest.partition("-")
+    if extent in _EXTENTS and switch in SWITCHES and f"published-{paper}" in protocols:
+        return replace(switched(protocols, paper, switches_of(f"{extent}-{switch}")), name=name)
+    if name not in protocols:
+        steps = [step for known in protocols.values() if known.paper for step in _steps_of(known.paper)]
+        raise ConfigurationError(
+            f"unknown protocol '{name}'.{did_you_mean(name, (*protocols, *steps))} Known: "
+            f"{', '.join(protocols)}; and the steps between, only-<switch>-<paper> and "
+            f"upto-<switch>-<paper>, where a switch is one of {', '.join(SWITCHES)}."
+        )
+    return protocols[name]
+
+
+def _steps_of(paper: str) -> list[str]:
+    return [f"{extent}-{switch}-{paper}" for extent in _EXTENTS for switch in SWITCHES]
+
+
+def switches_of(kind: str) -> tuple[str, ...]:
+    """The switches a step turns: `only-ties` this one, `upto-ties` all up to it."""
+    extent, _, switch = kind.partition("-")
+    every = tuple(SWITCHES)
+    return (switch,) if extent == "only" else every[: every.index(switch) + 1]
+
+
+def switched(protocols: Mapping[str, Protocol], paper: str, switches: Iterable[str]) -> Protocol:
+    """The protocol of `paper` with some switches as in `clean`."""
+    clean = protocol_named(protocols, "clean").as_dict()
+    changes = {setting: clean[setting] for switch in switches for setting in SWITCHES[switch]}
+    return replace(protocol_named(protocols, f"published-{paper}"), **changes)

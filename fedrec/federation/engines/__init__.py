@@ -1,0 +1,1 @@
+"""Engines: each runs the same local rounds; `loop` is the oracle of the others."""

@@ -1,0 +1,1 @@
+"""The engine that trains many clients at once in plain torch."""

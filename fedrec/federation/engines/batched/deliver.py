@@ -1,0 +1,151 @@
+"""The end of a block's round: uploads go to the server, what stays is stored on the clients."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fedrec.federation.engines.batched.replay import CHUNK, Rewritten, Uploaded
+from fedrec.federation.state.kept import Kept
+
+if TYPE_CHECKING:
+    from fedrec.federation.engines.batched.block import Block
+
+
+class Delivery:
+    """Sends and stores what a block of clients has after its round."""
+
+    def __init__(self, block: "Block") -> None:
+        self.block = block
+        self.task = block.task
+        self.history = block.history
+
+    def finish(self) -> None:
+        """Send the uploads, and store what stays on the clients."""
+        self._show()
+        for event in self.history.uploads(tables=False):
+            reference = self.task.server.reference(event.into, self.block.who)
+            self._send(event.into, self.block.who, event.values - reference)
+        if self._needs_whole_tables():
+            for clients in self.history.chunks():
+                self._replay(clients)
+        else:
+            self._send_rows()
+        self._store()
+
+    def _show(self) -> None:
+        """Let whoever watches see whole tables before and after training."""
+        watch, names = self.task.watch, self.task.watched
+        if watch is None or not names:
+            return
+        for clients in self.history.chunks():
+            started = self.history.started(clients)
+            before = {name: started[name] for name in names}
+            after = {name: self.history.present(name, clients) for name in names}
+            watch.trained(self.block.who[clients], before, after)
+
+    def _needs_whole_tables(self) -> bool:
+        """Whether tables were replaced, or uploads are not changes of what all clients started from."""
+        replaced = any(isinstance(event, Rewritten) for event in self.history.events)
+        return replaced or any(map(self._is_whole, self.history.uploads(tables=True)))
+
+    def _is_whole(self, event: Uploaded) -> bool:
+        """Whether an upload has to be looked at as a whole table.
+
+        So where clients did not all start from the server's, and where noise that falls on every
+        row cannot be added to the sum of all uploads.
+        """
+        noisy = self.task.privacy is not None and self.block.parameter(event.into).combine != "mean"
+        return event.products or event.name != event.into or self.task.starts_alone(event.name) or noisy
+
+    def _replay(self, clients: slice) -> None:
+        """Repeat the round's events on the whole tables of some clients of the block."""
+        who, tables = self.block.who[clients], self.history.started(clients)
+        for event in self.history.events:
+            self.history.repeat(event, clients, tables)
+            if not isinstance(event, Uploaded) or event.name not in tables:
+                continue
+            table = self.history.with_held_rows(tables[event.name], event.values, clients)
+            if event.products and self.task.privacy is None:
+                self.task.server.receive_products(event.into, who, table)
+            elif event.products:
+                for one, own in zip(who.split(1), table, strict=True):
+                    self._send(event.into, one, own @ own.T - self.task.server.reference(event.into, one))
+            else:
+                self._send(event.into, who, table - self.task.server.reference(event.into, who))
+        for name, kept in self._kept_tables():
+            kept.put(who, tables[name])
+
+    def _send_rows(self) -> None:
+        """Upload changed rows of tables, and store what moved every row of those that are kept."""
+        block = self.block
+        for event in self.history.uploads(tables=True):
+            self._send_changes(event)
+        for name, kept in self._kept_tables():
+            if not self.task.starts_alone(name):
+                # The rows of a kept copy that are not held are the server's.
+                kept.restart(block.who, self.task.state.shared[name])
+            if (block.factor[name] != 1).any():
+                kept.scale(block.who, block.factor[name])
+
+    def _store(self) -> None:
+        block = self.block
+        for name, kept in self.task.state.kept.items():
+            if block.parameter(name).place == "personal":
+                continue
+            if block.parameter(name).table:
+                kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
+            else:
+                kept.put(block.who, block.values[name])
+
+    def _kept_tables(self) -> Iterator[tuple[str, Kept]]:
+        for name, kept in self.task.state.kept.items():
+            if self.block.parameter(name).table and self.block.parameter(name).place != "personal":
+                yield name, kept
+
+    def _send_changes(self, event: Uploaded) -> None:
+        """Upload changes to the table all clients started from."""
+        block, server, name = self.block, self.task.server, event.name
+        by_row = event.factor[block.row_client].to(event.values.dtype).unsqueeze(1)
+        change, shrunk = event.values - by_row * block.start[name], event.factor - 1
+        if self.task.privacy is not None:
+            kept = self.task.privacy.shrinkage(self._change_norm(name, change, shrunk))
+            change, shrunk = change * kept[block.row_client].to(change.dtype).unsqueeze(1), shrunk * kept
+        server.receive_rows(event.into, block.who[block.row_client], block.row_item, change)
+        if (shrunk != 0).any():
+            server.receive_scaling(event.into, block.who, shrunk)
+        self._send_noise(event.into, block.who)
+
+    def _change_norm(self, name: str, change: Tensor, shrunk: Tensor) -> Tensor:
+        """The L1 norm of each client's change: what its held rows gained, and the shrinkage of all rows.
+
+        Held rows of `change` come on top of the shrinkage, which is part of theirs too.
+        """
+        block = self.block
+        whole = self.task.state.shared[name].double().abs().sum() * shrunk.abs()
+        shrunken = shrunk[block.row_client].unsqueeze(1) * block.start[name]
+        gained = (change + shrunken).double().abs().sum(1) - shrunken.double().abs().sum(1)
+        return whole.index_add(0, block.row_client, gained)
+
+    def _send(self, into: str, who: Tensor, change: Tensor) -> None:
+        """Upload whole changes of some clients, clipped and noised if asked for."""
+        privacy = self.task.privacy
+        if privacy is not None:
+            kept = privacy.shrinkage(change.double().abs().flatten(1).sum(1))
+            change = change * kept.to(change.dtype).reshape(-1, *(1 for _ in change.shape[1:]))
+            if self.block.parameter(into).combine != "mean":
+                noise = privacy.draw(self.task.state.parameters, into, who, self.task.round_)
+                self.task.server.receive(into, who, change + noise)
+                return
+        self.task.server.receive(into, who, change)
+        self._send_noise(into, who)
+
+    def _send_noise(self, into: str, who: Tensor) -> None:
+        """It falls on every number, so some clients at a time; the server's sum cannot tell it apart."""
+        privacy = self.task.privacy
+        if privacy is None:
+            return
+        at_once = max(1, CHUNK // self.block.parameter(into).count)
+        for some in who.split(at_once):
+            noise = privacy.draw(self.task.state.parameters, into, some, self.task.round_)
+            self.task.server.receive(into, some, noise)

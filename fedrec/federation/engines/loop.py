@@ -1,0 +1,260 @@
+"""The engine that is obviously right: one client after another, plain torch.optim, whole tables.
+
+Slow on purpose. It is the oracle the other engines are held to, and the one to debug with:
+an error names the client it happened on.
+"""
+
+import time
+
+import torch
+from torch import Tensor
+
+from fedrec.errors import FedrecError
+from fedrec.federation.draws import halves, shuffled
+from fedrec.federation.engines.engine import NOISE_STEPS, Outcome, Task, check_finite
+from fedrec.federation.model.method import Half, Loss, RowsOf, Step
+from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.privacy.noise import gaussian
+
+
+class PlainBatch:
+    """A mini-batch of one client."""
+
+    def __init__(self, items: Tensor, labels: Tensor) -> None:
+        self.items = items
+        self.labels = labels
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the batch."""
+        return values.mean()
+
+    @property
+    def size(self) -> Tensor:
+        """See `method.Batch.size`."""
+        return torch.tensor([float(len(self.items))], device=self.items.device)
+
+    def occurrences(self) -> Tensor:
+        """See `method.Batch.occurrences`."""
+        listed = self.items.tolist()
+        return torch.tensor([float(listed.count(item)) for item in listed], device=self.items.device)
+
+    def distinct(self) -> Tensor:
+        """See `method.Batch.distinct`."""
+        seen: set[int] = set()
+        mask = torch.zeros(len(self.items), device=self.items.device)
+        for place, item in enumerate(self.items.tolist()):
+            mask[place] = float(item not in seen)
+            seen.add(item)
+        return mask
+
+    def samples(self) -> "list[PlainBatch]":
+        """Each sample as a mini-batch of its own."""
+        return [
+            PlainBatch(item, label)
+            for item, label in zip(self.items.split(1), self.labels.split(1), strict=True)
+        ]
+
+
+class LoopClient:
+    """One client in one round."""
+
+    def __init__(self, task: Task, place: int) -> None:
+        self.task = task
+        self.round_ = task.round_
+        self.who = task.who[place : place + 1]
+        end = int(task.samples.size[: place + 1].sum())
+        own = slice(end - int(task.samples.size[place]), end)
+        self.items, self.labels = task.samples.item[own], task.samples.label[own]
+        self.weights = {name: self._downloaded(name) for name in task.state.visible}
+        self.derived: dict[str, Tensor] = {}
+        self.epochs_done = 0
+        self.last_loss = torch.tensor(task.no_loss)
+
+    def fit(
+        self,
+        *steps: Step,
+        epochs: int,
+        loss: Loss,
+        early_stop: float | None = None,
+        half: Half | None = None,
+    ) -> None:
+        """See `method.Client.fit`."""
+        trained = {name: self.weights[name].requires_grad_() for step in steps for name in step.rates}
+        optimisers = [self._optimiser(step) for step in steps]
+        decays = [
+            torch.optim.lr_scheduler.ExponentialLR(optimiser, step.batch_decay)
+            for optimiser, step in zip(optimisers, steps, strict=True)
+        ]
+        total, count, before = 0.0, 0, None
+        first_epoch = self.epochs_done
+        for _ in range(epochs):
+            losses = []
+            self._derive()
+            for number, batch in enumerate(self._batches(half)):
+                for step, optimiser, decay in zip(steps, optimisers, decays, strict=True):
+                    optimiser.zero_grad()
+                    value = (step.loss or loss)(self._view(), batch)
+                    value.backward()
+                    self._guard(step, loss, batch, number)
+                    optimiser.step()
+                    decay.step()
+                losses.append(value.detach())
+            self.last_loss = torch.stack(losses).mean()
+            total, count = total + float(torch.stack(losses).sum()), count + len(losses)
+            running = total / count
+            if (
+                early_stop is not None
+                and before is not None
+                and abs(running - before) < early_stop * (before + 1e-5)
+            ):
+                break
+            before = running
+        # A client that stops early does not shift the shuffles of what comes after.
+        self.epochs_done = first_epoch + epochs
+        for step, optimiser in zip(steps, optimisers, strict=True):
+            self._store(step, optimiser)
+        for name in trained:
+            self.weights[name] = self.weights[name].detach()
+
+    def rewrite(self, name: str, rows: RowsOf) -> None:
+        """See `method.Client.rewrite`."""
+        self._derive()
+        items = torch.arange(self.task.clients.items, device=self.who.device)
+        with torch.no_grad():
+            self.weights[name] = rows(self._view(), items).clone()
+
+    def upload(self, *names: str, into: str | None = None) -> None:
+        """See `method.Client.upload`."""
+        for name in names:
+            self._upload(name, into or name, self.weights[name].detach())
+
+    def upload_products(self, name: str, into: str) -> None:
+        """See `method.Client.upload_products`."""
+        table = self.weights[name].detach()
+        self._upload(name, into, table @ table.T)
+
+    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
+        """See `method.Client.approach_products`."""
+        table = self.weights[name].requires_grad_()
+        optimiser = torch.optim.SGD([table], lr=rate, weight_decay=decay)
+        for _ in range(steps):
+            optimiser.zero_grad()
+            (table @ table.T - self.task.state.shared[goal]).norm().backward()
+            optimiser.step()
+        self.weights[name] = table.detach()
+
+    def keep(self) -> None:
+        """Store what stays on the client."""
+        for name, kept in self.task.state.kept.items():
+            if self.task.state.parameters[name].place != "personal":
+                kept.put(self.who, self.weights[name].detach().unsqueeze(0))
+
+    def _upload(self, name: str, into: str, value: Tensor) -> None:
+        task = self.task
+        task.server.accept(name, into)
+        change = value.unsqueeze(0) - task.server.reference(into, self.who)
+        if task.privacy is not None:
+            change = change * task.privacy.shrinkage(change.abs().sum())
+            change = change + task.privacy.draw(task.state.parameters, into, self.who, task.round_)
+        task.server.receive(into, self.who, change)
+
+    def _downloaded(self, name: str) -> Tensor:
+        state = self.task.state
+        if self.task.starts_alone(name):
+            return state.kept[name].whole(self.who)[0].clone()
+        return state.shared.get(name, state.initial[name]).clone()
+
+    def _view(self) -> Values:
+        state = self.task.state
+        values = Values(self.weights | self.derived)
+        training = self.items[self.labels == 1]
+        values["rows"] = torch.full((1, 1), float(len(training)), device=self.who.device)
+        if state.personal:
+            values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
+        for name in state.visible:
+            if state.parameters[name].table:
+                values[name] = PlainTable(self.weights[name], training)
+        return values
+
+    def _derive(self) -> None:
+        with torch.no_grad():
+            self.derived = self.task.method.derived(self._view())
+
+    def _batches(self, half: Half | None) -> list[PlainBatch]:
+        task, items, labels = self.task, self.items, self.labels
+        if half is not None:
+            group = task.samples.group
+            rows = torch.tensor([len(items) // group], device=self.who.device)
+            parts = halves(self.who, rows, task.seed, task.round_)
+            chosen = parts[("first", "second").index(half)].repeat_interleave(group)
+            items, labels = items[chosen], labels[chosen]
+        size = torch.tensor([len(items)], device=self.who.device)
+        order = shuffled(self.who, size, task.seed, task.round_, self.epochs_done)
+        self.epochs_done += 1
+        return [PlainBatch(items[chosen], labels[chosen]) for chosen in order.split(task.batch_size)]
+
+    def _optimiser(self, step: Step) -> torch.optim.Optimizer:
+        groups = [
+            {"params": [self.weights[name]], "lr": rate, "weight_decay": step.weight_decay.get(name, 0.0)}
+            for name, rate in step.rates.items()
+        ]
+        if step.optimiser == "sgd":
+            return torch.optim.SGD(groups)
+        optimiser = torch.optim.Adam(groups)
+        for name in step.rates if step.keep_state else ():
+            first, second, steps = (moment[self.who[0]] for moment in self._moments(name))
+            optimiser.state[self.weights[name]] = {
+                "exp_avg": first.clone(), "exp_avg_sq": second.clone(), "step": steps.cpu().clone(),
+            }  # fmt: skip
+        return optimiser
+
+    def _store(self, step: Step, optimiser: torch.optim.Optimizer) -> None:
+        """Write back the moments that outlast the round."""
+        for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
+            found = optimiser.state[self.weights[name]]
+            first, second, steps = self._moments(name)
+            first[self.who[0]], second[self.who[0]] = found["exp_avg"], found["exp_avg_sq"]
+            steps[self.who[0]] = found["step"]
+
+    def _moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
+        return self.task.state.moments(name)
+
+    def _guard(self, step: Step, loss: Loss, batch: PlainBatch, number: int) -> None:
+        """Replace the gradients of guarded tables by the mean of clipped ones of each sample, plus noise."""
+        for name, mechanism in step.guarded.items():
+            table = self.weights[name]
+            total = torch.zeros_like(table)
+            for sample in batch.samples():
+                (own,) = torch.autograd.grad(loss(self._view(), sample), table)
+                total += own * min(1.0, mechanism.clip / max(float(own.norm()), 1e-30))
+            spread = mechanism.multiplier * mechanism.clip / len(batch.items)
+            first = ((self.epochs_done - 1) * NOISE_STEPS + number) * table.numel()
+            task = self.task
+            noise = gaussian(self.who, table.numel(), 1.0, task.seed, task.round_, first)
+            table.grad = total / len(batch.items) + spread * noise.reshape(table.shape)
+
+
+class LoopEngine:
+    """Trains the clients of a task one after another."""
+
+    def run(self, task: Task) -> Outcome:
+        """See `engine.Engine.run`."""
+        losses, slowest = [], 0.0
+        for place in range(len(task.who)):
+            start = time.perf_counter()
+            client = LoopClient(task, place)
+            before = {name: client.weights[name].clone().unsqueeze(0) for name in task.watched}
+            try:
+                task.work(client)
+            except (RuntimeError, IndexError, KeyError) as error:
+                user = int(task.clients.user[client.who[0]])
+                raise FedrecError(f"round {task.round_}, client {user}: {error}") from error
+            if task.watch is not None and before:
+                after = {name: client.weights[name].detach().unsqueeze(0) for name in before}
+                task.watch.trained(client.who, before, after)
+            client.keep()
+            values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
+            check_finite(task, client.who, client.last_loss.unsqueeze(0), values)
+            losses.append(client.last_loss)
+            slowest = max(slowest, time.perf_counter() - start)
+        return Outcome(torch.stack(losses), slowest)

@@ -1,0 +1,69 @@
+"""Methods whose item table may learn under differential privacy: noise on its gradient."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedrec.federation.model.method import Client, GaussianMechanism, Method, Step
+from fedrec.federation.privacy.accountant import gaussian_epsilon
+
+
+class Guarded(Method):
+    """A method with the settings `dp_noise`, `dp_clip` and `dp_delta`."""
+
+    @property
+    def mechanism(self) -> GaussianMechanism | None:
+        """The noise on the gradient of the item table, if asked for."""
+        multiplier = self.settings["dp_noise"]
+        return GaussianMechanism(self.settings["dp_clip"], multiplier) if multiplier else None
+
+    @property
+    def dense(self) -> bool:  # type: ignore[override]
+        """The noise falls on every row."""
+        return self.mechanism is not None
+
+    def step(
+        self,
+        client: Client,
+        rates: Mapping[str, float],
+        weight_decay: Mapping[str, float] | None = None,
+        guarded: Mapping[str, GaussianMechanism] | None = None,
+    ) -> Step:
+        """A step whose gradient of the item table is guarded if asked for."""
+        mechanism = self.mechanism
+        if mechanism is not None and self.item_table in rates:
+            guarded = {self.item_table: mechanism, **(guarded or {})}
+        return super().step(client, rates, weight_decay, guarded)
+
+    def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:
+        """Epsilon of the client that spends most; what is protected is one sample of a client.
+
+        The papers' accounting takes all that stays on the client as given. It learns from the same samples
+        without noise, and through it a sample moves the whole clipped gradient, by up to twice the clip.
+        """
+        if self.mechanism is None:
+            return {}
+        delta, noise, batch = (
+            self.settings["dp_delta"],
+            self.mechanism.multiplier,
+            self.settings["batch_size"],
+        )
+        epochs = rounds * self.settings["local_epochs"]
+        as_given, whole = 0.0, 0.0
+        for size in samples.unique().tolist():
+            steps, longest = epochs * math.ceil(size / batch), min(batch, size)
+            as_given = max(as_given, gaussian_epsilon(noise, longest / size, steps, delta))
+            whole = max(whole, gaussian_epsilon(noise / (2 * longest), 1.0, steps, delta))
+        return {
+            "gradients": {
+                "mechanism": f"gaussian noise on the gradient of {self.item_table}, clipped sample by sample",
+                "clip": self.mechanism.clip,
+                "noise_multiplier": noise,
+                "delta": delta,
+                "epsilon": as_given,
+                "epsilon_holds": "with what stays on clients taken as given; mini-batches as Poisson samples",
+                "epsilon_through_the_client": whole,
+            }
+        }

@@ -1,0 +1,106 @@
+"""What a method's model is made of, and where each part lives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrec.random.with_numpy import Purpose, normal, uniform
+
+Place: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
+Combine: TypeAlias = Literal["mean", "touched", "change"]
+
+
+@dataclass(frozen=True)
+class Initial:
+    """How a parameter starts: normal with a standard deviation, uniform up to a bound, or a constant."""
+
+    kind: Literal["normal", "uniform", "constant"]
+    scale: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One part of a model, as one client sees it. A table has one row per item.
+
+    Where it lives:
+    `shared`    on the server, one for all; a client trains a copy and may upload it
+    `server`    on the server, one for all; clients meet it only in what they do with products of rows
+    `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
+    `local`     with the client, from round to round; may be uploaded
+    `private`   with the client, from round to round; can never be uploaded
+    `scratch`   with the client, for one round; can never be uploaded
+
+    A local or personal parameter with a `start` is a copy of that shared one when its client first
+    takes part. `rewritten` tells that local rounds replace whole tables of it; `renewed`, that a
+    client forgets it when a round begins and starts from the initial value.
+
+    `combine` tells how uploads of a shared table become one, row by row: their weighted `mean`, the
+    weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the
+    row's `change` alone. `sent=False`: clients know a shared one without downloading it.
+    """
+
+    shape: tuple[int, ...]
+    place: Place
+    initial: Initial
+    table: bool = False
+    start: str | None = None
+    rewritten: bool = False
+    renewed: bool = False
+    combine: Combine = "mean"
+    sent: bool = True
+
+    @property
+    def count(self) -> int:
+        """Numbers in it."""
+        return int(torch.Size(self.shape).numel())
+
+
+def item_table(items: int, size: int, place: Place, initial: Initial, combine: Combine = "mean") -> Parameter:
+    """A table of one vector per item."""
+    return Parameter((items, size), place, initial, table=True, combine=combine)
+
+
+def vector(size: int, place: Place, initial: Initial) -> Parameter:
+    """One vector."""
+    # The leading axis lets it meet a batch of samples: (batch, size) with (1, size).
+    return Parameter((1, size), place, initial)
+
+
+def matrix(rows: int, columns: int, place: Place, initial: Initial) -> Parameter:
+    """One matrix."""
+    return Parameter((rows, columns), place, initial)
+
+
+def mlp(name: str, sizes: tuple[int, ...], place: Place) -> dict[str, Parameter]:
+    """The layers of a multi-layer perceptron: weights `name.0`, biases `name.0.bias`, and so on.
+
+    They start as torch.nn.Linear does: uniform up to 1 / sqrt(inputs).
+    """
+    layers: dict[str, Parameter] = {}
+    for number, (inputs, outputs) in enumerate(pairwise(sizes)):
+        start = Initial("uniform", inputs**-0.5)
+        layers[f"{name}.{number}"] = matrix(inputs, outputs, place, start)
+        layers[f"{name}.{number}.bias"] = vector(outputs, place, start)
+    return layers
+
+
+def initial_values(parameters: Mapping[str, Parameter], seed: int, device: torch.device) -> dict[str, Tensor]:
+    """The starting value of each parameter, the same for all clients and on every device."""
+    return {
+        name: _initial_value(parameter, seed, stream).to(device)
+        for stream, (name, parameter) in enumerate(parameters.items())
+    }
+
+
+def _initial_value(parameter: Parameter, seed: int, stream: int) -> Tensor:
+    start = parameter.initial
+    if start.kind == "constant":
+        return torch.full(parameter.shape, start.scale)
+    draw = normal if start.kind == "normal" else uniform
+    numbers = draw(seed, Purpose.INITIAL, stream=stream, count=parameter.count) * np.float32(start.scale)
+    return torch.from_numpy(numbers).reshape(parameter.shape).to(torch.get_default_dtype())

@@ -1,0 +1,1 @@
+"""Noise on uploads and gradients, and what it guarantees."""

@@ -1,0 +1,51 @@
+"""The noise clients add, on any device: a pure function of seed, client, round and draw number.
+
+The same Philox counters as `fedrec.random.with_numpy`. A draw is its own word's place in the inverse
+distribution, so it is the same whatever is drawn before, after or for other clients. It is computed
+in double precision and then rounded; another device's logarithm may round a rare one the other way.
+
+A word has 32 bits, so Laplace noise ends at 22.2 scales and Gaussian noise at 6.3 deviations; 2**-32
+of either distribution lies beyond. This is noise for experiments: who knows the seed can take it off.
+"""
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.draws import philox
+from fedrec.random.with_numpy import LANES, Purpose
+
+_WORDS = 1 << 32
+_DRAWS = LANES * _WORDS
+"""Draws a client has per round and purpose: the counter's first part numbers 2**32 blocks."""
+
+
+def laplace(who: Tensor, count: int, scale: float, seed: int, round_: int, first: int = 0) -> Tensor:
+    """Laplace(0, `scale`) draws `first` to `first + count - 1` of each client: clients x count, finite.
+
+    Numbers that must not share noise need different draws; a ValueError tells of draws from 2**34 on.
+    """
+    uniform = _uniform(who, count, Purpose.UPLOAD_NOISE, seed, round_, first)
+    size = uniform.abs().neg_().log1p_().mul_(-scale)
+    return size.copysign_(uniform).to(torch.get_default_dtype())
+
+
+def gaussian(who: Tensor, count: int, deviation: float, seed: int, round_: int, first: int = 0) -> Tensor:
+    """Normal(0, `deviation`**2) draws `first` to `first + count - 1` of each client: clients x count, finite.
+
+    Numbers that must not share noise need different draws; a ValueError tells of draws from 2**34 on.
+    """
+    uniform = _uniform(who, count, Purpose.GRADIENT_NOISE, seed, round_, first)
+    normal: Tensor = torch.special.ndtri(uniform.add_(1).div_(2))
+    return normal.mul_(deviation).to(torch.get_default_dtype())
+
+
+def _uniform(who: Tensor, count: int, purpose: Purpose, seed: int, round_: int, first: int) -> Tensor:
+    """Each client's draws, uniform in (-1, 1) in double precision."""
+    end = first + count
+    if first < 0 or count < 0 or end > _DRAWS:
+        raise ValueError(f"a client has draws 0 to {_DRAWS - 1} in a round, not {first} to {end - 1}")
+    blocks = torch.arange(first // LANES, -(-end // LANES), device=who.device)
+    words = philox(blocks, who.unsqueeze(1), round_, int(purpose), seed).flatten(1)
+    skipped = first % LANES
+    # Odd multiples of 2**-32, exact: never 0, never 1, and as many below 0 as above.
+    return words[:, skipped : skipped + count].double().mul_(2).add_(1 - _WORDS).div_(_WORDS)

@@ -1,0 +1,58 @@
+"""Local differential privacy of uploads: Laplace noise on every number, with or without clipping."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.privacy.accountant import laplace_epsilon
+from fedrec.federation.privacy.noise import laplace
+
+
+@dataclass(frozen=True)
+class UploadNoise:
+    """Noise of deviation `scale` x sqrt(2) on uploads; `clip` bounds the L1 norm of an upload's change."""
+
+    scale: float
+    clip: float | None
+    seed: int
+
+    def shrinkage(self, norm: Tensor) -> Tensor:
+        """What each client's change is multiplied by, given its L1 norm."""
+        if self.clip is None:
+            return torch.ones_like(norm)
+        return (self.clip / norm.clamp(min=1e-30)).clamp(max=1.0)
+
+    def draw(self, parameters: Mapping[str, Parameter], name: str, who: Tensor, round_: int) -> Tensor:
+        """The noise on the parameter `name` of some clients, on a leading client axis."""
+        names = list(parameters)
+        before = sum(parameters[other].count for other in names[: names.index(name)])
+        count = parameters[name].count
+        drawn = laplace(who, count, self.scale, self.seed, round_, before)
+        return drawn.reshape(len(who), *parameters[name].shape)
+
+    def report(self, rounds: int, uploads: int = 1) -> dict[str, Any]:
+        """What it guarantees after `rounds` of so many parameters each, as far as it guarantees anything.
+
+        Every parameter is clipped by itself, so what they reveal adds up.
+        """
+        found: dict[str, Any] = {
+            "mechanism": "laplace noise on uploads",
+            "scale": self.scale,
+            "clip": self.clip,
+            "rounds": rounds,
+            "parameters_per_round": uploads,
+        }
+        if self.clip is None:
+            return found | {
+                "epsilon": None,
+                "why_undefined": "uploads are not clipped, so two of them may differ by any amount",
+            }
+        return found | {
+            "epsilon": laplace_epsilon(self.clip, self.scale, rounds * uploads),
+            "epsilon_per_round": laplace_epsilon(self.clip, self.scale, uploads),
+            "unit": "everything a client holds; basic composition over all rounds",
+        }

@@ -1,0 +1,1 @@
+"""The server: collects uploads and combines them."""

@@ -1,0 +1,1 @@
+"""What the server holds and what each client keeps between rounds."""

@@ -1,0 +1,122 @@
+"""The state of a federation: what the server holds, and what each client keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.parameters import Parameter, initial_values
+from fedrec.federation.state.kept import DenseKept, Kept, RowsKept
+
+DENSE_BYTES = 2 << 30
+"""A client-by-client table larger than this is held as changed rows, unless rounds change every row.
+A constant, not a share of the machine's memory: the same run is stored in the same way everywhere."""
+
+
+@dataclass
+class State:
+    """`shared` values of the server; `kept` values, one per client.
+
+    Kept are personal, local and private parameters, and the copies of shared ones that clients
+    are scored with. `joined` are the clients that ever took part, `held` those that were given
+    personal values in the last round. `optimiser` holds moments and steps that outlast rounds.
+    """
+
+    parameters: Mapping[str, Parameter]
+    shared: dict[str, Tensor]
+    kept: dict[str, Kept]
+    initial: dict[str, Tensor]
+    joined: Tensor
+    held: Tensor
+    optimiser: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of_method(
+        cls,
+        method: Method,
+        clients: int,
+        seed: int,
+        device: torch.device,
+        *,
+        copies: bool = False,
+        dense_bytes: int = DENSE_BYTES,
+    ) -> Self:
+        """The state before the first round: every client starts from the same values.
+
+        With `copies`, clients keep their copies of all shared parameters.
+        """
+        parameters = method.parameters()
+        values = initial_values(parameters, seed, device)
+        shared = {name: values[name] for name, one in parameters.items() if one.place in ("shared", "server")}
+        kept: dict[str, Kept] = {}
+        for name, one in parameters.items():
+            own = method.evaluated.get(name) == "own" or copies
+            if one.place in ("scratch", "server") or (one.place == "shared" and not own):
+                continue
+            size = clients * values[name].numel() * values[name].element_size()
+            moved = one.rewritten or one.place == "personal" or method.dense
+            whole = not one.table or moved or size <= dense_bytes
+            kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
+        nobody = torch.zeros(clients, dtype=torch.bool, device=device)
+        return cls(parameters, shared, kept, values, nobody, nobody.clone())
+
+    @property
+    def visible(self) -> list[str]:
+        """The parameters that clients see among theirs."""
+        return [name for name, one in self.parameters.items() if one.place != "server"]
+
+    @property
+    def personal(self) -> list[str]:
+        """The parameters the server holds one per client of."""
+        return [name for name, one in self.parameters.items() if one.place == "personal"]
+
+    def join(self, who: Tensor) -> None:
+        """Let clients that take part for the first time copy what their local parameters start from."""
+        new = who[~self.joined[who]]
+        self.joined[new] = True
+        for name, one in self.parameters.items():
+            if one.start is not None and len(new):
+                self.kept[name].restart(new, self.shared[one.start])
+
+    def moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Adam's first and second moment and count of steps of each client, zero at first."""
+        shape = self.parameters[name].shape
+        for suffix, each in (("first", shape), ("second", shape), ("steps", ())):
+            if f"{name}/{suffix}" not in self.optimiser:
+                self.optimiser[f"{name}/{suffix}"] = self.joined.new_zeros(
+                    (len(self.joined), *each), dtype=torch.get_default_dtype()
+                )
+        first, second, steps = (self.optimiser[f"{name}/{part}"] for part in ("first", "second", "steps"))
+        return first, second, steps
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything, by name, for a file."""
+        found = {f"shared/{name}": value for name, value in self.shared.items()}
+        for name, kept in self.kept.items():
+            found |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
+        found |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
+        return found | {"clients/joined": self.joined, "clients/held": self.held}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` once gave."""
+        device = self.joined.device
+        for name, value in self.shared.items():
+            self.shared[name] = tensors[f"shared/{name}"].to(value.device)
+        for name, kept in self.kept.items():
+            prefix = f"kept/{name}"
+            # `mlp.0` must not take what belongs to `mlp.0.bias`: a suffix is empty or a path.
+            kept.load(
+                {
+                    key.removeprefix(prefix): value
+                    for key, value in tensors.items()
+                    if key == prefix or key.startswith(f"{prefix}/")
+                }
+            )
+        for key, value in tensors.items():
+            if key.startswith("optimiser/"):
+                self.optimiser[key.removeprefix("optimiser/")] = value.to(device)
+        self.joined = tensors["clients/joined"].to(device)
+        self.held = tensors["clients/held"].to(device)

@@ -1,0 +1,85 @@
+"""Parquet files that carry what they are: settings, counts and a hash of their content.
+
+Reads and writes with pyarrow alone, so that training, which has no polars, can use it too.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedrec.errors import StorageError
+from fedrec.files.atomic import atomic, canonical_json
+
+_KEY = b"fedrec"
+
+
+def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
+    """Write `table` with `about` and its content hash in the metadata; return the hash.
+
+    Equal tables and equal `about` give equal bytes: the writer's settings are fixed here.
+    """
+    content = content_hash(table)
+    metadata = {_KEY: canonical_json(about | {"content": content}).encode()}
+    with atomic(path) as temporary:
+        pq.write_table(
+            table.replace_schema_metadata(metadata),
+            temporary,
+            compression="zstd",
+            use_dictionary=False,
+            row_group_size=1 << 20,
+            version="2.6",
+        )
+    return content
+
+
+def read_table(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """The table and what it is; refuses a file that is damaged or not ours."""
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise StorageError(f"{path}: no such file. Ask snakemake for it.") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StorageError(f"{path}: cannot be read ({error}). Delete it and run again.") from error
+    stored = (table.schema.metadata or {}).get(_KEY)
+    if stored is None:
+        raise StorageError(f"{path}: was not written by fedrec.")
+    about: dict[str, Any] = json.loads(stored)
+    if content_hash(table) != about["content"]:
+        raise StorageError(f"{path}: its content does not fit its hash. Delete it and run again.")
+    return table, about
+
+
+def content_hash(*tables: pa.Table) -> str:
+    """sha256 over the columns' names, types and values, whatever the files around them."""
+    digest = hashlib.sha256()
+    for table in tables:
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            digest.update(canonical_json([name, _type_name(column.type), len(column)]).encode())
+            digest.update(_bytes_of(column))
+    return digest.hexdigest()
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """A type's name by what it holds: a file may give it back in another storage form."""
+    if pa.types.is_fixed_size_list(kind):
+        return f"{_type_name(kind.value_type)}[{kind.list_size}]"
+    if pa.types.is_dictionary(kind):
+        return _type_name(kind.value_type)
+    return str(kind).removeprefix("large_").removesuffix("_view")
+
+
+def _bytes_of(column: pa.ChunkedArray) -> bytes | memoryview:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_fixed_size_list(array.type):
+        array = array.flatten()
+    if pa.types.is_primitive(array.type) and array.null_count == 0:
+        return memoryview(array.to_numpy(zero_copy_only=False)).cast("B")
+    return canonical_json(array.to_pylist()).encode()

@@ -1,0 +1,1 @@
+"""Mathematics that one or two methods need."""

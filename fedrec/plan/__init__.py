@@ -1,0 +1,1 @@
+"""What is to be built, from the configuration and the data available. No torch, polars or Snakemake."""

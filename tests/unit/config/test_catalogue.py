@@ -1,0 +1,121 @@
+import copy
+
+import pytest
+
+from fedrec.config.catalogue import load_catalogue
+from fedrec.errors import ConfigurationError
+from tests.conftest import entry
+
+NAMES = {
+    "filmtrust", "ml-100k", "ml-1m", "hetrec2011", "lastfm-2k-a", "lastfm-2k-b", "lastfm-2k-c", "amazon-video-a",
+    "amazon-video-b", "tafeng", "qb-article-a", "qb-article-b", "douban-book", "demo",
+}  # fmt: skip
+PARTS = {f"ml-1m-{size}-{number}" for size in ("500u", "1000u", "1000i") for number in (1, 2, 3)}
+
+
+def refused(path):
+    with pytest.raises(ConfigurationError) as error:
+        load_catalogue(path)
+    return str(error.value)
+
+
+def test_the_catalogue_has_every_dataset_of_the_papers(catalogue):
+    assert set(catalogue) == NAMES | PARTS
+    users = {paper for dataset in catalogue.values() for paper in dataset.papers}
+    assert users == {"pfedclr", "pfedrec", "fedem", "plgc", "fedrap"}
+
+
+def test_every_paper_prints_its_own_datasets(catalogue):
+    printed = {name: set(dataset.published) for name, dataset in catalogue.items()}
+    # LastFM: two papers print the counts of a filter they do not apply.
+    assert printed["lastfm-2k-a"] == {"pfedrec", "pfedclr", "fedem"}
+    assert all(
+        printed[name] == set(catalogue[name].papers)
+        for name in NAMES - {"lastfm-2k-a", "lastfm-2k-c", "demo"}
+    )
+
+
+def test_parts_are_of_one_file_and_no_whole_datasets(catalogue):
+    assert set(catalogue.whole()) == NAMES
+    for name in PARTS:
+        assert catalogue[name].files() == catalogue["ml-1m"].files()
+        assert (catalogue[name].papers, set(catalogue[name].published)) == (("fedrap",), {"fedrap"})
+    assert len({catalogue[name].recipe() for name in PARTS}) == 9
+
+
+def test_a_slice_is_in_the_recipe_only_where_there_is_one(write_catalogue):
+    part = {"of": "items", "first": 0, "count": 2}
+    sliced = entry("alpha.csv", filter={"min_rows": 1, "slice": part})
+    whole, part = load_catalogue(write_catalogue(alpha=entry("alpha.csv"), beta=sliced)).values()
+    assert whole.recipe().endswith(',1,"file"]')
+    assert part.recipe().endswith(',1,"file",{"count":2,"first":0,"of":"items"}]')
+
+
+def test_the_mirror_is_always_the_first_source(catalogue):
+    for file in catalogue.raw_files().values():
+        assert (file.sources[0].kind, file.sources[0].location) == ("mirror", file.path)
+
+
+def test_packages_come_after_official_addresses(catalogue):
+    for file in catalogue.raw_files().values():
+        kinds = [source.kind for source in file.sources]
+        assert kinds == sorted(kinds, key=["mirror", "url", "package"].index)
+
+
+def test_an_unknown_dataset_is_named_with_the_nearest(catalogue):
+    with pytest.raises(ConfigurationError, match=r"unknown dataset 'ml-10m'\. Did you mean 'ml-1m'\?"):
+        catalogue["ml-10m"]
+    assert "ml-10m" not in catalogue
+
+
+def test_an_unknown_raw_file_is_named(catalogue):
+    with pytest.raises(ConfigurationError, match=r"no dataset .* has a raw file 'filmtrust/rating.txt'"):
+        catalogue.raw_file("filmtrust/rating.txt")
+
+
+def test_descriptions_do_not_touch_recipes(write_catalogue):
+    plain = load_catalogue(write_catalogue(alpha=entry("alpha.csv")))["alpha"]
+    titled = load_catalogue(write_catalogue(alpha=entry("alpha.csv", title="Another", licence="x")))["alpha"]
+    filtered = load_catalogue(write_catalogue(alpha=entry("alpha.csv", filter={"min_rows": 2})))["alpha"]
+    assert plain.recipe() == titled.recipe() != filtered.recipe()
+    assert plain.description() != titled.description()
+
+
+def changed(change):
+    made = copy.deepcopy(entry("alpha.csv"))
+    change(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda e: e.pop("interactions"), "give either 'interactions'"),
+        (lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}), "and not both"),
+        (lambda e: e["interactions"].pop("unverified"), "give 'sha256', or in 'unverified' the reason"),
+        (lambda e: e["interactions"]["format"]["columns"].pop("time"), "'file' needs a time column"),
+        (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
+        (lambda e: e["interactions"]["format"].update(header=True), "column's name"),
+        (lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]), "goes with 'time: ymd'"),
+        (lambda e: e["interactions"]["format"].update(time="ymd"), "goes with 'time: ymd'"),
+        (
+            lambda e: e["interactions"].update(sources=[{"member": "x"}]),
+            "exactly one of mirror, url and package",
+        ),
+        (lambda e: e["interactions"].update(sources=[{"package": "x==1"}]), "a package needs 'member'"),
+        (lambda e: e["interactions"].update(path="../alpha.csv"), "does not match"),
+        (lambda e: e["interactions"].update(sha256="123"), "64 hex digits"),
+        (lambda e: e["filter"].update(slice={"of": "user", "first": 0, "count": 1}), "Did you mean 'users'?"),
+        (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),
+        (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
+        (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "'fedem' is not among the papers"),
+    ],
+)
+def test_an_impossible_entry_is_refused(write_catalogue, change, said):
+    assert said in refused(write_catalogue(alpha=changed(change)))
+
+
+def test_two_datasets_must_agree_about_a_shared_file(write_catalogue):
+    other = changed(lambda e: e["interactions"].update(sources=[{"url": "https://example.org/alpha.csv"}]))
+    said = refused(write_catalogue(alpha=entry("alpha.csv"), beta=other))
+    assert "beta: alpha.csv is described differently" in said

@@ -1,0 +1,143 @@
+"""The papers' claims as configuration, and the runs behind them."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedrec.config.claims import Claim, load_claims, named_lines, runs_of_claim
+from fedrec.config.papers import PAPERS, Artefact, Line, Run, load_papers
+from fedrec.config.printed import printed
+from fedrec.errors import ConfigurationError
+from tests.conftest import ROOT
+from tests.federations import METHODS
+
+FILE = ROOT / "config/claims.yaml"
+DECLARED = load_papers(ROOT / "config/papers")
+CLAIMS = {claim.id: claim for claim in load_claims(FILE, DECLARED)}
+
+
+def refusal(tmp_path, change, old="line: pfedclr\n"):
+    """What is said of the project's own file with the first `old` changed."""
+    text = FILE.read_text()
+    assert old in text
+    path = tmp_path / "claims.yaml"
+    path.write_text(text.replace(old, change, 1))
+    with pytest.raises(ConfigurationError) as error:
+        load_claims(path, DECLARED)
+    return str(error.value)
+
+
+def numbers(claim: Claim, artefact: Artefact, dataset: str, metric: str) -> list[float | None]:
+    """The printed numbers of a claim's lines, its own first."""
+    lines = named_lines(artefact)
+    found = [
+        printed(claim.paper, artefact.printed, dataset, lines[name].printed, metric) for name in claim.lines
+    ]
+    return [None if one is None else one.value for one in found]
+
+
+def test_every_paper_makes_claims_and_there_are_enough_of_them():
+    assert 20 <= len(CLAIMS) <= 40
+    assert {claim.paper for claim in CLAIMS.values()} == set(PAPERS)
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_every_claim_is_about_lines_with_printed_numbers_or_about_a_figure(claim):
+    for artefact in claim.artefacts:
+        for dataset in claim.datasets:
+            for metric in artefact.metrics:
+                found = numbers(claim, artefact, dataset, metric)
+                if artefact.printed is None:
+                    assert artefact.form == "figure"
+                else:
+                    assert None not in found, (claim.id, dataset, metric)
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_a_paper_is_judged_where_its_own_numbers_say_what_it_claims(claim):
+    """Two lines in the wrong order would turn a verdict round."""
+    for artefact in claim.artefacts:
+        if artefact.printed is not None and "hr@10" in artefact.metrics:
+            for dataset in claim.datasets:
+                own, *others = numbers(claim, artefact, dataset, "hr@10")
+                small = 0.1 if claim.kind == "costs_little" else 0
+                assert own > (1 - small) * max(others), (claim.id, dataset)
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=lambda claim: claim.id)
+def test_every_claim_shows_the_metric_it_is_judged_by(claim):
+    assert "hr@10" in {metric for artefact in claim.artefacts for metric in artefact.metrics}
+
+
+def test_others_are_the_federated_lines():
+    claim = CLAIMS["pfedclr-beats-federated"]
+    assert claim.over == ("fedmf", "fedncf", "pfedgraph", "gpfedrec", "pfedrec", "fedrap")
+    assert "lastfm-2k-c" not in claim.datasets
+
+
+def test_a_name_that_two_lines_share_names_neither():
+    lines = (Line(run="fedmf"), Line(run="pfedrec"), Line(run="pfedrec"), Line(label="gain", gain=("a", "b")))
+    assert list(named_lines(Artefact("pfedclr", "table1", "Made", "results", lines=lines))) == ["fedmf"]
+
+
+def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
+    claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
+    missing = {"ml-1m": "no file"}
+    assert runs_of_claim(claim, METHODS, [3], 15, missing) == [
+        Run("pfedclr", "ml-100k", kind, method, 3)
+        for kind in ("clean", "published")
+        for method in ("pfedclr[ldp=0.5][rounds=15]", "pfedclr[rounds=15]")
+    ]
+    assert {run.method for run in runs_of_claim(claim, METHODS, [3], None, missing)} == {
+        "pfedclr", "pfedclr[ldp=0.5]",
+    }  # fmt: skip
+    assert len(runs_of_claim(claim, METHODS, [0, 1], None)) == 2 * 2 * 2 * 2
+
+
+def test_a_published_split_that_cannot_be_had_takes_only_its_own_runs():
+    claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k",))
+    found = runs_of_claim(claim, METHODS, [0], None, ["ml-100k/published-pfedclr"])
+    assert {run.kind for run in found} == {"clean"}
+
+
+def test_two_tables_of_one_comparison_have_the_same_runs():
+    claim = CLAIMS["fedrap-beats-federated"]
+    assert [one.name for one in claim.artefacts] == ["table3", "table4"]
+    first = replace(claim, artefacts=claim.artefacts[:1])
+    assert runs_of_claim(claim, METHODS, [0], 15) == runs_of_claim(first, METHODS, [0], 15)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("lines: pfedclr\n", "pfedclr.beats-federated.lines: unknown key 'lines'. Did you mean 'line'?"),
+        ("line: pfedcrl\n", "pfedclr.beats-federated.line: unknown name 'pfedcrl'. Did you mean 'pfedclr'?"),
+        # What comes out is never written by hand.
+        ("line: pfedclr\n    verdict: holds\n", "pfedclr.beats-federated.verdict: unknown key 'verdict'"),
+    ],
+)
+def test_a_typo_is_refused_with_its_place(tmp_path, change, said):
+    text = refusal(tmp_path, change)
+    assert said in text
+    assert "claims.yaml, line " in text
+
+
+@pytest.mark.parametrize(
+    ("old", "change", "said"),
+    [
+        ("pfedclr:\n", "pfedlcr:\n", "unknown key 'pfedlcr'. Did you mean 'pfedclr'?"),
+        ("shown: [table1]", "shown: [tabel1]", "shown: unknown name 'tabel1'. Did you mean 'table1'?"),
+        ("kind: beats", "kind: beat", "is not allowed. Did you mean 'beats'?"),
+        ("over: [mf, ncf, lightgcn]", "over: [mf, pfedclr]", "'pfedclr' would be compared with itself"),
+        ("over: [w/ AF]", "over: [w/ AF, FedMF]", "a claim of kind gain compares with one line, got 2"),
+        ("over: [w/ AF]", "over: [w/ FA]", "unknown name 'w/ FA'"),
+        ("over: [w/ AF]", "over: others", "no other line of pfedclr_table2 is printed as federated"),
+        (
+            "datasets: [ml-100k, ml-1m]",
+            "datasets: [ml-100k, filmtrust]",
+            "pfedrec.beats-centralised.datasets: unknown name 'filmtrust'",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_papers_is_refused(tmp_path, old, change, said):
+    assert said in refusal(tmp_path, change, old)

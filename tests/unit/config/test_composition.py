@@ -1,0 +1,78 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrec.config.names import SPELLING, Composition, parse, parse_change
+from fedrec.errors import ConfigurationError
+
+NAMES = st.from_regex(r"[a-z0-9]+(-[a-z0-9]+)?", fullmatch=True)
+SETTINGS = st.from_regex(r"[a-z][a-z0-9_]*", fullmatch=True)
+VALUES = st.from_regex(r"[A-Za-z0-9_.-]+", fullmatch=True)
+COMPOSITIONS = st.builds(
+    Composition,
+    backbone=NAMES,
+    plugin=st.none() | NAMES,
+    changes=st.dictionaries(SETTINGS, VALUES, max_size=4).map(lambda found: tuple(found.items())),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("fedmf", Composition("fedmf")),
+        ("local-only", Composition("local-only")),
+        ("fedmf+plgc", Composition("fedmf", "plgc")),
+        ("pfedclr[rank=4]", Composition("pfedclr", None, (("rank", "4"),))),
+        (
+            " fedmf + em [ merge = static, weight=0.5 ] ",
+            Composition("fedmf", "em", (("merge", "static"), ("weight", "0.5"))),
+        ),
+        ("fedmf[d=8][rate=0.1]", Composition("fedmf", None, (("d", "8"), ("rate", "0.1")))),
+        ("mf[rate=1e+2]", Composition("mf", None, (("rate", "1e+2"),))),
+    ],
+)
+def test_a_spelling_is_taken_apart(text, parts):
+    assert parse(text) == parts
+
+
+@given(COMPOSITIONS)
+def test_what_is_spelt_is_read_back_and_can_name_a_folder(composition):
+    text = str(composition)
+    assert parse(text) == composition
+    assert re.fullmatch(SPELLING, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it names no backbone"),
+        ("+plgc", "it names no backbone"),
+        ("[d=8]", "it names no backbone"),
+        ("fedmf+", "it names no plug-in behind '+'"),
+        ("fedmf++plgc", "it names no plug-in behind '+'"),
+        ("fedmf+plgc+em", "two plug-ins both take over the item table; use one"),
+        ("fedmf[d=8", "its brackets do not match"),
+        ("fedmf]", "its brackets do not match"),
+        ("fedmf[d=8]]", "its brackets do not match"),
+        ("fedmf[[d=8]]", "its brackets do not match"),
+        ("fedmf[d=8][rate=1", "its brackets do not match"),
+        ("fedmf[d=8][]", "its brackets are empty"),
+        ("fedmf[d=8][d=9]", "'d' is set twice"),
+        ("fedmf[d=8]+plgc", "'+plgc' stands behind the brackets, which come last"),
+        ("fedmf[]", "its brackets are empty"),
+        ("fedmf[d=8,d=9]", "'d' is set twice"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(text, said):
+    with pytest.raises(ConfigurationError) as error:
+        parse(text)
+    assert str(error.value).startswith(f"'{text}': {said}. Write backbone+plugin[setting=value]")
+
+
+@pytest.mark.parametrize("text", ["d", "d=", "=8", ""])
+def test_a_change_needs_a_name_and_a_value(text):
+    for call, given_ in ((parse_change, text), (parse, f"fedmf[rate=1,{text}]")):
+        with pytest.raises(ConfigurationError, match=f"'{text}' is no setting; write name=value"):
+            call(given_)

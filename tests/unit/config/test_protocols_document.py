@@ -1,0 +1,291 @@
+"""The examples of docs/protocols.md, computed; each docstring names the section whose numbers it checks."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.protocol_file import load_protocols
+from fedrec.data.prepare import prepare
+from fedrec.data.split import TEST, TRAIN, VALIDATION, make_split
+from fedrec.evaluation.ranking import rank_of_target
+from fedrec.evaluation.scoring import candidate_ranks
+from fedrec.federation.learner import Report
+from fedrec.methods.draw_counter import DrawCounter
+from fedrec.runs.training import REPORTED, Run
+from tests.conftest import ROOT, entry, made_interactions
+from tests.federations import clients_of, split_of, uniform_noise
+
+DOCUMENT = (ROOT / "docs/protocols.md").read_text(encoding="utf-8")
+A, B, C, D, E, F, G = range(7)
+PUBLISHED = "published-fedrap"
+
+
+def history(*items):
+    """One user who met the items in this order."""
+    return [(0, item, time) for time, item in enumerate(items, start=1)]
+
+
+def parts(split, user=0):
+    """Training, validation and test items of a user."""
+    found = (split.rows_of(part) for part in (TRAIN, VALIDATION, TEST))
+    return [items[users == user].tolist() for users, items in found]
+
+
+def counted_draws(split, rounds):
+    counter = DrawCounter(clients_of(split), {"negatives": 2}, seed=0)
+    for round_ in range(1, rounds + 1):
+        counter.train_round(round_)
+    return counter
+
+
+def switches():
+    """The rows of the table of switches: name, settings, published and clean values."""
+    rows = [line.split("|")[1:5] for line in DOCUMENT.splitlines() if re.match(r"\| `\w+` \| `\w+`", line)]
+    return {name.strip(" `"): [re.findall(r"`(\w+)`", cell) for cell in cells] for name, *cells in rows}
+
+
+def test_every_switch_of_the_table_has_its_heading_in_the_same_order():
+    """The switches."""
+    headings = re.findall(r"^### `(\w+)`: ", DOCUMENT, re.M)
+    assert headings == ["pool", "repeats", "lists", "round", "ties", "order"] == list(switches())
+
+
+def test_the_table_of_switches_tells_all_that_published_and_clean_differ_in(protocols):
+    """The switches."""
+    told = {name: pair for row in switches().values() for name, *pair in zip(*row, strict=True)}
+    for name in ("published-fedrap", "published-fedem"):
+        published, clean = protocols[name].as_dict(), protocols["clean"].as_dict()
+        differing = [key for key in clean if key != "name" and published[key] != clean[key]]
+        assert told == {key: [published[key], clean[key]] for key in differing}
+    assert protocols["published-pfedrec"].candidate_lists == "separate"
+    by_validation = [name for name, one in protocols.items() if one.round_rule == "best_validation"]
+    assert by_validation == ["published-pfedrec", "published-plgc", "clean"]
+
+
+def test_the_published_pool_lacks_the_held_out_items_and_draws_every_candidate():
+    """pool."""
+    split = split_of(history(A, B, C, D), 6, PUBLISHED, candidates=2)
+    assert parts(split) == [[A, B], [C], [D]]
+    assert sorted(split.candidates.test[0].tolist()) == [E, F]
+    assert clients_of(split).allowed[0].nonzero().flatten().tolist() == [E, F]
+    for rounds in (1, 3):
+        counter = counted_draws(split, rounds)
+        assert counter.drawn[0].tolist() == [0, 0, 0, 0, 2 * rounds, 2 * rounds]
+        assert candidate_ranks(counter, counter.clients, "test").tolist() == [1]
+
+
+def test_the_clean_pool_draws_held_out_items_as_often_as_candidates():
+    """pool."""
+    split = split_of(history(A, B, C, D), 6, PUBLISHED, candidates=2, negative_pool="exclude_train")
+    assert clients_of(split).allowed[0].nonzero().flatten().tolist() == [C, D, E, F]
+    rounds = 200
+    drawn = counted_draws(split, rounds).drawn[0] / rounds
+    assert drawn[:2].tolist() == [0, 0]
+    # Each of two rows draws an item with probability 1/2: the mean's standard error is 0.05.
+    assert drawn[2:].numpy() == pytest.approx(1, abs=0.2)
+    assert float(drawn.sum()) == pytest.approx(4)
+
+
+def test_the_clean_pool_leaves_the_held_out_item_at_chance():
+    """pool: the mean rank is 2 of 3, here over many users."""
+    rows = [(user, item, item) for user in range(400) for item in (A, B, C, D)]
+    split = split_of(rows, 6, "clean", candidates=2, candidate_lists="shared")
+    counter = counted_draws(split, 5)
+    # A rank's deviation is at most 1, so the mean's standard error at most 0.05.
+    assert float(candidate_ranks(counter, counter.clients, "test").mean()) == pytest.approx(2, abs=0.2)
+
+
+def test_draws_on_movielens():
+    """pool: 943 users, 1,682 items and 100,000 rows, two rows of each user held out."""
+    rows = 100_000 / 943
+    unseen = 1_682 - rows
+    assert (round(rows - 2), round(4 * round(rows - 2)), round(unseen)) == (104, 416, 1_576)
+    assert round(1 - (1 - 4 / unseen) ** (rows - 2), 2) == 0.23
+
+
+def test_kept_repeats_leave_the_test_item_in_training():
+    """repeats."""
+    rows = history(A, C, B, C)
+    assert parts(split_of(rows, 5, PUBLISHED, candidates=1)) == [[A, C], [B], [C]]
+    assert parts(split_of(rows, 5, PUBLISHED, candidates=1, repeated_pairs="drop")) == [[A], [C], [B]]
+    assert parts(split_of(history(A, B, C, C), 5, PUBLISHED, candidates=1)) == [[A, B], [C], [C]]
+
+
+def test_lists_are_one_or_have_nothing_in_common():
+    """lists."""
+    shared = split_of(history(A, B, C), 7, PUBLISHED, candidates=2).candidates
+    assert shared.validation.tolist() == shared.test.tolist()
+    separate = split_of(history(A, B, C), 7, candidates=2).candidates
+    assert sorted([*separate.validation[0].tolist(), *separate.test[0].tolist()]) == [D, E, F, G]
+
+
+def test_a_round_chosen_against_a_list_is_good_against_that_list():
+    """lists."""
+    scores = torch.tensor([[9.0, 8.0, 1.0, 2.0], [1.0, 2.0, 9.0, 8.0]])
+    held_out = torch.tensor([5.0, 5.0])
+    assert rank_of_target(held_out, scores[:, :2], "target_mean").tolist() == [3, 1]
+    assert rank_of_target(held_out, scores[:, 2:], "target_mean").tolist() == [1, 3]
+
+
+HITS = {"validation": [(1, 1), (1, 0), (0, 1)], "test": [(1, 0), (1, 1), (0, 1)]}
+"""For each round, whether each of two users is hit."""
+
+
+class Scripted:
+    """Puts a held-out item above all others in the rounds it is told to, and below them in the others."""
+
+    logits = True
+
+    def __init__(self, clients):
+        self.clients = clients
+
+    def train_round(self, round_):
+        self.round = round_
+        return Report(0.0, len(self.clients), 0, 0, 0.0, 0.0)
+
+    def scores(self, who, items):
+        found = torch.zeros(items.shape)
+        for part, hits in HITS.items():
+            target = items == self.clients.held_out[part][who].unsqueeze(1)
+            up = torch.tensor(hits[self.round - 1])[who].unsqueeze(1).expand_as(target)
+            found[target] = torch.where(up == 1, 1.0, -1.0)[target]
+        return found
+
+    def tensors(self):
+        return {}
+
+    def notes(self, rounds):
+        return {"rounds_done": rounds}
+
+
+def test_the_three_rules_report_three_rounds(tmp_path):
+    """round."""
+    split = split_of([(user, item, item) for user in (0, 1) for item in (A, B, C)], 40, candidates=15)
+    clients = clients_of(split)
+    run = Run(split, clients, Scripted(clients), rounds=3, out=tmp_path, identity={"method": "scripted"})
+    found = run.train()
+    assert [[sum(hits) / 2 for hits in curve] for curve in HITS.values()] == [
+        [1.0, 0.5, 0.5],
+        [0.5, 1.0, 0.5],
+    ]
+    assert [found["rounds"][rule] for rule in REPORTED] == [1, 2, 3]
+    assert [found["metrics"][rule]["test"]["hr@10"] for rule in REPORTED] == [0.5, 1.0, 0.5]
+
+
+def test_a_saturated_sigmoid_ties_and_the_tie_costs_the_target():
+    """ties."""
+    logits = torch.tensor([[40.0, 30.0, 20.0]])
+    probability = torch.sigmoid(logits)
+    assert probability.tolist() == [[1, 1, 1]]
+    assert torch.sigmoid(torch.tensor([16.0, 17.0])).eq(1).tolist() == [False, True]
+    for scores, last, mean in ((logits, 1, 1), (probability, 3, 2)):
+        assert rank_of_target(scores[:, 0], scores[:, 1:], "target_last").tolist() == [last]
+        assert rank_of_target(scores[:, 0], scores[:, 1:], "target_mean").tolist() == [mean]
+
+
+@pytest.mark.parametrize("k", [0, 1, 99])
+def test_the_rank_among_k_equals(k):
+    """ties."""
+    target, others = torch.zeros(1), torch.zeros(1, k)
+    assert rank_of_target(target, others, "target_last").tolist() == [1 + k]
+    assert rank_of_target(target, others, "target_mean").tolist() == [1 + k / 2]
+    assert rank_of_target(target * torch.nan, others, "target_mean").tolist() == [1 + k]
+
+
+@pytest.fixture
+def without_times(tmp_path, write_catalogue):
+    """The file of the section, prepared: users u and v, items A to D, and unseen items of another user."""
+    pairs = [*zip("uuuvvv", "ABCCDA", strict=True), *(("w", item) for item in "EFG")]
+    (tmp_path / "made.csv").write_text("".join(f"{user},{item},1,0\n" for user, item in pairs))
+    made = entry("made.csv", time="first_appearance")
+    made["interactions"]["format"]["ids"] = "text"
+    return prepare(load_catalogue(write_catalogue(made=made))["made"], tmp_path).interactions
+
+
+def test_by_first_appearance_the_last_item_of_the_file_is_held_out_and_cold(without_times, protocols):
+    """order."""
+    first = dict(zip(without_times.item.tolist(), without_times.time.tolist(), strict=True))
+    assert [first[item] for item in (A, B, C, D)] == [0, 1, 2, 4]
+    split = make_split(without_times, replace(protocols[PUBLISHED], candidates=1))
+    assert parts(split, user=0) == [[A], [B], [C]]
+    assert parts(split, user=1) == [[A], [C], [D]]
+    trained = split.rows_of(TRAIN)[1].tolist()
+    assert C not in trained
+    assert D not in trained
+
+
+def test_clean_holds_out_any_item_where_there_are_no_times(without_times, protocols):
+    """order."""
+    found = Counter()
+    for seed in range(150):
+        split = make_split(without_times, replace(protocols["clean"], candidates=1, seed=seed))
+        found[parts(split, user=1)[2][0]] += 1
+    # A third each, with a standard error of 0.04.
+    assert sorted(found) == [A, C, D]
+    assert np.array([*found.values()]) / 150 == pytest.approx(1 / 3, abs=0.15)
+
+
+def test_of_equal_times_the_first_row_is_held_out(protocols):
+    """order."""
+    rows = [(0, item, 7) for item in (A, B, C, D)]
+    assert parts(split_of(rows, 6, PUBLISHED, candidates=1)) == [[C, D], [B], [A]]
+    interactions = made_interactions(rows, items=6)
+    seeded = [replace(protocols["clean"], candidates=1, seed=seed) for seed in range(40)]
+    assert {parts(make_split(interactions, one))[2][0] for one in seeded} == {A, B, C, D}
+
+
+@pytest.mark.parametrize(("protocol", "low", "high"), [(PUBLISHED, 1.0, 1.0), ("clean", 0.05, 0.15)])
+def test_the_draw_counter_on_random_data(protocol, low, high):
+    """Three references: 400 users, so the standard error of chance is 0.015."""
+    counter = DrawCounter(clients_of(uniform_noise(protocol=protocol)), {"negatives": 4}, seed=0)
+    for round_ in range(1, 31):
+        counter.train_round(round_)
+    ranks = candidate_ranks(counter, counter.clients, "test")
+    assert low <= float((ranks <= 10).float().mean()) <= high
+
+
+@pytest.mark.parametrize("reference", ["popularity", "local-only", "draw-counter"])
+def test_the_references_have_the_numbers_of_the_readme(reference):
+    """Three references."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    published, clean = re.search(rf"\| `{reference}` .*\| ([\d.]+) / .*\| ([\d.]+) / ", readme).groups()
+    assert re.search(rf"\| `{reference}` \|.*\| {published} \| {clean} \|", DOCUMENT)
+
+
+def test_the_area_of_the_attackers():
+    """How to read the audit, uploads: training items A and B; A, B, E, F moved, the last two the other way."""
+    trained = [1, 1, 0, 0, 0, 0]
+    moved = np.array([1, 1, 0, 0, -1, -1])
+    assert roc_auc_score(trained, np.abs(moved)) == 0.75
+    assert roc_auc_score(trained, moved) == 1.0
+
+
+def test_the_least_number_of_seeds():
+    """How to read the audit, significance."""
+    assert [2 / 2**seeds for seeds in (5, 6)] == [0.0625, 0.03125]
+
+
+def test_the_granularity_of_a_hit_rate():
+    """How to read the audit, granularity."""
+    reachable = {round(hits / 943, 4) for hits in range(944)}
+    assert round(942 / 943, 4) == 0.9989
+    assert round(len(reachable) / 10_001, 2) == 0.09
+
+
+def test_the_protocol_of_the_example_can_be_used(tmp_path):
+    """Your own protocol: neither the held-out items nor their candidates are drawn."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
+    (tmp_path / "protocols.yaml").write_text(text)
+    neutral = replace(load_protocols(tmp_path / "protocols.yaml")["neutral"], candidates=2)
+    changes = {key: value for key, value in neutral.as_dict().items() if key != "name"}
+    split = split_of(history(A, B, C, D), 10, **changes)
+    listed = {*split.candidates.validation[0].tolist(), *split.candidates.test[0].tolist()}
+    drawn = set(clients_of(split).allowed[0].nonzero().flatten().tolist())
+    assert drawn == set(range(10)) - {A, B, C, D} - listed
+    assert len(drawn) == 2

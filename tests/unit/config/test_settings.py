@@ -1,0 +1,162 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrec.config.methods import canonical, canonical_all, resolve, title
+from fedrec.config.names import parse
+from fedrec.errors import ConfigurationError
+
+
+def setting(kind, value, **more):
+    limits = {"choices": ["static", "learnt"]} if kind == "choice" else {"range": [0, 1e30]}
+    return {"meaning": "made", "type": kind, "value": value, "source": "paper"} | limits | more
+
+
+METHODS = {
+    "fedmf": {
+        "title": "FedMF",
+        "paper": "pfedclr",
+        "settings": {
+            "d": setting("integer", 16, papers={"plgc": {"value": 32, "source": "code"}}),
+            "rate": setting("number", 0.1),
+            "stop": setting("number", None, nullable=True),
+        },
+    },
+    "fedncf": {"title": "FedNCF", "paper": "pfedclr", "settings": {"layers": setting("integers", [16, 8])}},
+    "mf": {"title": "MF", "paper": "pfedclr", "settings": {"d": setting("integer", 16)}},
+    "+plgc": {
+        "title": "PLGC",
+        "paper": "plgc",
+        "settings": {
+            "beta": setting("number", 0.3, papers={"pfedclr": {"value": 0.5, "source": "ours"}}),
+            "merge": setting("choice", "static"),
+            "rate": setting("number", 0.2, papers={"plgc": {"value": 0.4, "source": "ours"}}),
+        },
+        "backbones": {"fedmf": "as printed", "fedncf": "on its item table"},
+        "refused": {"mf": "it has no clients"},
+    },
+    "+em": {"title": "EM", "paper": "fedem", "settings": {}, "backbones": {"fedmf": "as printed"}},
+}
+
+
+def message(call, *arguments):
+    with pytest.raises(ConfigurationError) as error:
+        call(METHODS, *arguments)
+    return str(error.value)
+
+
+def test_a_plug_ins_settings_join_the_backbones_or_take_their_place():
+    values, sources, paper = resolve(METHODS, "fedmf+plgc", None, "made")
+    assert values == {"d": 32, "rate": 0.4, "stop": None, "beta": 0.3, "merge": "static"}
+    assert (sources["d"], sources["rate"], paper) == ("code", "ours", "plgc")
+    values, _, paper = resolve(METHODS, "fedmf+plgc", "pfedclr", "made")
+    assert (values["d"], values["rate"], values["beta"], paper) == (16, 0.2, 0.5, "pfedclr")
+
+
+def test_brackets_win_over_the_file_and_changes_over_both():
+    values, sources, _ = resolve(METHODS, "fedmf+plgc[d=8,beta=0.7]", None, "made", ["beta=0.9"])
+    assert (values["d"], values["beta"], values["rate"]) == (8, 0.9, 0.4)
+    assert (sources["d"], sources["beta"], sources["rate"]) == ("user", "user", "ours")
+
+
+def test_integers_are_joined_by_x_wherever_they_are_written():
+    for name, changes in (("fedncf[layers=32x16x8]", []), ("fedncf", ["layers=32x16x8"])):
+        assert resolve(METHODS, name, None, "made", changes)[0]["layers"] == [32, 16, 8]
+    said = message(resolve, "fedncf", None, "made", ["layers=32,16"])
+    assert "layers=32,16 is no integers: made; integers joined by x, each from 0 to 1e+30" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'? Known: fedmf, fedncf, mf."),
+        ("plgc", "unknown method 'plgc'. It is a plug-in; write backbone+plgc. Known: fedmf, fedncf, mf."),
+        ("+plgc", "it names no backbone"),
+        ("fedmf+plg", "unknown plug-in 'plg'. Did you mean 'plgc'? Known: plgc, em."),
+        ("mf+plgc", "plgc does not go with mf: it has no clients. It goes with: fedmf, fedncf."),
+        (
+            "fedncf+em",
+            "em does not go with fedncf: its entry does not say how it would apply there. It goes with: fedmf.",
+        ),
+        ("fedmf[beta=0.3]", "fedmf has no setting 'beta'. It has: d, rate, stop."),
+        (
+            "fedmf+plgc[bta=1]",
+            "fedmf+plgc has no setting 'bta'. Did you mean 'beta'? It has: d, rate, stop, beta",
+        ),
+        ("fedmf[d=1.5]", "fedmf: d=1.5 is no integer"),
+        ("fedmf[rate=nan]", "fedmf: rate=nan is not allowed: made; number from 0 to 1e+30"),
+        ("fedmf[d=null]", "fedmf: d=null is no integer"),
+        ("fedmf+plgc[merge=mean]", "merge=mean is not allowed: made; one of static, learnt"),
+    ],
+)
+def test_impossible_compositions_are_refused_with_the_reason(name, said):
+    assert said in message(resolve, name, None, "made")
+    assert said in message(canonical, name)
+
+
+def test_without_plug_ins_none_is_known():
+    with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plgc'\. Known: none\."):
+        canonical({"mf": METHODS["mf"]}, "mf+plgc")
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [
+        ("fedmf", "fedmf"),
+        (" fedmf + plgc ", "fedmf+plgc"),
+        ("fedmf[d=08]", "fedmf[d=8]"),
+        ("fedmf[d=16]", "fedmf[d=16]"),
+        ("fedmf[rate=0.10, d=8]", "fedmf[d=8][rate=0.1]"),
+        ("fedmf[rate=1.0]", "fedmf[rate=1]"),
+        ("fedmf[rate=1]", "fedmf[rate=1]"),
+        ("fedmf[rate=-0.0]", "fedmf[rate=0]"),
+        ("fedmf[rate=0.00001]", "fedmf[rate=1e-5]"),
+        ("fedmf[rate=100000000000000000000]", "fedmf[rate=1e20]"),
+        ("fedmf[stop=none]", "fedmf[stop=null]"),
+        ("fedncf[layers=032x8]", "fedncf[layers=32x8]"),
+        ("fedmf+plgc[merge=learnt,beta=.3]", "fedmf+plgc[beta=0.3][merge=learnt]"),
+    ],
+)
+def test_there_is_one_spelling(name, spelling):
+    assert canonical(METHODS, name) == spelling
+
+
+NUMBERS = st.floats(0, 1e30)
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "d": st.integers(0, 10**30).map(str),
+        "rate": NUMBERS.map(str) | NUMBERS.map("{:.3f}".format) | NUMBERS.map("{:E}".format),
+        "stop": NUMBERS.map(repr) | st.sampled_from(["null", "none"]),
+        "merge": st.sampled_from(["static", "learnt"]),
+    },
+).flatmap(lambda found: st.permutations(list(found.items())))
+
+
+@given(CHANGES)
+def test_the_one_spelling_means_the_same_and_is_its_own(changes):
+    name = "fedmf+plgc" + (
+        "[" + ",".join(f"{key}={value}" for key, value in changes) + "]" if changes else ""
+    )
+    spelling = canonical(METHODS, name)
+    assert canonical(METHODS, spelling) == spelling
+    assert resolve(METHODS, spelling, None, "made") == resolve(METHODS, name, None, "made")
+    assert [key for key, _ in parse(spelling).changes] == sorted(key for key, _ in changes)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1))
+def test_integers_are_read_back(sizes):
+    name = f"fedncf[layers={'x'.join(map(str, sizes))}]"
+    assert canonical(METHODS, name) == name
+    assert resolve(METHODS, name, None, "made")[0]["layers"] == sizes
+
+
+def test_two_names_of_one_run_are_refused():
+    assert canonical_all(METHODS, ["mf", "fedmf[d=08]", "fedmf"]) == ["mf", "fedmf[d=8]", "fedmf"]
+    said = message(canonical_all, ["fedmf[d=08]", "mf", "fedmf[d=8]"])
+    assert said == "'fedmf[d=08]' and 'fedmf[d=8]' are both fedmf[d=8]. Keep one."
+
+
+def test_a_title_is_made_of_the_parts_titles():
+    assert title(METHODS, "fedmf") == "FedMF"
+    assert title(METHODS, "fedmf+plgc[beta=0.30]") == "FedMF+PLGC[beta=0.3]"

@@ -1,0 +1,313 @@
+"""The engine's pieces: draws, samples, parameters, the server's guard, memory, divergence, files."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from fedrec.config.methods import resolve
+from fedrec.errors import (
+    ConfigurationError,
+    DivergenceError,
+    FederationError,
+    OutOfMemoryError,
+    SplitError,
+    StorageError,
+)
+from fedrec.federation import draws
+from fedrec.federation.engines.batched.engine import BatchedEngine
+from fedrec.federation.engines.loop import LoopEngine
+from fedrec.federation.federation import Federation
+from fedrec.federation.model.parameters import Initial, Parameter, initial_values
+from fedrec.federation.privacy.noise import laplace
+from fedrec.federation.state.state import State
+from fedrec.files.tensors import load_tensors, save_tensors
+from fedrec.methods.fedmf import FedMF
+from fedrec.random import with_numpy as randomness
+from fedrec.random.with_numpy import Purpose
+from tests.federations import CPU, METHODS, clients_of, planted_blocks, settings_of, split_of
+
+ENGINES = [LoopEngine(), BatchedEngine(2**30)]
+
+
+@pytest.fixture(scope="module")
+def clients():
+    return clients_of(planted_blocks())
+
+
+def federation(clients, engine, *changes, method=FedMF):
+    settings = settings_of("fedmf", *changes)
+    return Federation(method(settings, clients.items), clients, engine, settings, seed=0)
+
+
+def test_torch_draws_the_same_numbers_as_numpy():
+    users = torch.arange(1000, 1050)
+    found = draws.philox(torch.full_like(users, 7), users, 3, int(Purpose.SHUFFLE), 2**40 + 5)
+    expected = randomness.philox((7, users.numpy(), 3, int(Purpose.SHUFFLE)), 2**40 + 5)
+    assert np.array_equal(found.numpy(), expected.astype(np.int64))
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(1.0, 60), (0.6, 36), (0.0, 1)])
+def test_participants_are_a_random_share(fraction, count):
+    users = torch.arange(60)
+    chosen = draws.participants(users, fraction, 0, 1, Purpose.PARTICIPANTS)
+    assert len(chosen) == len(chosen.unique()) == count
+    assert torch.equal(chosen, chosen.sort().values)
+    if 0 < fraction < 1:
+        assert not torch.equal(chosen, draws.participants(users, fraction, 0, 2, Purpose.PARTICIPANTS))
+
+
+def test_samples_are_the_positives_and_allowed_distinct_negatives(clients):
+    everyone = torch.arange(len(clients))
+    samples = clients.samples(everyone, 4, seed=0, round_=1)
+    item, label = samples.item.reshape(-1, 5), samples.label.reshape(-1, 5)
+    assert torch.equal(item[:, 0], clients.train_item)
+    assert label[:, 0].eq(1).all()
+    assert label[:, 1:].eq(0).all()
+    owner = torch.repeat_interleave(everyone, clients.rows)
+    assert clients.allowed[owner.unsqueeze(1), item[:, 1:]].all()
+    assert all(len(set(row)) == 4 for row in item[:, 1:].tolist())
+
+
+def test_a_client_can_be_replayed_alone(clients):
+    together = clients.samples(torch.arange(len(clients)), 4, seed=3, round_=2)
+    alone = clients.samples(torch.tensor([17]), 4, seed=3, round_=2)
+    end = int(together.size[:18].sum())
+    assert torch.equal(together.item[end - int(together.size[17]) : end], alone.item)
+    order = draws.shuffled(torch.arange(len(clients)), together.size, 3, 2, 5)
+    own = draws.shuffled(torch.tensor([17]), alone.size, 3, 2, 5)
+    assert torch.equal(order[end - len(own) : end] - (end - len(own)), own)
+
+
+@pytest.mark.parametrize(
+    ("pool", "held_out", "candidates"),
+    [
+        ("exclude_all", False, True),
+        ("exclude_train", True, True),
+        ("exclude_train_and_candidates", False, False),
+    ],
+)
+def test_pools_hold_what_their_names_say(pool, held_out, candidates):
+    clients = clients_of(planted_blocks(negative_pool=pool))
+    everyone = torch.arange(len(clients))
+    owner = torch.repeat_interleave(everyone, clients.rows)
+    assert not clients.allowed[owner, clients.train_item].any()
+    for part in ("validation", "test"):
+        assert clients.allowed[everyone, clients.held_out[part]].all() == held_out
+        assert clients.allowed[everyone.unsqueeze(1), clients.candidates[part]].all() == candidates
+
+
+def test_a_pool_too_small_is_an_error():
+    split = split_of([(0, item, item) for item in range(8)], items=12, candidates=2)
+    with pytest.raises(SplitError, match=r"user 0 may draw only 6 items .* 7 distinct ones"):
+        federation(clients_of(split), ENGINES[0], "negatives=7")
+
+
+def test_initial_values_do_not_depend_on_anything_but_the_seed():
+    parameters = {
+        "a": Parameter((200, 50), "shared", Initial("normal", 2.0)),
+        "b": Parameter((100, 100), "private", Initial("uniform", 0.5)),
+        "c": Parameter((1, 3), "private", Initial("constant", 0.0)),
+    }
+    values = initial_values(parameters, 0, CPU)
+    assert float(values["a"].std()) == pytest.approx(2.0, rel=0.03)
+    assert float(values["a"].mean()) == pytest.approx(0.0, abs=0.06)
+    assert float(values["b"].abs().max()) == pytest.approx(0.5, rel=0.01)
+    assert values["c"].tolist() == [[0.0, 0.0, 0.0]]
+    assert not torch.equal(values["a"], initial_values(parameters, 1, CPU)["a"])
+
+
+class Leaky(FedMF):
+    """Tries to send its user vector."""
+
+    def local_round(self, client):
+        self.train(client)
+        client.upload("p")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_private_parameters_cannot_reach_the_server(clients, engine):
+    with pytest.raises(FederationError, match="'p' is private"):
+        federation(clients, engine, "local_epochs=1", method=Leaky).train_round(1)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
+    changes = ("weighting=equal", "participation=1", "local_epochs=1")
+    plain, noisy = (federation(clients, engine, *changes, ldp) for ldp in ("ldp=0", "ldp=2"))
+    for one in (plain, noisy):
+        one.train_round(1)
+    added = noisy.state.shared["Q"] - plain.state.shared["Q"]
+    drawn = laplace(torch.arange(len(clients)), added.numel(), 2.0, 0, 1)
+    assert torch.allclose(added, drawn.mean(0).reshape(added.shape), atol=1e-5)
+    everyone = torch.arange(len(clients))
+    assert torch.equal(noisy.state.kept["p"].whole(everyone), plain.state.kept["p"].whole(everyone))
+
+
+class OwnTable(FedMF):
+    """FedMF scored with the table each client trained last."""
+
+    evaluated: ClassVar = {"Q": "own"}
+
+
+def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
+    own, newest = (federation(clients, ENGINES[1], "participation=1", method=m) for m in (OwnTable, FedMF))
+    for one in (own, newest):
+        one.train_round(1)
+    assert torch.equal(own.state.shared["Q"], newest.state.shared["Q"])
+    who, items = torch.tensor([4]), torch.arange(clients.items).unsqueeze(0)
+    p, table = newest.state.kept["p"].whole(who)[0], own.state.kept["Q"].whole(who)[0]
+    assert torch.allclose(newest.scores(who, items)[0], newest.state.shared["Q"] @ p[0], atol=1e-6)
+    assert torch.allclose(own.scores(who, items)[0], table @ p[0], atol=1e-6)
+    assert not torch.allclose(table, own.state.shared["Q"])
+
+
+def test_own_tables_equal_the_loop_too(clients):
+    loop, batched = (federation(clients, engine, method=OwnTable) for engine in ENGINES)
+    for one in (loop, batched):
+        one.train_round(1)
+        one.train_round(2)
+    assert torch.allclose(loop.tensors()["kept/Q"], batched.tensors()["kept/Q"], atol=1e-5)
+
+
+class Decayed(FedMF):
+    """Weight decay on the item table, which moves rows that hold no sample."""
+
+    how = "sgd"
+
+    def train(self, client):
+        from fedrec.federation.model.method import Step
+
+        step = Step({"Q": 0.1, "p": 0.1}, self.how, weight_decay={"Q": 0.1})
+        client.fit(step, epochs=2, loss=self.loss)
+
+
+class DecayedByAdam(Decayed):
+    """The same with Adam, which has no closed form: all rows are held."""
+
+    how = "adam"
+    dense = True
+
+
+class OwnDecayed(Decayed):
+    """A kept copy shrinks as well."""
+
+    evaluated: ClassVar = {"Q": "own"}
+
+
+@pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
+def test_dense_terms_equal_the_loop(clients, method):
+    loop, batched = (federation(clients, engine, "batch_size=16", method=method) for engine in ENGINES)
+    for one in (loop, batched):
+        one.train_round(1)
+        one.train_round(2)
+    for name, value in loop.tensors().items():
+        assert torch.allclose(value.float(), batched.tensors()[name].float(), atol=1e-5)
+
+
+def test_what_moves_every_row_needs_a_dense_method(clients):
+    class Forgetful(DecayedByAdam):
+        dense = False
+
+    with pytest.raises(FederationError, match="must say `dense = True`"):
+        federation(clients, ENGINES[1], method=Forgetful).train_round(1)
+
+
+class TwoSteps(FedMF):
+    """Moves p, then Q on the loss computed anew."""
+
+    def train(self, client):
+        from fedrec.federation.model.method import Step
+
+        client.fit(Step({"p": 0.1}, "sgd"), Step({"Q": 5.0}, "sgd"), epochs=2, loss=self.loss)
+
+
+def test_two_steps_a_batch_equal_the_loop(clients):
+    loop, batched = (federation(clients, engine, "batch_size=16", method=TwoSteps) for engine in ENGINES)
+    for one in (loop, batched):
+        one.train_round(1)
+    for name, value in loop.tensors().items():
+        assert torch.allclose(value, batched.tensors()[name], atol=1e-5)
+
+
+def test_a_client_that_cannot_fit_is_named_with_the_numbers(clients):
+    with pytest.raises(OutOfMemoryError, match=r"client \d+ alone needs about .* MiB and .* MiB are allowed"):
+        federation(clients, BatchedEngine(10_000)).train_round(1)
+
+
+def test_a_device_that_runs_out_of_memory_gets_smaller_blocks(clients, caplog):
+    whole = federation(clients, BatchedEngine(2**30))
+    whole.train_round(1)
+
+    class Tight(FedMF):
+        def local_round(self, client):
+            if len(client.who) > 10:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            super().local_round(client)
+
+    tight = federation(clients, BatchedEngine(2**30), method=Tight)
+    tight.train_round(1)
+    assert "do not fit at once; halving" in caplog.text
+    for name, value in whole.tensors().items():
+        assert torch.allclose(value, tight.tensors()[name], atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_divergence_names_round_client_and_parameter(clients, engine):
+    diverging = federation(clients, engine, "optimiser=sgd", "rate=1e9", "local_epochs=3")
+    with pytest.raises(DivergenceError, match=r"round \d, client \d+: training diverged; .*Q"):
+        list(map(diverging.train_round, (1, 2, 3)))
+
+
+def test_the_report_counts_what_travels(clients):
+    report = federation(clients, ENGINES[0], "local_epochs=1", "participation=0.5").train_round(1)
+    assert (report.clients, report.down, report.up) == (30, 80 * 16, 80 * 16)
+    assert report.slowest is not None
+    assert report.slowest > 0
+
+
+def test_state_starts_the_same_for_everyone():
+    state = State.of_method(FedMF(settings_of("fedmf"), 80), 5, 0, CPU)
+    values = state.kept["p"].whole(torch.arange(5))
+    assert values.shape == (5, 1, 16)
+    assert (values == values[0]).all()
+
+
+def test_tensors_travel_through_a_file(tmp_path):
+    tensors = {"b": torch.arange(6).reshape(2, 3), "a": torch.tensor([1.5]), "empty": torch.zeros(0, 2)}
+    save_tensors(tmp_path / "t.safetensors", tensors, "note")
+    found, note = load_tensors(tmp_path / "t.safetensors")
+    assert note == "note"
+    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
+    content = (tmp_path / "t.safetensors").read_bytes()
+    save_tensors(tmp_path / "again.safetensors", dict(reversed(tensors.items())), "note")
+    assert (tmp_path / "again.safetensors").read_bytes() == content
+    (tmp_path / "t.safetensors").write_bytes(content[:-4])
+    with pytest.raises(StorageError, match="is damaged"):
+        load_tensors(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["dd=3"], "fedmf has no setting 'dd'. Did you mean 'd'?"),
+        (["d=0"], "d=0 is not allowed: size of a vector; integer from 1 to 4096"),
+        (["d=1.5"], "d=1.5 is no integer"),
+        (["optimiser=adamw"], "one of adam, sgd"),
+        (["participation=2"], "number from 0 to 1"),
+        (["d"], "write name=value"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, said):
+    with pytest.raises(ConfigurationError) as error:
+        resolve(METHODS, "fedmf", None, "ml-100k", changes)
+    assert said in str(error.value)
+
+
+def test_settings_follow_the_paper_and_the_dataset():
+    values, sources, paper = resolve(METHODS, "fedmf", "pfedrec", "lastfm-2k-a", ["d=8", "early_stop=null"])
+    assert (values["rate"], values["d"], values["optimiser"], paper) == (0.05, 8, "sgd", "pfedrec")
+    assert (sources["d"], sources["rate"]) == ("user", "paper")
+    values, _, paper = resolve(METHODS, "fedmf", None, "ml-100k")
+    assert (values["rate"], values["participation"], paper) == (0.01, 0.6, "pfedclr")

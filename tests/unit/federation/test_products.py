@@ -1,0 +1,110 @@
+"""Products of item vectors: how a server adds them up, and how tables approach them."""
+
+import pytest
+import torch
+
+from fedrec.federation.engines.batched.engine import BatchedEngine
+from fedrec.federation.server.products import Goal, approach_products
+from fedrec.federation.server.server import Server
+from tests.by_hand import clients_with, federation_of, near
+
+pytestmark = pytest.mark.usefixtures("double_precision")
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_autograd(table, goal, steps, rate, decay):
+    table = table.clone().requires_grad_()
+    optimiser = torch.optim.SGD([table], lr=rate, weight_decay=decay)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.linalg.matrix_norm(table @ table.T - goal).backward()
+        optimiser.step()
+    return table.detach()
+
+
+def test_one_step_by_hand():
+    # One item of one number, 3, and the product 5: |9 - 5| has slope 2 x 3, and 1/3 of the table decays.
+    found = approach_products(torch.tensor([[[3.0]]]), Goal.of(torch.tensor([[5.0]])), 1, 0.25, 1 / 3)
+    assert float(found) == pytest.approx(3 - 0.25 * (6 + 1))
+    # From below it goes up.
+    found = approach_products(torch.tensor([[[2.0]]]), Goal.of(torch.tensor([[5.0]])), 1, 0.25, 0.0)
+    assert float(found) == pytest.approx(2 + 0.25 * 4)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("rate", "decay"), [(0.1, 0.001), (0.05, 0.0), (0.01, 0.5)])
+def test_steps_are_those_of_torch_optim_on_the_norm(symmetric, rate, decay):
+    tables, other = drawn(5, 9, 3), drawn(4, 9, 3, seed=1)
+    goal = (other @ other.transpose(1, 2)).mean(0)
+    if not symmetric:
+        goal = goal + drawn(9, 9, seed=2)
+        assert not near(goal, goal.T, within=0.1)
+    before = tables.clone()
+    found = approach_products(tables, Goal.of(goal), 30, rate, decay)
+    for table, own in zip(tables, found, strict=True):
+        assert near(own, by_autograd(table, goal, 30, rate, decay), within=1e-9)
+    assert torch.equal(tables, before)
+
+
+def test_single_precision_differs_by_rounding_alone():
+    tables, goal = drawn(5, 40, 3), drawn(40, 40, seed=1) / 10
+    found = approach_products(tables.float(), Goal.of(goal.float()), 30, 0.1, 0.001)
+    assert found.dtype == torch.float32
+    exact = approach_products(tables, Goal.of(goal), 30, 0.1, 0.001)
+    assert near(found.double(), exact, within=1e-5)
+
+
+def test_no_steps_leave_tables_as_they_are():
+    tables = drawn(2, 6, 3)
+    assert near(approach_products(tables, Goal.of(drawn(6, 6)), 0, 0.1, 0.1), tables)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_a_table_that_has_reached_the_goal_stays_there(kind):
+    """The norm has no slope at 0, and rounding must not be taken for one."""
+    table = drawn(30, 4).to(kind)
+    goal = Goal.of(table @ table.T)
+    found = approach_products(table.unsqueeze(0), goal, 1, 0.1, 0.0)[0]
+    assert near(found, table, within=1e-3 if kind == torch.float32 else 1e-7)
+    nothing = torch.zeros(1, 30, 4, dtype=kind)
+    assert not approach_products(nothing, Goal.of(torch.zeros(30, 30, dtype=kind)), 5, 0.1, 0.1).any()
+
+
+def server_with(weight, **shared):
+    """A server of FedCIA whose clients have these shares."""
+    federation = federation_of("fedcia", clients_with([[0], [1], [2]], items=7), "d=2")
+    federation.state.shared.update(shared)
+    return Server(federation.state, torch.tensor(weight), seed=0, round_=1)
+
+
+@pytest.mark.parametrize("weight", [[1 / 3, 1 / 3, 1 / 3], [0.5, 0.2, 0.3], [0.5, 0.0, 0.5]])
+def test_the_server_has_the_weighted_mean_of_all_products(weight):
+    """Whatever it had before, and however clients come in blocks."""
+    tables = drawn(3, 7, 2)
+    plain = sum(share * table @ table.T for share, table in zip(weight, tables, strict=True))
+    for blocks in ([[0, 1, 2]], [[2, 0], [1]], [[1], [0], [2]]):
+        server = server_with(weight, S=drawn(7, 7, seed=3))
+        for block in blocks:
+            server.receive_products("S", torch.tensor(block), tables[block])
+        server.aggregate(None)
+        assert near(server.state.shared["S"], plain)
+
+
+def test_products_are_taken_apart_once_and_anew_when_the_server_has_answered():
+    server = server_with([1.0, 0.0, 0.0])
+    before = server.products("S")
+    assert server.products("S") is before
+    table = drawn(1, 7, 2)
+    server.receive_products("S", torch.tensor([0]), table)
+    server.aggregate(None)
+    assert float(server.products("S").square) == pytest.approx(float((table[0] @ table[0].T).square().sum()))
+
+
+def test_the_servers_matrix_takes_no_place_among_what_clients_hold():
+    """A matrix of 600 x 600 for each of them would fill 8 MiB."""
+    clients = clients_with([[0], [1]], items=600)
+    federation = federation_of("fedcia", clients, "d=2", engine=BatchedEngine(2**20))
+    assert federation.train_round(1).clients == 2

@@ -1,0 +1,40 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedrec.errors import StorageError
+from fedrec.files.parquet import content_hash, read_table, write_table
+
+
+def test_content_not_storage_is_hashed():
+    plain = pa.table({"a": pa.array(["x", None, "y"])})
+    large = pa.table({"a": pa.array(["x", None, "y"], pa.large_string())})
+    encoded = pa.table({"a": pa.array(["x", None, "y"]).dictionary_encode()})
+    chunked = pa.table({"a": pa.chunked_array([["x"], [None, "y"]])})
+    assert len({content_hash(table) for table in (plain, large, encoded, chunked)}) == 1
+
+
+@pytest.mark.parametrize(
+    "other", [{"a": [1, 3]}, {"b": [1, 2]}, {"a": [1.0, 2.0]}, {"a": [1, 2], "c": [0, 0]}]
+)
+def test_every_difference_shows(other):
+    assert content_hash(pa.table({"a": [1, 2]})) != content_hash(pa.table(other))
+
+
+def test_about_travels_with_the_table(tmp_path):
+    content = write_table(tmp_path / "t.parquet", pa.table({"a": [1, 2]}), {"seed": 3})
+    table, about = read_table(tmp_path / "t.parquet")
+    assert table["a"].to_pylist() == [1, 2]
+    assert about == {"seed": 3, "content": content}
+
+
+def test_strange_and_tampered_files_are_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(StorageError, match="was not written by fedrec"):
+        read_table(path)
+    write_table(path, pa.table({"a": [1]}), {})
+    metadata = pq.read_schema(path).metadata
+    pq.write_table(pa.table({"a": [2]}).replace_schema_metadata(metadata), path)
+    with pytest.raises(StorageError, match="does not fit its hash"):
+        read_table(path)

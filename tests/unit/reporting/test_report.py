@@ -1,0 +1,419 @@
+import csv
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from fedrec.cli.main import main
+from fedrec.config.papers import Artefact, can_be_built, without
+from fedrec.errors import ResultError
+from fedrec.reporting.report import PAGE, folders_of_runs, page_files, write_report
+from fedrec.reporting.report_artefacts import label
+from fedrec.reporting.tables import Column
+from fedrec.reporting.views import columns_of, read_csv, side_by_side, typed_rows
+from tests.conftest import ROOT
+from tests.made_results import CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
+
+VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
+
+
+class Page(HTMLParser):
+    """A page as a tree of what the tests ask for; a tag that does not fit is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = text
+        self.open, self.tags, self.attributes = [], [], []
+        self.tables = {}
+        self.words = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        assert len(found) == len(attributes), "an attribute is given twice"
+        self.tags.append((tag, found))
+        if tag == "table":
+            self.table = self.tables[found["id"]] = {"head": [], "rows": [], "caption": ""}
+        if tag == "tr":
+            self.table["rows"].append([])
+        if tag in ("td", "th"):
+            self.table["rows"][-1].append({"tag": tag, "text": "", **found})
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+        if "caption" in self.open:
+            self.table["caption"] += data
+        elif "td" in self.open or ("th" in self.open):
+            self.table["rows"][-1][-1]["text"] += data
+
+    def all(self, *tags):
+        return [found for tag, found in self.tags if tag in tags]
+
+    def rows(self, table):
+        """Cells by heading, row by row."""
+        head, *body = self.tables[table]["rows"]
+        return [{h["text"]: cell for h, cell in zip(head, row, strict=True)} for row in body]
+
+    @property
+    def prose(self):
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return Made(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def made(original, tmp_path):
+    """Results a test may damage."""
+    return original.copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def page(original):
+    return report(original)
+
+
+def report(made, **changes):
+    out = made.folder / "report/report.html"
+    write_report(**made.arguments() | changes, out=out)
+    return Page(out.read_text(encoding="utf-8"))
+
+
+def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
+    ids = [found["id"] for _, found in page.tags if "id" in found]
+    assert len(ids) == len(set(ids))
+    links = [found["href"] for found in page.all("a")]
+    anchors = {link[1:] for link in links if link.startswith("#")}
+    assert anchors <= set(ids)
+    assert {name for name in CHOSEN if name != "plgc_fig7"} <= anchors
+    labelled = [name for _, found in page.tags for name in found.get("aria-labelledby", "").split()]
+    assert set(labelled) <= set(ids)
+    files = [link for link in links if not link.startswith("#")]
+    assert files
+    assert all((original.folder / "report" / unquote(link)).is_file() for link in files)
+    assert not any(link.startswith("/") for link in files)
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    for tag, found in page.tags:
+        for name in ("src", "srcset", "data", "action", "poster"):
+            assert name not in found or (tag == "img" and found[name].startswith("data:image/png;base64,"))
+        assert not re.match(r"\w+://|//", found.get("href", ""))
+        assert "style" not in found
+        assert not any(name.startswith("on") for name in found)
+    assert [found["href"] for found in page.all("link")] == ["data:,"]
+    for file in page_files():
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|import\(", text), file
+    policy = next(found["content"] for found in page.all("meta") if "http-equiv" in found)
+    assert policy.startswith("default-src 'none'; img-src data:;")
+
+
+def test_the_page_is_accessible(page):
+    tags = [tag for tag, _ in page.tags]
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert tags.count(landmark) == 1
+    assert page.all("html") == [{"lang": "en"}]
+    assert all(table["caption"].strip() for table in page.tables.values())
+    for table in page.tables.values():
+        head, *body = table["rows"]
+        assert {cell.get("scope") for cell in head} == {"col"}
+        assert {(row[0]["tag"], row[0].get("scope")) for row in body} == {("th", "row")}
+        assert {len(row) for row in body} == {len(head)}
+    assert all(found["alt"] and found["width"] == "60" for found in page.all("img"))
+    levels = [int(tag[1]) for tag in tags if re.fullmatch(r"h\d", tag)]
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_colours_have_contrast():
+    style = (PAGE / "report.css").read_text(encoding="utf-8")
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.S)
+    ]
+    assert len(themes) == 3
+    on = {"paper": ("ink", "soft", "link", "leak", "clean"), "shade": ("ink", "soft", "link")}
+    on |= {"leak-shade": ("leak",), "clean-shade": ("clean",), "best": ("ink",)}
+    for theme in themes[:2]:
+        for ground, inks in on.items():
+            for ink in inks:
+                light, dark = sorted((luminance(theme[ground]), luminance(theme[ink])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_comparisons_show_both_protocols_with_the_best_marked(page):
+    rows = page.rows("comparison-ml-100k")
+    assert [row["method"]["text"] for row in rows][:2] == ["mf", "fedmf"]
+    first = rows[0]
+    assert first["HR@10, clean"]["text"] == "0.6405 (best)"
+    assert float(first["HR@10, clean"]["data-value"]) == METHODS["mf"]
+    best = {
+        heading: [row["method"]["text"] for row in rows if "(best)" in row[heading]["text"]]
+        for heading in rows[0]
+    }
+    assert best["HR@10, published"] == ["draw-counter"]
+    assert best["NDCG@10, clean"] == ["mf"]
+    assert best["s a round"] == []
+    assert "settings of pfedclr" in page.tables["comparison-ml-100k"]["caption"]
+
+
+def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side(page, original):
+    with (original.folder / "tables/pfedclr_table1.csv").open(newline="") as stream:
+        source = list(csv.DictReader(stream))
+    tables = [name for name in page.tables if name.startswith("pfedclr_table1-")]
+    assert len(tables) == 5
+    shown = page.rows("pfedclr_table1-ml-100k")
+    wanted = [row for row in source if row["dataset"] == "ml-100k" and row["metric"] == "hr@10"]
+    assert len(shown) == len(wanted) / 2
+    for row, published, clean in zip(shown[:-1], wanted[0::2], wanted[1::2], strict=False):
+        if not published["value"]:
+            assert row["HR@10, published"]["text"] == "–"
+            continue
+        assert row["HR@10, published"]["data-value"] == published["value"]
+        assert row["HR@10, clean"]["text"].startswith(f"{float(clean['value']):.4f}")
+        assert re.fullmatch(r"[+-]0\.\d{4}", row["difference"]["text"])
+    assert "(best)" in "".join(row["HR@10, clean"]["text"] for row in shown[:-1])
+    # Of a dataset that cannot be had there is what the paper prints.
+    missing = page.rows("pfedclr_table1-hetrec2011")[0]
+    assert (missing["HR@10, clean"]["text"], "data-value" in missing["HR@10, clean"]) == ("–", False)
+    assert missing["HR@10, printed"]["data-value"]
+
+
+def test_figures_have_captions_and_data_of_their_own(page):
+    (alt, _) = (found["alt"] for found in page.all("img"))
+    assert alt.startswith("Curves over rounds. Convergence of the federated methods on filmtrust, ml-100k")
+    assert "Convergence of the federated methods: 3 < 4 & so on." in page.prose
+    assert "../figures/pfedclr_fig10.pdf" in [found["href"] for found in page.all("a")]
+
+
+def test_everything_from_outside_is_escaped(page):
+    assert "FedMF <i>x</i>" in page.prose
+    assert UNAVAILABLE["hetrec2011"] in page.prose
+    assert page.all("i") == []
+    assert "<b>ratings" not in page.text
+
+
+def test_statistics_are_those_of_the_csv(page):
+    ours, missing = page.rows("statistics-selected-counts")
+    assert (ours["interactions"]["text"], ours["interactions"]["data-value"]) == ("100,000", "100000")
+    assert ours["sparsity, printed"]["text"] == "93.70"
+    assert (missing["users"]["text"], missing["match"]["text"]) == ("–", "not available")
+    assert "ml-100k: Five stars." in page.prose
+
+
+def test_every_run_is_listed_with_what_it_was(page, original):
+    rows = page.rows("runs-table")
+    assert len(rows) == len(original.runs) == 2 * 2 * len(METHODS)
+    by = {(row["method"]["text"], row["dataset"]["text"], row["protocol"]["text"]): row for row in rows}
+    assert by["fedmf[d=8]", "ml-100k", "clean"]["settings changed"]["text"] == "d=8"
+    assert by["pfedclr", "ml-100k", "clean"]["settings changed"]["text"] == "layers=32x16"
+    mf = by["mf", "filmtrust", "published-pfedclr"]
+    assert (mf["settings changed"]["text"], mf["split"]["text"]) == ("none", "cdcdcdcd")
+    assert mf["peak memory, GiB"]["data-value"] == "1.5"
+    caption = page.tables["runs-table"]["caption"]
+    assert "versions fedrec 0.1.0, torch 2.13.0" in caption
+    assert "code of method 12121212" in caption
+    links = [unquote(found["href"]) for found in page.all("a")]
+    assert "../runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0/run.json" in links
+
+
+def test_costs_are_per_round_and_client(page):
+    row = page.rows("costs-table")[0]
+    assert [row[name]["text"] for name in ("s a round", "of it clients", "of it server")] == [
+        "2.500",
+        "2.000",
+        "0.500",
+    ]
+    assert (row["KiB down a client"]["text"], row["KiB up a client"]["text"]) == ("3.0", "1.0")
+
+
+def test_what_is_missing_is_listed(page):
+    prose = page.prose
+    assert "PLGC, Figure 7: Weight of the redundancy loss. No dataset of it can be had:" in prose
+    assert f"douban-book: {UNAVAILABLE['douban-book']}." in prose
+    assert "PFedCLR, Table 1: without hetrec2011." in prose
+    assert "Table 2 (Ablation: additive, coupled and low-rank calibration of FedMF);" in prose
+    assert (
+        "Figure 1 (three frameworks of federated recommendation); Figure 3 (overview of the method)." in prose
+    )
+    assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
+    assert "Nothing of this paper is shown: see what is missing." in prose
+
+
+def test_a_page_of_nothing_says_so(made):
+    page = report(made, chosen=[], datasets=[], selections=[], unavailable={}, runs=[])
+    assert page.tables == {}
+    assert "No runs were given." in page.prose
+    assert page.prose.count("Nothing of this paper is shown") == 5
+
+
+def test_a_compared_dataset_that_cannot_be_had_is_listed(made):
+    page = report(made, datasets=[*DATASETS, "hetrec2011"])
+    assert f"Methods compared on hetrec2011: {UNAVAILABLE['hetrec2011']}." in page.prose
+
+
+def test_the_same_results_give_the_same_bytes(made):
+    first = report(made).text
+    assert report(made, runs=made.runs[::-1], chosen=made.chosen[::-1]).text == first
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("tables/pfedclr_table1.csv", None, "no such file"),
+        ("tables/pfedclr_table1.csv", "a,b\n1,2\n3", "no end"),
+        ("tables/pfedclr_table1.csv", "a,b\n1\n", "differ in length"),
+        ("tables/pfedclr_table1.csv", "a,b\n", "no rows"),
+        ("tables/pfedclr_table1.csv", b"a\n\xff\n", "not whole"),
+        ("tables/pfedclr_table1.tex", None, "no such file"),
+        ("tables/ml-100k_comparison.csv", "method,paper\nmf,x\n", "no column 'protocol'"),
+        ("tables/ml-100k_comparison.csv", "method,hr@10\nmf,x\n", "a number in it is none"),
+        ("tables/selected_statistics.csv", "dataset\nx\n", "no column"),
+        ("figures/fedrap_fig3.png", b"\x89PNG\r\n\x1a\nhalf", "like a png"),
+        ("figures/fedrap_fig3.pdf", b"%PDF-1.4\nhalf", "like a pdf"),
+        ("figures/fedrap_fig3.txt", " \n", "it is empty"),
+        ("figures/fedrap_fig3.txt", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "ml', "not whole"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "does not say 'protocol'"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "not whole"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", b"PAR1", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_missing_or_half_file_is_an_error(made, path, content, message):
+    (made.folder / path).unlink()
+    if content is not None:
+        made.write(path, content)
+    with pytest.raises(ResultError, match=message) as caught:
+        report(made)
+    assert not (made.folder / "report/report.html").exists()
+    assert path.partition(".")[0] in str(caught.value)
+
+
+def test_what_can_be_built_depends_on_the_datasets():
+    one = Artefact("pfedrec", "table1", "T", "results", ("a", "b"))
+    assert can_be_built(one, {"a": "gone"})
+    assert not can_be_built(one, {"a": "gone", "b": "gone"})
+    assert can_be_built(one, {"a": "gone", "b/published-pfedrec": "no order"})
+    assert without(one, {"c": "x", "b/published-pfedrec": "no order", "b/published-plgc": "x"}) == {
+        "b/published-pfedrec": "no order"
+    }
+    published = Artefact("pfedrec", "table5", "T", "effort", ("b",), options={"kinds": ["published"]})
+    assert not can_be_built(published, {"b/published-pfedrec": "no order"})
+    assert can_be_built(Artefact("fedrap", "fig4", "Curricula", "curricula"), {"a": "gone"})
+
+
+def test_labels():
+    assert [label(name) for name in ("table3", "fig10", "other")] == ["Table 3", "Figure 10", "other"]
+
+
+@pytest.mark.parametrize(
+    ("key", "texts", "shown"),
+    [
+        ("ours", ["0.123456", "12.5", ""], ["0.1235", "12.5000", "–"]),
+        ("ours", ["1234.5678", "1"], ["1,234.6", "1.0"]),
+        ("users", ["1682", "12"], ["1,682", "12"]),
+        ("rate", ["0.1", "1e-05"], ["0.1", "1e-05"]),
+        ("size", ["0.00001234567", "0.000000001"], ["1.23e-05", "1e-09"]),
+        ("difference", ["0.5", "-0.25"], ["+0.50", "-0.25"]),
+        ("ours", ["nan", "0.5"], ["–", "0.5"]),
+        ("value", ["32x16", "8"], ["32x16", "8"]),
+        ("split_hash", ["12345678", "1e5"], ["12345678", "1e5"]),
+    ],
+)
+def test_numbers_are_spelt_alike_in_a_column(key, texts, shown):
+    rows = [{key: text} for text in texts]
+    (column,) = columns_of(rows)
+    assert [column.spelled(row) for row in typed_rows(rows, [column])] == shown
+
+
+def test_metrics_stay_below_each_other_where_rows_have_no_names_of_their_own():
+    columns = [Column("metric", "metric", align="left"), Column("ours", "ours")]
+    rows = [{"metric": metric, "ours": value} for value, metric in enumerate(["hr", "hr", "ndcg", "ndcg"])]
+    assert side_by_side(columns, rows) == (columns, rows)
+    swept = [Column("value", "value"), *columns]
+    rows = [
+        {"value": 1, **rows[0]},
+        {"value": 2, **rows[1]},
+        {"value": 1, **rows[2]},
+        {"value": 2, **rows[3]},
+    ]
+    found, merged = side_by_side(swept, rows)
+    assert [column.heading for column in found] == ["value", "HR ours", "NDCG ours"]
+    assert merged == [{"value": 1, "hr ours": 0, "ndcg ours": 2}, {"value": 2, "hr ours": 1, "ndcg ours": 3}]
+
+
+def test_a_csv_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "x.csv").write_text('a,b\n"x,\ny",\n')
+    assert read_csv(tmp_path / "x.csv") == [{"a": "x,\ny", "b": ""}]
+
+
+def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
+    one = made.papers["fedrap"].artefacts["table7"]
+    made.forms(
+        one.target,
+        [
+            {
+                "dataset": dataset, "line": "FedRAP", "metric": metric, "protocol": kind, "of_lines": False,
+                "printed": 0.5, "value": place / 10,
+            }
+            for place, dataset in enumerate(one.datasets)
+            for metric in one.metrics
+            for kind in ("published", "clean")
+        ],
+    )  # fmt: skip
+    found = report(made, chosen=[one])
+    assert [name for name in found.tables if name.startswith(one.target)] == ["fedrap_table7-values"]
+    rows = found.rows("fedrap_table7-values")
+    assert [row["dataset"]["text"] for row in rows] == list(one.datasets)
+    assert [row["HR@10, clean"]["text"] for row in rows] == [f"0.{place}000" for place in range(9)]
+
+
+def test_runs_are_named_by_folder_file_pattern_or_list(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bracketed = "results/runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0"
+    (tmp_path / "runs.txt").write_text(f"{bracketed}/run.json\n\n{bracketed}\n")
+    assert [str(path) for path in folders_of_runs([], [tmp_path / "runs.txt"])] == [bracketed]
+    assert len(folders_of_runs(["results/runs/**/run.json"], [])) == len(made.runs)
+    found = folders_of_runs(["results/runs/*/*/clean/fedmf[d=8]/*/run.json"], [])
+    assert [path.parent.name for path in found] == ["fedmf[d=8]"] * 2
+    assert len(folders_of_runs([f"{tmp_path}/results/runs/pfedclr/ml-100k/*/mf/seed*"], [])) == 2
+    with pytest.raises(ResultError, match="matches"):
+        folders_of_runs(["nowhere/*"], [])
+    with pytest.raises(ResultError, match="one run per line"):
+        folders_of_runs([], [tmp_path / "none.txt"])
+
+
+def test_the_command_writes_the_page(made, tmp_path, capsys):
+    out = tmp_path / "made/report.html"
+    runs = tmp_path / "runs.txt"
+    runs.write_text("".join(f"{folder}/run.json\n" for folder in made.runs))
+    command = ["report", "--results", made.folder, "--papers", ROOT / "config/papers", "--artefacts", *CHOSEN]
+    command += ["--datasets", *DATASETS, "--statistics", "selected", "--unavailable", json.dumps(UNAVAILABLE)]
+    command += ["--runs-from", runs, "--out", out]
+    assert main([str(word) for word in command]) == 0
+    write_report(**made.arguments(), out=tmp_path / "made/again.html")
+    assert out.read_bytes() == (tmp_path / "made/again.html").read_bytes()
+    (made.folder / "tables/pfedclr_table1.csv").unlink()
+    assert main([str(word) for word in command]) == 1
+    assert "pfedclr_table1.csv: no such file" in capsys.readouterr().err
