@@ -1,0 +1,107 @@
+"""README and docs: numbers that a file holds, tables made from them, links that lead somewhere."""
+
+import csv
+import importlib.util
+import re
+from collections import Counter
+
+import pytest
+
+from fedrec.config.modules import method_names, plugin_names
+from fedrec.config.papers import load_papers
+from tests.conftest import ROOT
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "config/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMPUTED = {"protocols.md"}
+"""Whose numbers are computed by a test of its own (tests/unit/config/test_protocols_document.py)."""
+NUMBER = re.compile(r"(?<![\w.@=-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d{2,})(?![\w.]*\w)")
+
+
+def make():
+    spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs/make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rows(name):
+    with (ROOT / "docs/numbers" / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def known_numbers():
+    """Every number in the files of measured and printed numbers and in the configuration."""
+    files = [
+        *(ROOT / "docs/numbers").glob("*.csv"),
+        ROOT / "fedrec/config/printed.csv",
+        *(ROOT / "config").rglob("*.yaml"),
+        ROOT / "pyproject.toml",
+    ]
+    found = {number for path in files for number in re.findall(r"\d+(?:\.\d+)?", path.read_text("utf-8"))}
+    return {float(number) for number in found}
+
+
+def test_tables_and_picture_show_the_numbers_of_their_files():
+    assert make().outdated() == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in COMPUTED], ids=lambda page: page.name
+)
+def test_every_number_in_prose_is_in_a_file(page):
+    known = known_numbers() | {1705.0}
+    text = re.sub(r"<!-- table.*?end of table -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    unknown = [number for number in NUMBER.findall(text) if float(number.replace(",", "")) not in known]
+    assert unknown == []
+
+
+def test_the_counts_of_the_front_page_are_right():
+    papers = load_papers(ROOT / "config/papers")
+    artefacts = sum(len(paper.artefacts) for paper in papers.values())
+    with (ROOT / "fedrec/config/printed.csv").open(encoding="utf-8", newline="") as stream:
+        printed = sum(1 for _ in csv.DictReader(stream))
+    words = {3: "three", 4: "four", 5: "five"}
+    assert f"{artefacts} tables and figures with {printed:,} printed numbers" in " ".join(README.split())
+    assert f"{len(method_names())} methods and {words[len(plugin_names())]} plug-ins" in " ".join(
+        README.split()
+    )
+    fastest = max(float(row["loop"]) / float(row["batched"]) for row in rows("speed"))
+    assert f"{fastest:.0f} times as fast" in README
+    counter = next(row for row in rows("ml-100k") if row["method"] == "draw-counter")
+    assert f"finds {counter['published_hr']} of all held-out items" in " ".join(README.split())
+    assert f"like any other, {counter['clean_hr']}" in " ".join(README.split())
+
+
+def test_the_verdicts_of_the_front_page_are_right():
+    count = Counter({row["verdict"]: int(row["count"]) for row in rows("verdicts")})
+    said = (
+        f"{count['holds']} hold under the clean protocol, {count['weaker']} are weaker, "
+        f"{count['reversed']} reversed and {count['not testable here']} could not be tested"
+    )
+    assert said in " ".join(README.split())
+
+
+def test_the_front_page_is_short():
+    assert len(README.encode()) < 6000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_prose_exist(page):
+    named = re.findall(
+        r"`((?:fedrec|tests|config|workflow|profiles|benchmarks|docs)/[\w./-]+\.\w+)`",
+        page.read_text("utf-8"),
+    )
+    assert [name for name in named if not (ROOT / name).exists()] == []
