@@ -108,8 +108,11 @@ class PairTable:
         """Add `value` to the numbers of some pairs, in any order; what a pair is given twice is added up."""
         if not len(client):
             return
-        key, order = keys(client, item, self.items).sort()
-        self._append(*_distinct(key, value[order]))
+        key = keys(client, item, self.items)
+        if not (key[1:] > key[:-1]).all():
+            key, group = key.unique(return_inverse=True)
+            value = value.new_zeros(len(key)).index_add_(0, group, value)
+        self._append(key, value)
 
     def count(self, client: Tensor, item: Tensor) -> None:
         """Add one to the number of each pair, as often as it is given."""
@@ -163,8 +166,8 @@ def _found(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Where in the sorted `key` each wanted number would stand, and whether it stands there."""
     if not len(key):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
-    at = torch.searchsorted(key, wanted).clamp_(max=len(key) - 1)
-    return at, key[at] == wanted
+    at = torch.searchsorted(key, wanted)
+    return at, key[at.clamp(max=len(key) - 1)] == wanted
 
 
 def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
@@ -175,26 +178,20 @@ def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
     return first[rank] + counted(size), rank
 
 
-def _distinct(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorted keys each once, with the sum of what they had."""
-    distinct, group = key.unique_consecutive(return_inverse=True)
-    if len(distinct) == len(key):
-        return key, value
-    return distinct, value.new_zeros(len(distinct)).index_add_(0, group, value)
-
-
 def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """One run of two; what adds up to zero is dropped."""
     at, known = _found(key, other)
     value = value.index_add(0, at[known], added[known])
     kept, new = value != 0, ~known & (added != 0)
-    # A new key stands behind the kept ones below it and the new ones before it.
-    below = torch.searchsorted(key[kept], other[new]) + torch.arange(int(new.sum()), device=key.device)
-    is_new = torch.zeros(int(kept.sum()) + len(below), dtype=torch.bool, device=key.device)
-    is_new[below] = True
+    before, key, value, other, added = at[new], key[kept], value[kept], other[new], added[new]
+    if len(key) < len(kept):
+        before = torch.searchsorted(key, other)
+    # A new key stands behind the old ones below it and the new ones before it.
+    is_new = torch.zeros(len(key) + len(other), dtype=torch.bool, device=key.device)
+    is_new[before + torch.arange(len(other), device=key.device)] = True
     whole_key, whole_value = key.new_empty(len(is_new)), value.new_empty(len(is_new))
-    whole_key[is_new], whole_value[is_new] = other[new], added[new]
-    whole_key[~is_new], whole_value[~is_new] = key[kept], value[kept]
+    whole_key.masked_scatter_(is_new, other).masked_scatter_(~is_new, key)
+    whole_value.masked_scatter_(is_new, added).masked_scatter_(~is_new, value)
     return whole_key, whole_value
 
 
