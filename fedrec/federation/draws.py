@@ -48,15 +48,17 @@ def negatives(
     attempt = 0
     while len(row):
         words = philox(attempt * _PLACES + place, owner, round_, int(purpose), seed)
-        items = words * forbidden.items >> 32
+        items = words.mul_(forbidden.items).bitwise_right_shift_(32)
         allowed = ~forbidden.holds(owner.unsqueeze(1), items)
-        for item, may in zip(items.split(1, dim=1), allowed.unbind(1), strict=True):
-            new = may & (taken[:, :count] != item).all(1)
+        for lane, (item, may) in enumerate(zip(items.split(1, dim=1), allowed.unbind(1), strict=True)):
+            # No row can have taken more items than it has drawn.
+            most = min(count, LANES * attempt + lane)
+            new = may & (taken[:, :most] != item).all(1)
             taken.scatter_(1, torch.where(new, filled, count).unsqueeze(1), item)
             filled = (filled + new).clamp_(max=count)
-        full = filled == count
+        full, short = (chosen.nonzero().squeeze(1) for chosen in (filled == count, filled < count))
         drawn[row[full]] = taken[full, :count]
-        row, owner, place, taken, filled = (each[~full] for each in (row, owner, place, taken, filled))
+        row, owner, place, taken, filled = (each[short] for each in (row, owner, place, taken, filled))
         attempt += 1
     return drawn
 

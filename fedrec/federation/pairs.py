@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 _LARGEST_KEY = 2**63 - 1
+_WORTH_SORTING = 16
+"""Where fewer than one pair in so many is counted, they are sorted; else all pairs are gone through."""
 _STRETCHES_PER_PAIR = 8
 """At least, and fewer than twice as many; a byte each, where a pair's number takes eight."""
 
@@ -56,9 +58,10 @@ class PairSet:
 
     def holds(self, client: Tensor, item: Tensor) -> Tensor:
         """Whether each pair is in the set; `client` and `item` broadcast."""
-        wanted = keys(client, item, self.items)
+        wanted = keys(client, item, self.items).contiguous()
         held = self.filled[wanted >> self.shift]
-        held[held.clone()] = _found(self.key, wanted[held])[1]
+        perhaps = held.view(-1).nonzero().squeeze(1)
+        held.view(-1)[perhaps] = _found(self.key, wanted.view(-1)[perhaps])[1]
         return held
 
     def sizes(self) -> Tensor:
@@ -116,8 +119,15 @@ class PairTable:
 
     def count(self, client: Tensor, item: Tensor) -> None:
         """Add one to the number of each pair, as often as it is given."""
-        if len(client):
-            self._append(*keys(client, item, self.items).unique(return_counts=True))
+        if not len(client):
+            return
+        key = keys(client, item, self.items)
+        if self.clients * self.items > _WORTH_SORTING * len(key):
+            self._append(*key.unique(return_counts=True))
+        else:
+            number = torch.bincount(key)
+            key = number.nonzero().squeeze(1)
+            self._append(key, number[key])
 
     def entries(self, who: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What is not zero of the clients `who`: the index in `who`, the item and the number of each.
@@ -181,17 +191,21 @@ def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
 def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """One run of two; what adds up to zero is dropped."""
     at, known = _found(key, other)
-    value = value.index_add(0, at[known], added[known])
-    kept, new = value != 0, ~known & (added != 0)
-    before, key, value, other, added = at[new], key[kept], value[kept], other[new], added[new]
-    if len(key) < len(kept):
-        before = torch.searchsorted(key, other)
+    shared = known.nonzero().squeeze(1)
+    value = value.index_add(0, at[shared], added[shared])
+    kept = value != 0
+    if not kept.all():
+        key, value = key[kept], value[kept]
+        at = torch.searchsorted(key, other)
+    new = (~known & (added != 0)).nonzero().squeeze(1)
     # A new key stands behind the old ones below it and the new ones before it.
-    is_new = torch.zeros(len(key) + len(other), dtype=torch.bool, device=key.device)
-    is_new[before + torch.arange(len(other), device=key.device)] = True
-    whole_key, whole_value = key.new_empty(len(is_new)), value.new_empty(len(is_new))
-    whole_key.masked_scatter_(is_new, other).masked_scatter_(~is_new, key)
-    whole_value.masked_scatter_(is_new, added).masked_scatter_(~is_new, value)
+    place = at[new] + torch.arange(len(new), device=key.device)
+    is_old = torch.ones(len(key) + len(new), dtype=torch.bool, device=key.device)
+    is_old[place] = False
+    old_place = is_old.nonzero().squeeze(1)
+    whole_key, whole_value = (old.new_empty(len(is_old)) for old in (key, value))
+    for whole, old, more in ((whole_key, key, other), (whole_value, value, added)):
+        whole.index_copy_(0, old_place, old).index_copy_(0, place, more[new])
     return whole_key, whole_value
 
 
