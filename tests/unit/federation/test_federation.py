@@ -18,10 +18,12 @@ from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import Initial, Parameter, initial_values
+from fedrec.federation.pairs import PairSet
 from fedrec.federation.privacy.noise import laplace
 from fedrec.federation.state.state import State
 from fedrec.methods.fedmf import FedMF
 from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import below, philox
 from tests.federations import CPU, METHODS, clients_of, planted_blocks, settings_of, split_of
 
 ENGINES = [LoopEngine(), BatchedEngine(2**30)]
@@ -57,6 +59,24 @@ def test_samples_are_the_positives_and_allowed_distinct_negatives(clients):
     owner = torch.repeat_interleave(everyone, clients.rows)
     assert not clients.forbidden.holds(owner.unsqueeze(1), item[:, 1:]).any()
     assert all(len(set(row)) == 4 for row in item[:, 1:].tolist())
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 7, 15])
+def test_negatives_are_the_first_distinct_allowed_items_of_a_sequence(count):
+    """By their definition, row by row; 15 of 20 items are all that the second client may draw."""
+    items, forbidden = 20, [{0, 7}, {1, 2, 3, 5, 19}, set()]
+    pairs = torch.tensor([(client, item) for client, own in enumerate(forbidden) for item in own])
+    owner, place = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 1, 0, 1, 0])
+    drawn = draws.negatives(owner, place, PairSet.of(*pairs.T, 3, items), count, seed=9, round_=4)
+    for client, row, found in zip(owner.tolist(), place.tolist(), drawn.tolist(), strict=True):
+        expected, attempt = [], 0
+        while len(expected) < count:
+            words = philox((attempt * 2**20 + row, client, 4, int(Purpose.NEGATIVES)), 9)
+            for item in below(words, items).tolist():
+                if item not in forbidden[client] and item not in expected and len(expected) < count:
+                    expected.append(item)
+            attempt += 1
+        assert found == expected
 
 
 def test_a_client_can_be_replayed_alone(clients):
