@@ -12,6 +12,7 @@ from fedrec.federation.engines.engine import Engine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.method import Half, Loss, RowsOf, Step
+from fedrec.federation.pairs import PairSet
 from fedrec.federation.state.state import DENSE_BYTES
 from fedrec.runs.registry import make_learner
 from tests.conftest import ROOT
@@ -22,10 +23,10 @@ ENGINES = [LoopEngine(), BatchedEngine(2**30)]
 
 def clients_with(positives: list[list[int]], items: int, allowed: list[list[int]] | None = None) -> Clients:
     """Clients with exactly these training items; each may draw all others, or what `allowed` lists."""
-    pool = torch.zeros(len(positives), items, dtype=torch.bool)
+    forbidden = torch.zeros(len(positives), items, dtype=torch.bool)
     for client, own in enumerate(positives):
-        others = [item for item in range(items) if item not in own]
-        pool[client, others if allowed is None else allowed[client]] = True
+        listed = own if allowed is None else [item for item in range(items) if item not in allowed[client]]
+        forbidden[client, listed] = True
     return Clients(
         protocol=load_protocols(ROOT / "config/protocols.yaml")["clean"],
         items=items,
@@ -34,7 +35,7 @@ def clients_with(positives: list[list[int]], items: int, allowed: list[list[int]
         train_item=torch.tensor([item for own in positives for item in own]),
         held_out={},
         candidates={},
-        allowed=pool,
+        forbidden=PairSet.of(*forbidden.nonzero().T, len(positives), items),
     )
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from fedrec.errors import ComparisonError
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
-from fedrec.random.with_numpy import Purpose
+from fedrec.federation.pairs import PairTable
+from fedrec.random.purpose import Purpose
 from fedrec.runs.finished import Finished
 from fedrec.runs.training import PARTS
 
@@ -31,16 +32,17 @@ def exposure(run: Finished) -> dict[str, Any]:
     return described(run, drawn)
 
 
-def described(run: Finished, drawn: Tensor) -> dict[str, Any]:
-    """The same, where the draws of each client (clients x items) were counted already."""
-    if not drawn.any():
+def described(run: Finished, drawn: PairTable) -> dict[str, Any]:
+    """The same, where the draws of each client were counted already."""
+    draws = drawn.sums()
+    if not draws.any():
         return {"draws": "this method draws no training negatives"}
     clients = run.clients
     everyone = clients.everyone.unsqueeze(1)
-    found: dict[str, Any] = {"draws_per_client": float(drawn.sum(1).double().mean())}
+    found: dict[str, Any] = {"draws_per_client": float(draws.double().mean())}
     for part in PARTS:
-        target = drawn[everyone, clients.held_out[part].unsqueeze(1)]
-        others = drawn[everyone, clients.candidates[part]]
+        target = drawn.get(everyone, clients.held_out[part].unsqueeze(1))
+        others = drawn.get(everyone, clients.candidates[part])
         found[part] = {"held_out": _spread(target), "candidates": _spread(others)}
     follows = score_correlation(run, drawn)
     return found | {
@@ -67,14 +69,14 @@ class Drawers:
         return cls(run.summary["seed"], settings.get("negatives", 0), rounds)
 
 
-def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[Tensor]:
+def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[PairTable]:
     """How often each client drew each item as a training negative, for each of some runs on one split.
 
     A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
     """
-    found = [torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device) for _ in runs]
+    found = [PairTable(len(clients), clients.items, clients.device) for _ in runs]
     for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
-        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
+        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, PairTable]]] = {}
         for run, counts in zip(runs, found, strict=True):
             for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
                 asked.setdefault((run.seed, run.negatives, purpose), []).append((who, counts))
@@ -85,7 +87,7 @@ def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[Tensor]:
 
 def _count(
     clients: Clients,
-    drawers: Sequence[tuple[Tensor, Tensor]],
+    drawers: Sequence[tuple[Tensor, PairTable]],
     negatives: int,
     seed: int,
     round_: int,
@@ -98,11 +100,11 @@ def _count(
     for who, counts in drawers:
         takes_part = torch.zeros(len(clients), dtype=torch.bool, device=clients.device)
         takes_part[who] = True
-        pair = (owner * clients.items + samples.item)[(samples.label == 0) & takes_part[owner]]
-        counts.view(-1).index_add_(0, pair, torch.ones_like(pair, dtype=torch.int32))
+        negative = (samples.label == 0) & takes_part[owner]
+        counts.count(owner[negative], samples.item[negative])
 
 
-def score_correlation(run: Finished, drawn: Tensor) -> NDArray[np.float64]:
+def score_correlation(run: Finished, drawn: PairTable) -> NDArray[np.float64]:
     """Spearman's correlation of draw count and score over each client's test candidates.
 
     NaN where one of them is the same for all candidates.
@@ -111,7 +113,7 @@ def score_correlation(run: Finished, drawn: Tensor) -> NDArray[np.float64]:
     everyone = clients.everyone
     candidates = clients.candidates["test"]
     scores = protocol_scores(run.learner, clients, everyone, candidates)
-    counts = drawn[everyone.unsqueeze(1), candidates]
+    counts = drawn.get(everyone.unsqueeze(1), candidates)
     a, b = (_centred(mean_ranks(values.double())) for values in (counts, scores))
     spread = a.square().sum(1) * b.square().sum(1)
     # 0 / 0 is NaN: nothing can follow what does not vary.

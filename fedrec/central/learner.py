@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
-from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
 from fedrec.federation.model.parameters import Parameter, initial_values
 from fedrec.federation.model.weights import Values
-from fedrec.random.with_numpy import Purpose
+from fedrec.federation.pairs import counted
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_torch import philox
 
 
 class CentralMethod(ABC):

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fedrec.config.protocol import Protocol
 from fedrec.errors import SplitError
-from fedrec.random.with_numpy import LANES, Purpose, below, draws
+from fedrec.random.purpose import LANES, Purpose
+from fedrec.random.with_numpy import below, draws
 
 _LARGEST_BITMAP_BYTES = 64 * 1024**2
 _DRAWS_AT_ONCE = 16 * LANES

@@ -17,7 +17,8 @@ from fedrec.data.candidates import Candidates, candidates_of, draw_candidates
 from fedrec.data.interactions import Interactions
 from fedrec.errors import SplitError
 from fedrec.files.parquet import content_hash, read_table, write_table
-from fedrec.random.with_numpy import Purpose, draw_at
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import draw_at
 
 PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fedrec.config.catalogue import Synthetic
 from fedrec.data.parse import INTERACTION_SCHEMA
-from fedrec.random.with_numpy import LANES, Purpose, below, draws
+from fedrec.random.purpose import LANES, Purpose
+from fedrec.random.with_numpy import below, draws
 
 _FEWEST_ROWS = 12
 _MORE_ROWS = 18

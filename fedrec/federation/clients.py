@@ -10,8 +10,9 @@ from torch import Tensor
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import SplitError
-from fedrec.federation.draws import counted, negatives
-from fedrec.random.with_numpy import Purpose
+from fedrec.federation.draws import negatives
+from fedrec.federation.pairs import PairSet, counted
+from fedrec.random.purpose import Purpose
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Clients:
     train_item: Tensor
     held_out: dict[str, Tensor]
     candidates: dict[str, Tensor]
-    allowed: Tensor
-    """users x items: what each may draw as a training negative."""
+    forbidden: PairSet
+    """What each may not draw as a training negative."""
 
     def __len__(self) -> int:
         return len(self.user)
@@ -71,12 +72,12 @@ class Clients:
         start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
         held_out = {"validation": split.rows_of(VALIDATION)[1], "test": split.rows_of(TEST)[1]}
         candidates = {"validation": split.candidates.validation, "test": split.candidates.test}
-        allowed = np.ones((len(users), split.items), dtype=bool)
-        blocked = trained if split.protocol.negative_pool == "exclude_train" else slice(None)
-        allowed[dense[blocked], split.item[blocked]] = False
+        hidden = trained if split.protocol.negative_pool == "exclude_train" else slice(None)
+        pairs = [(dense[hidden], split.item[hidden])]
         if split.protocol.negative_pool == "exclude_train_and_candidates":
-            for listed in candidates.values():
-                allowed[np.arange(len(users))[:, None], listed] = False
+            everyone = np.arange(len(users))
+            pairs += [(everyone.repeat(one.shape[1]), one.ravel()) for one in candidates.values()]
+        client, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
 
         def tensor(values: np.ndarray) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values).astype(np.int64)).to(device)
@@ -89,7 +90,7 @@ class Clients:
             train_item=tensor(split.item[trained]),
             held_out={part: tensor(items) for part, items in held_out.items()},
             candidates={part: tensor(items) for part, items in candidates.items()},
-            allowed=torch.from_numpy(allowed).to(device),
+            forbidden=PairSet.of(tensor(client), tensor(item), len(users), split.items),
         )
 
     def only(self, who: Tensor) -> Self:
@@ -102,7 +103,7 @@ class Clients:
             train_item=self.training(who)[0],
             held_out={part: items[who] for part, items in self.held_out.items()},
             candidates={part: items[who] for part, items in self.candidates.items()},
-            allowed=self.allowed[who],
+            forbidden=self.forbidden.only(who),
         )
 
     def training(self, who: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +123,7 @@ class Clients:
         """The samples of the clients `who` in `round_`: each training row and its negatives."""
         positive, owner = self.training(who)
         rows = self.rows[who]
-        drawn = negatives(who[owner], counted(rows), self.allowed, per_positive, seed, round_, purpose)
+        drawn = negatives(who[owner], counted(rows), self.forbidden, per_positive, seed, round_, purpose)
         width = 1 + per_positive
         item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
         label = torch.zeros(len(owner), width, device=self.device)
@@ -131,7 +132,7 @@ class Clients:
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""
-        fewest, who = self.allowed.sum(1).min(0)
+        fewest, who = (self.items - self.forbidden.sizes()).min(0)
         if fewest < per_positive:
             raise SplitError(
                 f"user {int(self.user[who])} may draw only {int(fewest)} items as training negatives under "

@@ -21,7 +21,7 @@ from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
 
 _CHUNK = 1 << 25
 """Numbers of whole tables that are looked at together."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Tensors in a file, in the safetensors format: a json header, then the bytes.
 
 Written here in a few lines because the machines that train need not have the package; any
-safetensors reader opens the files.
+safetensors reader opens the files, and files of others are read if they hold these types of numbers alone.
 """
 
 import json
@@ -16,7 +16,7 @@ from torch import Tensor
 from fedrec.errors import StorageError
 from fedrec.files.atomic import atomic
 
-_KINDS = {
+_NAMES = {
     torch.float32: "F32",
     torch.float64: "F64",
     torch.int64: "I64",
@@ -33,7 +33,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> N
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
         header[name] = {
-            "dtype": _KINDS[value.dtype],
+            "dtype": _NAMES[value.dtype],
             "shape": list(value.shape),
             "data_offsets": [offset, offset + value.nbytes],
         }
@@ -48,13 +48,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> N
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
-    """What `save_tensors` wrote: the tensors, and the note."""
+    """The tensors of a file, and the note `save_tensors` wrote with them (empty where there is none)."""
     tensors = {}
     try:
         with path.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))
             header = json.loads(stream.read(length))
-            note = header.pop("__metadata__")["note"]
+            note = header.pop("__metadata__", {}).get("note", "")
             # One tensor after the other, as they lie: a file may fill most of the memory.
             for name, entry in sorted(header.items(), key=lambda one: one[1]["data_offsets"]):
                 stream.seek(8 + length + entry["data_offsets"][0])

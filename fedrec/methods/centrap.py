@@ -28,13 +28,14 @@ from torch.nn import functional
 from fedrec.central.learner import check_finite
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
-from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
 from fedrec.federation.model.method import Batch, Loss, Weights
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.weights import GatheredRows, PlainTable, Values
+from fedrec.federation.pairs import counted
 from fedrec.methods.fedrap import FedRAP
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_torch import philox
 
 _AT_ONCE = 1 << 22
 """Rows of D gathered at once when items are scored."""

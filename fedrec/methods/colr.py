@@ -27,7 +27,8 @@ from torch import Tensor
 from fedrec.errors import ConfigurationError
 from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.random.with_numpy import Purpose, normal
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import normal
 
 
 class CoLR(Method):

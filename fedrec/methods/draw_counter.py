@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
-from fedrec.random.with_numpy import Purpose
+from fedrec.federation.pairs import PairTable
+from fedrec.random.purpose import Purpose
 
 
 class DrawCounter:
@@ -25,7 +26,7 @@ class DrawCounter:
         self.clients = clients
         self.settings = settings
         self.seed = seed
-        self.drawn = torch.zeros(len(clients), clients.items, device=clients.device)
+        self.drawn = PairTable(len(clients), clients.items, clients.device)
 
     def train_round(self, round_: int) -> Report:
         """Draw the round's negatives as any method would, and count them."""
@@ -33,21 +34,21 @@ class DrawCounter:
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
-        pair = (user * self.clients.items + samples.item)[samples.label == 0]
-        self.drawn.view(-1).add_(torch.bincount(pair, minlength=self.drawn.numel()))
+        negative = samples.label == 0
+        self.drawn.count(user[negative], samples.item[negative])
         return Report(0.0, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
         """See `learner.Learner.scores`."""
-        return -self.drawn[who.unsqueeze(1), items]
+        return -self.drawn.get(who.unsqueeze(1), items).to(torch.get_default_dtype())
 
     def tensors(self) -> dict[str, Tensor]:
         """See `learner.Learner.tensors`."""
-        return {"kept/drawn": self.drawn}
+        return {f"kept/drawn{suffix}": value for suffix, value in self.drawn.tensors().items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """See `learner.Learner.load`."""
-        self.drawn = tensors["kept/drawn"].to(self.drawn.device)
+        self.drawn.load({name.removeprefix("kept/drawn"): value for name, value in tensors.items()})
 
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
         """See `learner.Learner.notes`."""

@@ -25,7 +25,8 @@ from torch import Tensor
 
 from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.random.with_numpy import Purpose, normal
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import normal
 
 
 class FedCIA(Method):

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrec.federation.draws import philox
 from fedrec.federation.model.method import Client, ServerSide, Weights
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 from fedrec.methods._math.clustering import clusters
 from fedrec.methods.fedmf import FedMF
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_torch import philox
 
 
 class FedFast(FedMF):

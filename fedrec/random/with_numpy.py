@@ -1,17 +1,11 @@
-"""Random draws as a pure function of where they are used.
+"""The words of `fedrec.random`, in numpy, and numbers made of them."""
 
-Every draw is Philox4x32-10 (Salmon et al., 2011) applied to the counter
-(index // 4, user, round, purpose) under the key `seed`; draw `index` is word `index % 4`.
-So a draw depends on nothing else: not on the order of users, the size of a block, the
-number of processes or the device. Philox uses only 32-bit multiplications and xors, which
-numpy, torch and GPU kernels all compute exactly.
-"""
-
-from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from fedrec.random.purpose import LANES, Purpose
 
 Words: TypeAlias = NDArray[np.uint64]
 """Unsigned 32-bit words, held in 64 bits so that products do not overflow."""
@@ -21,26 +15,6 @@ _SHIFT = np.uint64(32)
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-LANES = 4
-
-
-class Purpose(IntEnum):
-    """What a draw is for. Numbers are part of every result: never reuse or change one."""
-
-    TIES = 1
-    CANDIDATES = 2
-    SYNTHETIC = 3
-    INITIAL = 4
-    PARTICIPANTS = 5
-    AGGREGATED = 6
-    NEGATIVES = 7
-    SHUFFLE = 8
-    UPLOAD_NOISE = 9
-    GRADIENT_NOISE = 10
-    HALVES = 11
-    LATE_NEGATIVES = 12
-    SERVER = 13
-    LENDERS = 14
 
 
 def philox(counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], seed: int) -> Words:

@@ -25,8 +25,10 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model.method import Method, Weights
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.observe.recorder import extras
-from fedrec.federation.state.kept import Kept, RowsKept
-from fedrec.random.with_numpy import LANES, Purpose, draws
+from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.rows import RowsKept
+from fedrec.random.purpose import LANES, Purpose
+from fedrec.random.with_numpy import draws
 from fedrec.runs.finished import Finished
 
 _CHUNK = 1 << 24

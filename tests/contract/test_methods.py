@@ -12,7 +12,7 @@ from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
-from fedrec.federation.state.kept import RowsKept
+from fedrec.federation.state.rows import RowsKept
 from fedrec.runs.registry import make_learner
 from fedrec.runs.training import Run
 from tests.compositions import compositions

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrec.random.with_numpy import Purpose, normal, uniform
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import normal, uniform
 
 Place: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
 Combine: TypeAlias = Literal["mean", "touched", "change"]

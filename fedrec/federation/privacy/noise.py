@@ -11,8 +11,8 @@ of either distribution lies beyond. This is noise for experiments: who knows the
 import torch
 from torch import Tensor
 
-from fedrec.federation.draws import philox
-from fedrec.random.with_numpy import LANES, Purpose
+from fedrec.random.purpose import LANES, Purpose
+from fedrec.random.with_torch import philox
 
 _WORDS = 1 << 32
 _DRAWS = LANES * _WORDS

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter, initial_values
-from fedrec.federation.state.kept import DenseKept, Kept, RowsKept
+from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.rows import RowsKept
 
 DENSE_BYTES = 2 << 30
 """A client-by-client table larger than this is held as changed rows, unless rounds change every row.

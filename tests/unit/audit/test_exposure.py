@@ -23,6 +23,7 @@ from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
+from fedrec.federation.pairs import PairTable
 from fedrec.runs.finished import Finished
 from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
 from tests.made_runs import write_run
@@ -192,7 +193,20 @@ def seen(monkeypatch):
     return found
 
 
+def dense(counts):
+    """The counts of all items, clients x items."""
+    return counts.get(torch.arange(counts.clients).unsqueeze(1), torch.arange(counts.items))
+
+
+def as_table(counts):
+    """The inverse of `dense`."""
+    table = PairTable(*counts.shape, counts.device)
+    table.add(*counts.nonzero().T, counts[counts != 0])
+    return table
+
+
 def as_counter(counts):
+    counts = dense(counts)
     return Counter({tuple(place): int(counts[tuple(place)]) for place in counts.nonzero().tolist()})
 
 
@@ -225,8 +239,8 @@ def test_draws_are_those_of_training(small, seen, method, changes):
 def test_the_draw_counter_has_counted_the_same(small):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    assert torch.equal(drawn.float(), run.tensors["kept/drawn"])
-    assert exposure(run)["draws_per_client"] == float(drawn.sum()) / 15
+    assert torch.equal(dense(drawn), dense(run.learner.drawn))
+    assert exposure(run)["draws_per_client"] == float(dense(drawn).sum()) / 15
 
 
 def test_runs_counted_together_are_counted_as_each_alone(small):
@@ -242,9 +256,9 @@ def test_runs_counted_together_are_counted_as_each_alone(small):
     together = draw_counts(runs[0].clients, [Drawers.of(run) for run in runs])
     for run, drawn in zip(runs, together, strict=True):
         (by_itself,) = draw_counts(run.clients, [Drawers.of(run)])
-        assert torch.equal(drawn, by_itself)
+        assert torch.equal(dense(drawn), dense(by_itself))
         assert described(run, drawn) == exposure(run)
-    assert len({int(drawn.sum()) for drawn in together}) > 3
+    assert len({int(drawn.sums().sum()) for drawn in together}) > 3
 
 
 def test_a_run_taken_up_again_knows_who_took_part_before(small, tmp_path, monkeypatch):
@@ -278,7 +292,7 @@ def test_scores_and_draws_correlate_as_spearman_says(noise):
     run = alone(noise, "published")
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
     who, candidates = run.clients.everyone, run.clients.candidates["test"]
-    counts = drawn[who.unsqueeze(1), candidates]
+    counts = drawn.get(who.unsqueeze(1), candidates)
     scores = protocol_scores(run.learner, run.clients, who, candidates)
     expected = [stats.spearmanr(*row).statistic for row in zip(counts.numpy(), scores.numpy(), strict=True)]
     assert len(counts[0].unique()) < len(counts[0])
@@ -287,13 +301,13 @@ def test_scores_and_draws_correlate_as_spearman_says(noise):
 
 def test_nothing_follows_what_does_not_vary(small):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
-    drawn = torch.ones(15, 40, dtype=torch.int32)
-    drawn[0] = run.learner.drawn[0]
+    alike = torch.ones(15, 40, dtype=torch.int64)
+    drawn = as_table(torch.cat((dense(run.learner.drawn)[:1], alike[1:])))
     follows = score_correlation(run, drawn)
     assert follows[0] == pytest.approx(-1)
     assert np.isnan(follows[1:]).all()
     assert described(run, drawn)["score_follows_draws"] == {"mean": pytest.approx(-1), "clients": 1}
-    nobody = described(run, torch.ones(15, 40, dtype=torch.int32))["score_follows_draws"]
+    nobody = described(run, as_table(alike))["score_follows_draws"]
     assert json.loads(json.dumps(nobody, allow_nan=False)) == {"mean": None, "clients": 0}
 
 

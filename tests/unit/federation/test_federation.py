@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,19 +12,18 @@ from fedrec.errors import (
     FederationError,
     OutOfMemoryError,
     SplitError,
-    StorageError,
 )
 from fedrec.federation import draws
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import Initial, Parameter, initial_values
+from fedrec.federation.pairs import PairSet
 from fedrec.federation.privacy.noise import laplace
 from fedrec.federation.state.state import State
-from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.methods.fedmf import FedMF
-from fedrec.random import with_numpy as randomness
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
+from fedrec.random.with_numpy import below, philox
 from tests.federations import CPU, METHODS, clients_of, planted_blocks, settings_of, split_of
 
 ENGINES = [LoopEngine(), BatchedEngine(2**30)]
@@ -39,13 +37,6 @@ def clients():
 def federation(clients, engine, *changes, method=FedMF):
     settings = settings_of("fedmf", *changes)
     return Federation(method(settings, clients.items), clients, engine, settings, seed=0)
-
-
-def test_torch_draws_the_same_numbers_as_numpy():
-    users = torch.arange(1000, 1050)
-    found = draws.philox(torch.full_like(users, 7), users, 3, int(Purpose.SHUFFLE), 2**40 + 5)
-    expected = randomness.philox((7, users.numpy(), 3, int(Purpose.SHUFFLE)), 2**40 + 5)
-    assert np.array_equal(found.numpy(), expected.astype(np.int64))
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(1.0, 60), (0.6, 36), (0.0, 1)])
@@ -66,8 +57,26 @@ def test_samples_are_the_positives_and_allowed_distinct_negatives(clients):
     assert label[:, 0].eq(1).all()
     assert label[:, 1:].eq(0).all()
     owner = torch.repeat_interleave(everyone, clients.rows)
-    assert clients.allowed[owner.unsqueeze(1), item[:, 1:]].all()
+    assert not clients.forbidden.holds(owner.unsqueeze(1), item[:, 1:]).any()
     assert all(len(set(row)) == 4 for row in item[:, 1:].tolist())
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 7, 15])
+def test_negatives_are_the_first_distinct_allowed_items_of_a_sequence(count):
+    """By their definition, row by row; 15 of 20 items are all that the second client may draw."""
+    items, forbidden = 20, [{0, 7}, {1, 2, 3, 5, 19}, set()]
+    pairs = torch.tensor([(client, item) for client, own in enumerate(forbidden) for item in own])
+    owner, place = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 1, 0, 1, 0])
+    drawn = draws.negatives(owner, place, PairSet.of(*pairs.T, 3, items), count, seed=9, round_=4)
+    for client, row, found in zip(owner.tolist(), place.tolist(), drawn.tolist(), strict=True):
+        expected, attempt = [], 0
+        while len(expected) < count:
+            words = philox((attempt * 2**20 + row, client, 4, int(Purpose.NEGATIVES)), 9)
+            for item in below(words, items).tolist():
+                if item not in forbidden[client] and item not in expected and len(expected) < count:
+                    expected.append(item)
+            attempt += 1
+        assert found == expected
 
 
 def test_a_client_can_be_replayed_alone(clients):
@@ -92,10 +101,11 @@ def test_pools_hold_what_their_names_say(pool, held_out, candidates):
     clients = clients_of(planted_blocks(negative_pool=pool))
     everyone = torch.arange(len(clients))
     owner = torch.repeat_interleave(everyone, clients.rows)
-    assert not clients.allowed[owner, clients.train_item].any()
+    assert clients.forbidden.holds(owner, clients.train_item).all()
     for part in ("validation", "test"):
-        assert clients.allowed[everyone, clients.held_out[part]].all() == held_out
-        assert clients.allowed[everyone.unsqueeze(1), clients.candidates[part]].all() == candidates
+        assert clients.forbidden.holds(everyone, clients.held_out[part]).unique().tolist() == [not held_out]
+        listed = clients.forbidden.holds(everyone.unsqueeze(1), clients.candidates[part])
+        assert listed.unique().tolist() == [not candidates]
 
 
 def test_a_pool_too_small_is_an_error():
@@ -272,20 +282,6 @@ def test_state_starts_the_same_for_everyone():
     values = state.kept["p"].whole(torch.arange(5))
     assert values.shape == (5, 1, 16)
     assert (values == values[0]).all()
-
-
-def test_tensors_travel_through_a_file(tmp_path):
-    tensors = {"b": torch.arange(6).reshape(2, 3), "a": torch.tensor([1.5]), "empty": torch.zeros(0, 2)}
-    save_tensors(tmp_path / "t.safetensors", tensors, "note")
-    found, note = load_tensors(tmp_path / "t.safetensors")
-    assert note == "note"
-    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
-    content = (tmp_path / "t.safetensors").read_bytes()
-    save_tensors(tmp_path / "again.safetensors", dict(reversed(tensors.items())), "note")
-    assert (tmp_path / "again.safetensors").read_bytes() == content
-    (tmp_path / "t.safetensors").write_bytes(content[:-4])
-    with pytest.raises(StorageError, match="is damaged"):
-        load_tensors(tmp_path / "t.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrec.federation.state import kept as module
-from fedrec.federation.state.kept import DenseKept, RowsKept
+from fedrec.federation.state import rows as module
+from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.rows import RowsKept
 from tests.by_hand import everyone, federation_of, kept
 from tests.federations import clients_of, planted_blocks
 
@@ -98,7 +99,7 @@ def test_every_client_reads_places_of_its_own(steps, seed):
     for operation, some in steps:
         stores = do(stores, operation, some, generator)
     rows = stores[1]
-    used = rows.place[rows.place >= 0].long()
+    used = rows.slot.entries(EVERYONE)[2] - 1
     everything = torch.cat((used, rows.free)).sort().values
     assert torch.equal(everything, torch.arange(rows.used))
 

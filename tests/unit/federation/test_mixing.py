@@ -17,7 +17,8 @@ from fedrec.federation.server.mixing import (
     same_direction,
     squared_distances,
 )
-from fedrec.federation.state.kept import DenseKept, RowsKept
+from fedrec.federation.state.dense import DenseKept
+from fedrec.federation.state.rows import RowsKept
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 

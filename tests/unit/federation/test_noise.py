@@ -10,7 +10,7 @@ from scipy import stats
 from fedrec.federation.privacy import noise
 from fedrec.federation.privacy.noise import gaussian, laplace
 from fedrec.random import with_numpy as randomness
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
 
 LAWS = {laplace: stats.laplace, gaussian: stats.norm}
 PURPOSES = {laplace: Purpose.UPLOAD_NOISE, gaussian: Purpose.GRADIENT_NOISE}

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.federation.draws import halves
-from fedrec.random.with_numpy import Purpose
+from fedrec.random.purpose import Purpose
 from tests.by_hand import (
     ENGINES,
     Recorder,

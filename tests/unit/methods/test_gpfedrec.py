@@ -7,7 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.server.server import Server
-from fedrec.federation.state.kept import DenseKept
+from fedrec.federation.state.dense import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.federation.model.weights import PlainTable, Values
-from fedrec.federation.state.kept import DenseKept
+from fedrec.federation.state.dense import DenseKept
 from fedrec.methods._math.clustering import clusters
 from tests.by_hand import (
     ENGINES,

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 from fedrec.federation.model.weights import PlainTable, Values
-from fedrec.federation.state.kept import DenseKept
+from fedrec.federation.state.dense import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.errors import OutOfMemoryError
-from fedrec.federation.draws import counted
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.engine import Outcome, Task
+from fedrec.federation.pairs import counted
 
 logger = logging.getLogger(__name__)
 

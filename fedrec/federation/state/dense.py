@@ -1,0 +1,61 @@
+"""What clients keep, every number of it."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from typing_extensions import override
+
+from fedrec.federation.state.kept import Kept
+
+
+class DenseKept(Kept):
+    """Every number of every client."""
+
+    def __init__(self, value: Tensor, clients: int) -> None:
+        self.value = value.expand(clients, *value.shape).clone()
+
+    @override
+    def whole(self, who: Tensor) -> Tensor:
+        return self.value[who]
+
+    @override
+    def put(self, who: Tensor, values: Tensor) -> None:
+        self.value[who] = values
+
+    @override
+    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+        # The values of all clients are changed where they lie, others in a copy.
+        everyone = len(who) == len(self.value)
+        some = self.value if everyone else self.value[who]
+        change(some.view(len(who), -1))
+        if not everyone:
+            self.value[who] = some
+
+    @override
+    def rows(self, who: Tensor, item: Tensor) -> Tensor:
+        items = self.value.shape[1]
+        return functional.embedding(who * items + item, self.value.flatten(0, 1))
+
+    @override
+    def put_rows(self, who: Tensor, item: Tensor, rows: Tensor) -> None:
+        self.value[who, item] = rows
+
+    @override
+    def scale(self, who: Tensor, factor: Tensor) -> None:
+        everyone = torch.ones(len(self.value), dtype=self.value.dtype, device=self.value.device)
+        everyone[who] = factor.to(self.value.dtype)
+        self.value.mul_(everyone[:, None, None])
+
+    @override
+    def restart(self, who: Tensor, value: Tensor) -> None:
+        self.value[who] = value
+
+    @override
+    def tensors(self) -> dict[str, Tensor]:
+        return {"": self.value}
+
+    @override
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self.value = tensors[""].to(self.value.device)

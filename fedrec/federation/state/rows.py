@@ -1,0 +1,137 @@
+"""What clients keep of an item table: only the rows that ever changed."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from fedrec.federation.pairs import PairTable
+from fedrec.federation.state.kept import Kept
+
+_SLAB = 1 << 18
+"""Rows of one piece of a row store: it grows without ever being copied."""
+
+
+class RowsKept(Kept):
+    """A table of every client as "common start x one factor + the rows that changed".
+
+    A client's start is one of a few whole tables (`bases`), since clients begin from what the
+    server had in some round. Of n x m x d numbers only changed rows are held, in `slabs`;
+    `slot` tells for each pair of client and item where its row lies, counted from 1.
+    """
+
+    def __init__(self, value: Tensor, clients: int) -> None:
+        device = value.device
+        self.bases = value.unsqueeze(0).clone()
+        self.version = torch.zeros(clients, dtype=torch.int64, device=device)
+        self.factor = torch.ones(clients, dtype=torch.float64, device=device)
+        self.slot = PairTable(clients, len(value), device)
+        self.slabs: list[Tensor] = []
+        self.used = 0
+        self.free = torch.empty(0, dtype=torch.int64, device=device)
+
+    @override
+    def whole(self, who: Tensor) -> Tensor:
+        tables = self.bases[self.version[who]]
+        tables.mul_(self.factor[who].to(tables.dtype)[:, None, None])
+        index, item, slot = self.slot.entries(who)
+        tables[index, item] = self._read(slot - 1)
+        return tables
+
+    @override
+    def put(self, who: Tensor, values: Tensor) -> None:
+        items = self.bases.shape[1]
+        item = torch.arange(items, device=who.device).repeat(len(who))
+        self.put_rows(who.repeat_interleave(items), item, values.flatten(0, 1))
+
+    @override
+    def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
+        some = self.whole(who)
+        change(some.flatten(1))
+        self.put(who, some)
+
+    @override
+    def rows(self, who: Tensor, item: Tensor) -> Tensor:
+        flat_who, flat_item = who.reshape(-1), item.reshape(-1)
+        rows = self.bases[self.version[flat_who], flat_item]
+        rows.mul_(self.factor[flat_who].to(rows.dtype).unsqueeze(1))
+        place = self.slot.get(flat_who, flat_item) - 1
+        changed = place >= 0
+        rows[changed] = self._read(place[changed])
+        return rows.reshape(*who.shape, -1)
+
+    @override
+    def put_rows(self, who: Tensor, item: Tensor, rows: Tensor) -> None:
+        place = self.slot.get(who, item) - 1
+        new = place < 0
+        place[new] = self._allocate(int(new.sum()))
+        self.slot.add(who[new], item[new], place[new] + 1)
+        for slab, inside, row in self._by_slab(place):
+            slab[row] = rows[inside]
+
+    @override
+    def scale(self, who: Tensor, factor: Tensor) -> None:
+        self.factor[who] *= factor.double()
+        for clients, by in zip(who.split(256), factor.split(256), strict=True):
+            index, _, slot = self.slot.entries(clients)
+            rate = by[index].to(self.bases.dtype).unsqueeze(1)
+            for slab, inside, row in self._by_slab(slot - 1):
+                slab[row] *= rate[inside]
+
+    @override
+    def restart(self, who: Tensor, value: Tensor) -> None:
+        self.free = torch.cat((self.free, self.slot.entries(who)[2] - 1))
+        self.slot.clear(who)
+        self.factor[who] = 1
+        self.version[who] = len(self.bases)
+        self.bases = torch.cat((self.bases, value.unsqueeze(0)))
+        alive, self.version = torch.unique(self.version, return_inverse=True)
+        self.bases = self.bases[alive]
+
+    @override
+    def tensors(self) -> dict[str, Tensor]:
+        # Slabs as they are, since the rows of all clients may fill half the memory.
+        return {
+            "/bases": self.bases,
+            "/version": self.version,
+            "/factor": self.factor,
+            "/used": torch.tensor(self.used),
+            "/free": self.free,
+            **{f"/slot{suffix}": value for suffix, value in self.slot.tensors().items()},
+            **{f"/slab{number:05d}": slab for number, slab in enumerate(self.slabs)},
+        }
+
+    @override
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        device = self.bases.device
+        self.bases, self.version, self.factor, self.free = (
+            tensors[f"/{name}"].to(device) for name in ("bases", "version", "factor", "free")
+        )
+        self.used = int(tensors["/used"])
+        self.slot.load({name.removeprefix("/slot"): value for name, value in tensors.items()})
+        names = sorted(name for name in tensors if name.startswith("/slab"))
+        self.slabs = [tensors[name].to(device) for name in names]
+
+    def _read(self, place: Tensor) -> Tensor:
+        rows = self.bases.new_empty(len(place), self.bases.shape[2])
+        for slab, inside, row in self._by_slab(place):
+            rows[inside] = slab[row]
+        return rows
+
+    def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Each slab, which of `place` lie in it, and their rows there."""
+        order = torch.argsort(place)
+        counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
+        for slab, inside in zip(self.slabs, order.split(counts), strict=True):
+            yield slab, inside, place[inside] % _SLAB
+
+    def _allocate(self, count: int) -> Tensor:
+        reused, self.free = self.free[:count], self.free[count:]
+        fresh = count - len(reused)
+        new = torch.arange(self.used, self.used + fresh, device=self.bases.device)
+        self.used += fresh
+        while self.used > _SLAB * len(self.slabs):
+            # Zeros, and not whatever memory held: slabs go into files.
+            self.slabs.append(self.bases.new_zeros(_SLAB, self.bases.shape[2]))
+        return torch.cat((reused, new))

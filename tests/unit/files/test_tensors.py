@@ -1,0 +1,90 @@
+"""Our few lines against the safetensors package itself, in both directions."""
+
+import pytest
+import safetensors.torch
+import torch
+
+from fedrec.errors import StorageError
+from fedrec.files import tensors as module
+from fedrec.files.tensors import load_tensors, save_tensors
+
+NUMBERS = torch.tensor([[0.0, -1.5, 3e7], [1.0, 2.0, -0.0]])
+TENSORS = {
+    # Three bytes, by its name in front of all others: nothing behind it stands at a multiple of its size.
+    "a bool": torch.tensor([True, False, True]),
+    **{f"numbers/{dtype}": NUMBERS.to(dtype) for dtype in module._NAMES},
+    "empty": torch.zeros(0, 2),
+    "extremes": torch.tensor([-(2**63), 2**63 - 1]),
+    "not numbers": torch.tensor([torch.nan, torch.inf, -torch.inf], dtype=torch.float64),
+    "one number": torch.tensor(7),
+    "schräg": torch.arange(6.0).reshape(2, 3).T,
+    "nobody's": torch.zeros(3, 0, dtype=torch.bool),
+}
+
+
+def same(first, second):
+    """Whether two tensors are equal, bit for bit."""
+    return (first.dtype, first.shape, first.contiguous().numpy().tobytes()) == (
+        second.dtype, second.shape, second.contiguous().numpy().tobytes(),
+    )  # fmt: skip
+
+
+def all_the_same(first, second):
+    return first.keys() == second.keys() and all(same(value, second[name]) for name, value in first.items())
+
+
+def test_what_we_write_is_what_we_read(tmp_path):
+    save_tensors(tmp_path / "t.safetensors", TENSORS, "a note")
+    tensors, note = load_tensors(tmp_path / "t.safetensors")
+    assert note == "a note"
+    assert all_the_same(tensors, TENSORS)
+
+
+def test_the_package_reads_what_we_write(tmp_path):
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, TENSORS, 'a note, "quoted"')
+    assert all_the_same(safetensors.torch.load_file(path), TENSORS)
+    with safetensors.safe_open(path, framework="pt") as opened:
+        assert opened.metadata() == {"note": 'a note, "quoted"'}
+        assert same(opened.get_slice("numbers/torch.float32")[:, 1:], NUMBERS[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"), [({"note": "theirs"}, "theirs"), ({"other": "x"}, ""), (None, "")]
+)
+def test_we_read_what_the_package_writes(tmp_path, metadata, expected):
+    path = tmp_path / "t.safetensors"
+    contiguous = {name: value.contiguous() for name, value in TENSORS.items()}
+    safetensors.torch.save_file(contiguous, path, metadata=metadata)
+    tensors, note = load_tensors(path)
+    assert note == expected
+    assert all_the_same(tensors, TENSORS)
+
+
+def test_a_file_without_tensors_is_one_too(tmp_path):
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, {})
+    assert load_tensors(path) == ({}, "")
+    assert safetensors.torch.load_file(path) == {}
+
+
+def test_equal_content_gives_equal_bytes(tmp_path):
+    save_tensors(tmp_path / "t.safetensors", TENSORS, "note")
+    save_tensors(tmp_path / "again.safetensors", dict(reversed(TENSORS.items())), "note")
+    assert (tmp_path / "t.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("cut", [1, 100, -20])
+def test_a_damaged_file_is_said_plainly(tmp_path, cut):
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, TENSORS)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(StorageError, match="is damaged"):
+        load_tensors(path)
+
+
+def test_types_we_do_not_hold_are_refused(tmp_path):
+    path = tmp_path / "t.safetensors"
+    safetensors.torch.save_file({"half": torch.zeros(2, dtype=torch.float16)}, path)
+    with pytest.raises(StorageError, match="F16"):
+        load_tensors(path)
