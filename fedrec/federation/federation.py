@@ -9,15 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.errors import FederationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
-from fedrec.federation.model.method import Method, Weights
-from fedrec.federation.model.weights import ClientTables, PlainTable, Values
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.tables import PlainTable, Values
+from fedrec.federation.model.weights import Weights
+from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.privacy.uploads import UploadNoise
+from fedrec.federation.program import Needs, Program, Rewrite, needs_of, shape_of, trace, trace_after
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
@@ -42,7 +45,7 @@ class Federation:
         settings: Mapping[str, Any],
         seed: int,
         dense_bytes: int = DENSE_BYTES,
-        watch: Watch | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         clients.check_pools(settings["negatives"])
         self.method = method
@@ -55,43 +58,45 @@ class Federation:
             method, len(clients), seed, clients.device,
             copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
         )  # fmt: skip
-        self.watch = watch
-        if watch is not None:
-            watch.start(self.state)
+        self.recorder = recorder
+        if recorder is not None:
+            recorder.start(self.state)
         self.done = 0
         self.took_part: list[Tensor] = []
         """For each round, which clients trained."""
         self._uploads = 0
         """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
+        self._needs: dict[tuple[Any, ...], Needs] = {}
+        """Of programs met so far, by their shape."""
 
     def train_round(self, round_: int) -> Report:
-        """See `learner.Learner.train_round`."""
+        """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who = self._participants(round_)
         aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         self.state.join(who)
-        server = Server(self.state, self._weights(aggregated), self.seed, round_, watch=self.watch)
+        server = Server(self.state, self._weights(aggregated), self.seed, round_, recorder=self.recorder)
         task = Task(
-            self.method, self.state, server, self.clients, who,
+            self.method, *self._checked(trace(self.method, round_), server),
+            self.state, server, self.clients, who,
             self.clients.samples(who, self.settings["negatives"], self.seed, round_),
             self.settings["batch_size"], self.seed, round_, self.privacy,
-            alone=1 < self.settings["aggregate_from"] >= round_, watch=self.watch,
+            alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
         outcome = self.engine.run(task)
         loss = float(outcome.loss.mean())
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
-            server.aggregate(self.method.mixing if self.method.mixed else None)
-            self.method.finish(server.side())
+            server.aggregate(self.method.server)
+            self.method.server.finish(server.side())
         self.done, self._derived, self._uploads = round_, None, len(server.uploaded)
         self.took_part.append(torch.zeros_like(self.state.joined).index_fill_(0, who, True))
         answered = time.perf_counter()
-        if self.method.concluding != "nobody":
-            self._conclude(task)
-        if self.watch is not None:
-            self.watch.end_round(self.state, round_, together=together)
+        self._after_aggregation(task)
+        if self.recorder is not None:
+            self.recorder.round_ended(self.state, round_, server.who, server.mixed, together=together)
         return Report(
             loss=loss,
             clients=len(who),
@@ -103,7 +108,7 @@ class Federation:
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """See `learner.Learner.scores`."""
+        """The scores of `items` (clients, k) for the clients `who`."""
         with torch.no_grad():
             return self.method.score(self.seen(who), items)
 
@@ -125,8 +130,8 @@ class Federation:
         return cast(Weights, values)
 
     def tensors(self) -> dict[str, Tensor]:
-        """See `learner.Learner.tensors`."""
-        extra = {} if self.watch is None else self.watch.tensors()
+        """Everything it has learnt."""
+        extra = {} if self.recorder is None else self.recorder.tensors()
         # Before the first round there is nothing to stack but nobody.
         nobody = torch.zeros_like(self.state.joined)
         return (
@@ -139,23 +144,24 @@ class Federation:
         )
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
+        """Restore from the result of `tensors()`."""
         self.state.load(tensors)
-        if self.watch is not None:
-            self.watch.load(tensors)
+        if self.recorder is not None:
+            self.recorder.load(tensors)
         self.done = int(tensors["rounds"])
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        """See `learner.Learner.drew`."""
+        """Which clients drew training negatives in a finished round, and for what."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
-        found = [(trained, Purpose.NEGATIVES)]
-        if self.method.concluding != "nobody":
-            found.append((self._concluding(trained), Purpose.LATE_NEGATIVES))
-        return found
+        draws = [(trained, Purpose.NEGATIVES)]
+        _, who = trace_after(self.method, round_)
+        if who != "nobody":
+            draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
+        return draws
 
     def notes(self, rounds: int) -> dict[str, Any]:
-        """See `learner.Learner.notes`."""
+        """What `run.json` should say about it after `rounds`."""
         samples = self.clients.rows * (1 + self.settings["negatives"])
         found = self.method.privacy(samples, rounds)
         if self.privacy is not None:
@@ -170,24 +176,47 @@ class Federation:
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / len(everyone))
         nobody = torch.zeros(len(everyone), device=self.clients.device)
         server = Server(self.state, nobody, self.seed, round_).side()
-        self.method.begin(server)
-        chosen = self.method.choose(server, max(1, int(len(everyone) * share)))
+        self.method.server.begin(server)
+        chosen = self.method.server.choose(server, max(1, int(len(everyone) * share)))
         if chosen is None:
             return participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
         return chosen
 
-    def _conclude(self, task: Task) -> None:
+    def _after_aggregation(self, task: Task) -> None:
         """Let clients do what they do after the server has answered."""
-        who = self._concluding(task.who)
+        program, who = trace_after(self.method, task.round_)
+        if who == "nobody":
+            return
+        program, needs = self._checked(program, task.server)
+        working = self._working(who, task.who)
         negatives, purpose = self.settings["negatives"], Purpose.LATE_NEGATIVES
-        samples = self.clients.samples(who, negatives, self.seed, task.round_, purpose)
+        samples = self.clients.samples(working, negatives, self.seed, task.round_, purpose)
         alone = self.done < self.settings["aggregate_from"]
-        self.engine.run(replace(task, who=who, samples=samples, alone=alone, late=True))
+        late = replace(
+            task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
+        )
+        self.engine.run(late)
 
-    def _concluding(self, trained: Tensor) -> Tensor:
-        """Who works after the server has answered those that `trained`."""
-        everyone = self.clients.everyone
-        return everyone if self.method.concluding == "everyone" else trained
+    def _working(self, who: Who, trained: Tensor) -> Tensor:
+        """The clients that work after aggregation, given those that `trained`."""
+        return self.clients.everyone if who == "everyone" else trained
+
+    def _checked(self, program: Program, server: Server) -> tuple[Program, Needs]:
+        """A program that may run here, and what it needs; raise `FederationError` if it may not."""
+        if (reason := self.engine.supports(program)) is not None:
+            raise FederationError(f"the engine {self.engine.name} cannot run this method: {reason}.")
+        for operation in program:
+            if isinstance(operation, Rewrite):
+                part = self.state.parameters[operation.name]
+                if not part.table or operation.name in self.state.shared:
+                    raise FederationError(
+                        f"'{operation.name}' cannot be rewritten: it is shared, or no table."
+                    )
+        server.accept(program)
+        shape = shape_of(program)
+        if shape not in self._needs:
+            self._needs[shape] = needs_of(program, self.method)
+        return program, self._needs[shape]
 
     def _common(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""
@@ -209,9 +238,9 @@ class Federation:
 
     def _scored_with(self, name: str) -> Kept | None:
         """What users are scored with, one each; None where it is the server's, the same for all."""
-        place = self.state.parameters[name].place
+        location = self.state.parameters[name].location
         own = self.method.evaluated.get(name) == "own" or self.done < self.settings["aggregate_from"]
-        return self.state.kept.get(name) if place != "shared" or own else None
+        return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
         """What follows from whole tables, for everyone; found once a round."""
@@ -233,13 +262,14 @@ class Federation:
 
     def _downloaded(self) -> int:
         """Numbers a client downloads."""
-        places = ("shared", "server", "personal")
-        return sum(one.count for one in self.state.parameters.values() if one.place in places and one.sent)
+        on_server = ("shared", "server", "personal")
+        parts = self.state.parameters.values()
+        return sum(part.count for part in parts if part.location in on_server and part.sent)
 
     def _weights(self, aggregated: Tensor) -> Tensor:
         """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
-        rows = self.method.weighed_rows(self.clients.rows[aggregated]).double()
+        rows = self.method.server.weights(self.clients.rows[aggregated]).double()
         share = rows if self.settings["weighting"] == "size" else torch.ones_like(rows)
         weight[aggregated] = share / share.sum()
         return weight
@@ -273,11 +303,11 @@ class _Lazy:
         self._federation = federation
         self._who = who
 
-    def __getattr__(self, name: str) -> PlainTable | ClientTables | Tensor:
+    def __getattr__(self, name: str) -> PlainTable | Tensor:
         state, kept = self._federation.state, self._federation._scored_with(name)
         if kept is None:
             return PlainTable(state.shared[name]) if state.parameters[name].table else state.shared[name]
         value = kept.whole(self._who)
-        return ClientTables(value) if state.parameters[name].table else value
+        return PlainTable(value) if state.parameters[name].table else value
 
     __getitem__ = __getattr__

@@ -1,6 +1,6 @@
 """NCF: neural collaborative filtering with all data in one place.
 
-He, Liao, Zhang, Nie, Hu, Chua: Neural collaborative filtering, WWW 2017; the tower alone (no GMF branch), as
+The tower alone (no GMF branch), as
 in the papers that compare with it.
 
     score     MLP(p_u, q_i)
@@ -10,14 +10,22 @@ in the papers that compare with it.
 import torch
 from torch import Tensor
 
-from fedrec.central.learner import CentralMethod
-from fedrec.federation.model.method import perceptron
+from fedrec.central.method import CentralMethod
+from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.parameters import Initial, Parameter, matrix, mlp
-from fedrec.federation.model.weights import Values
+from fedrec.federation.model.tables import Values
+from fedrec.federation.model.weights import perceptron
 
 
 class NCF(CentralMethod):
     """Centralised neural collaborative filtering."""
+
+    paper = Citation(
+        "He, Liao, Zhang, Nie, Hu, Chua",
+        "Neural collaborative filtering",
+        "WWW",
+        2017,
+    )
 
     def parameters(self) -> dict[str, Parameter]:
         """One vector per user, one per item, and the tower."""

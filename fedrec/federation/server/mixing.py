@@ -6,7 +6,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fedrec.federation.state.kept import Kept
+from fedrec.federation.model.server_rule import PersonalValues
 
 _SAME = 0.9
 """Directions more similar than this are taken for equal."""
@@ -83,7 +83,7 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
     return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
 
 
-def mean_of(kept: Kept, who: Tensor, share: Tensor | None = None) -> Tensor:
+def mean_of(kept: PersonalValues, who: Tensor, share: Tensor | None = None) -> Tensor:
     """The mean of what some clients hold, plain or weighted by a share each; some at a time."""
     first = kept.whole(who[:1])[0]
     weight = torch.ones(len(who), device=who.device) if share is None else share
