@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.model.tables import PlainTable, Values
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
 
@@ -165,7 +165,7 @@ def test_users_are_scored_with_their_table_merged_with_the_newest(engine):
 
 def mixing(uploads, share, *changes, items=1):
     method = method_of(*changes, items=items)
-    return method.mixing("G", torch.tensor(uploads), server_side(torch.tensor(share)))
+    return method.server.mix("G", torch.tensor(uploads), server_side(torch.tensor(share)))
 
 
 def test_weights_in_closed_form_by_hand():
@@ -211,7 +211,7 @@ def test_distant_clients_keep_to_themselves():
     # The same by the components of the official code.
     tables = torch.randn(5, 40 * 2, generator=torch.Generator().manual_seed(0)) * 100
     method = method_of("d=2", "alpha=1.1", "weights=simplex", "similarity=component", items=40)
-    assert near(method.mixing("G", tables, server_side(torch.full((5,), 0.2))), torch.eye(5))
+    assert near(method.server.mix("G", tables, server_side(torch.full((5,), 0.2))), torch.eye(5))
 
 
 def test_likeness_by_distance_and_cosine():

@@ -43,7 +43,7 @@ def mixing(*changes):
     """The weights of three tables of two items and one number."""
     clients = clients_with([[0]], 2, [[0, 1]])
     method = federation_of("gpfedrec", clients, "d=1", "negatives=1", *changes).method
-    return method.mixing("R", torch.tensor(TABLES), server_side(torch.tensor([0.2, 0.3, 0.5])))
+    return method.server.mix("R", torch.tensor(TABLES), server_side(torch.tensor([0.2, 0.3, 0.5])))
 
 
 def test_neighbours_by_distance_are_the_least_similar_and_never_oneself():
@@ -114,7 +114,7 @@ def test_the_global_table_is_the_plain_mean_of_what_neighbours_agreed_on(graph, 
     agreed.put(torch.arange(3), (mixing(f"graph={graph}") @ torch.tensor(TABLES)).unsqueeze(-1))
     agreed.put(torch.tensor([3]), torch.full((1, 2, 1), 100.0))
     side = server_side(torch.tensor([0.2, 0.3, 0.5]), shared={"Q": torch.zeros(2, 1)}, personal={"R": agreed})
-    method.finish(side)
+    method.server.finish(side)
     assert side.shared["Q"].squeeze(1).tolist() == pytest.approx(mean)
 
 
@@ -139,7 +139,7 @@ def test_only_the_item_table_leaves_the_client():
     assert asked.events == [("fit", {"Q", "p", *TOWER}), ("upload", "Q", "R")]
     server = Server(federation.state, torch.ones(1), 0, 1)
     for name in ("p", *TOWER):
-        assert federation.state.parameters[name].place == "private"
+        assert federation.state.parameters[name].location == "private"
         with pytest.raises(FederationError, match="stays on the client"):
             server.accept(name, "R")
 
