@@ -215,17 +215,17 @@ def test_distant_clients_keep_to_themselves():
 
 
 def test_likeness_by_distance_and_cosine():
-    distance = method_of("similarity=distance", items=1).similarity(torch.tensor([[0.0], [2.0]]))
+    distance = method_of("similarity=distance", items=1).server.similarity(torch.tensor([[0.0], [2.0]]))
     assert near(distance, torch.tensor([[1.0, 0.2], [0.2, 1.0]]))
     tables = torch.tensor([[3.0, 4.0], [4.0, 3.0], [-3.0, -4.0]])
-    cosine = method_of("similarity=cosine", items=1).similarity(tables)
+    cosine = method_of("similarity=cosine", items=1).server.similarity(tables)
     assert near(cosine, torch.tensor([[1.0, 0.96, 0.0], [0.96, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
 def test_likeness_by_first_components():
     # Tables of two items and one number: components -a and a for items at distance 2 a.
     tables = torch.tensor([[0.0, 2.0], [5.0, 7.1], [0.0, 4.0]])
-    found = method_of("d=1", "similarity=component", items=2).similarity(tables)
+    found = method_of("d=1", "similarity=component", items=2).server.similarity(tables)
     # Components (-1, 1), (-1.05, 1.05) and (-2, 2): distances 0.05 and 1 and 0.95 times the root of 2.
     assert found[0, 1] == 1.0
     assert float(found[0, 2]) == pytest.approx(1 / (1 + math.sqrt(2)))

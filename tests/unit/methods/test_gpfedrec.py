@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrec.errors import ConfigurationError, FederationError
+from fedrec.federation.program import Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
@@ -141,7 +142,7 @@ def test_only_the_item_table_leaves_the_client():
     for name in ("p", *TOWER):
         assert federation.state.parameters[name].location == "private"
         with pytest.raises(FederationError, match="stays on the client"):
-            server.accept(name, "R")
+            server.accept((Upload(name, "R"),))
 
 
 def test_rates_are_those_of_the_official_code():
