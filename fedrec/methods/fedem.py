@@ -24,7 +24,8 @@ from typing_extensions import override
 
 from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.server.mixing import first_components, project_on_simplex, squared_distances
+from fedrec.methods._math.likeness import first_components, squared_distances
+from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import ElasticMerging
 

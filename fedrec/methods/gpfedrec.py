@@ -24,7 +24,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
 from fedrec.federation.model.server_rule import ServerRule, ServerSide
 from fedrec.federation.model.weights import Batch, Weights, perceptron
-from fedrec.federation.server.mixing import cosine_distances, mean_of, neighbours
+from fedrec.federation.server.mixing import mean_of
+from fedrec.methods._math.likeness import cosine_distances, neighbours
 
 
 class NeighbourMeans(ServerRule):
