@@ -163,10 +163,10 @@ class Federation:
     def notes(self, rounds: int) -> dict[str, Any]:
         """What `run.json` should say about it after `rounds`."""
         samples = self.clients.rows * (1 + self.settings["negatives"])
-        found = self.method.privacy(samples, rounds)
+        guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
-            found = found | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
-        noted = {"privacy": found} if found else {}
+            guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
+        noted = {"privacy": guarantees} if guarantees else {}
         return noted | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> Tensor:
@@ -226,15 +226,15 @@ class Federation:
         """Of every table of the server, and the mean over some clients of every table they keep."""
         spread = torch.linspace(0, len(self.clients) - 1, min(_SAMPLED, len(self.clients)))
         some = spread.long().unique().to(self.clients.device)
-        found = {}
+        abundance = {}
         for name, parameter in self.state.parameters.items():
             if parameter.table and name in self.state.shared:
-                found[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
+                abundance[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
             if parameter.table and name in self.state.kept:
                 tables = (self.state.kept[name].whole(who) for who in some.split(1))
                 each = torch.cat([information_abundance(table) for table in tables])
-                found[f"kept/{name}"] = float(each.mean())
-        return found
+                abundance[f"kept/{name}"] = float(each.mean())
+        return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
         """What users are scored with, one each; None where it is the server's, the same for all."""
@@ -243,12 +243,12 @@ class Federation:
         return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
-        """What follows from whole tables, for everyone; found once a round."""
+        """What follows from whole tables, for everyone; computed once a round."""
         if self._derived is None:
             everyone = self.clients.everyone
-            width = sum(one.count for one in self.state.parameters.values())
-            found = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
-            self._derived = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+            width = sum(part.count for part in self.state.parameters.values())
+            chunks = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
+            self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return self._derived
 
     def _derive(self, who: Tensor) -> dict[str, Tensor]:

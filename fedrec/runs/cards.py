@@ -41,9 +41,9 @@ def cards(methods: Mapping[str, Any]) -> list[Card]:
     ]
 
 
-def listed(found: Sequence[Card]) -> str:
+def listed(shown: Sequence[Card]) -> str:
     """The cards as text, a few lines each."""
-    return "\n\n".join(map(_text, found))
+    return "\n\n".join(map(_text, shown))
 
 
 def _text(card: Card) -> str:
