@@ -239,7 +239,7 @@ class Federation:
     def _scored_with(self, name: str) -> Kept | None:
         """What users are scored with, one each; None where it is the server's, the same for all."""
         location = self.state.parameters[name].location
-        own = self.method.evaluated.get(name) == "own" or self.done < self.settings["aggregate_from"]
+        own = name in self.method.own_copies or self.done < self.settings["aggregate_from"]
         return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:

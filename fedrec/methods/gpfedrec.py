@@ -12,8 +12,6 @@ of the pull is given as the share `pull` of the way to r_u that a step goes, 2 x
 code's reg = 1 is 1.0 for d=16 and 0.5 for d=32 at its rates.
 """
 
-from types import MappingProxyType
-
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -60,7 +58,7 @@ class GPFedRec(Method):
         "m d) on the server. Memory O(2 n m d)."
     )
 
-    evaluated = MappingProxyType({"Q": "own"})
+    own_copies = ("Q",)
     server_rule = NeighbourMeans
 
     def parameters(self) -> dict[str, Parameter]:

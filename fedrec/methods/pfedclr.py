@@ -11,8 +11,6 @@ Variants: `correction=full` has one free vector per item in place of a_i B_u (w/
 p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
 """
 
-from types import MappingProxyType
-
 from torch import Tensor
 
 from fedrec.federation.model.citation import Citation
@@ -35,7 +33,7 @@ class PFedCLR(Method):
     )
     cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
 
-    evaluated = MappingProxyType({"Q": "own"})
+    own_copies = ("Q",)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared; the user vector and the correction stay on the client."""

@@ -34,7 +34,7 @@ class DualPer(Plugin):
 
     def __init__(self, backbone: Method, settings: dict[str, object], items: int) -> None:
         super().__init__(backbone, settings, items)
-        self.evaluated = {backbone.item_table: "own"}
+        self.own_copies = (backbone.item_table,)
 
     def parameters(self) -> dict[str, Parameter]:
         """The score function becomes private; a plain product gets a bias."""

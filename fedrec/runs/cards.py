@@ -99,8 +99,7 @@ def _kind(method: Method) -> str:
     if method.paper is None:
         return "reference"
     own = any(
-        part.table
-        and (part.location in ("personal", "local", "private") or method.evaluated.get(name) == "own")
+        part.table and (part.location in ("personal", "local", "private") or name in method.own_copies)
         for name, part in method.parameters().items()
     )
     return "personalised" if own else "federated"

@@ -57,7 +57,7 @@ class State:
         moved = _moved_as_a_whole(method)
         kept: dict[str, Kept] = {}
         for name, part in parameters.items():
-            own = method.evaluated.get(name) == "own" or copies
+            own = name in method.own_copies or copies
             if part.location in ("scratch", "server") or (part.location == "shared" and not own):
                 continue
             size = clients * values[name].numel() * values[name].element_size()

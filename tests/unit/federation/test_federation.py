@@ -1,7 +1,5 @@
 """The engine's pieces: draws, samples, parameters, the server's guard, memory, divergence, files."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import torch
@@ -146,7 +144,7 @@ def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
@@ -190,7 +188,7 @@ class DecayedByAdam(Decayed):
 class OwnDecayed(Decayed):
     """A kept copy shrinks as well."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 @pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
