@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
+from fedrec.federation.model import Citation, ServerRule, ServerSide
 from fedrec.methods._math.likeness import first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF

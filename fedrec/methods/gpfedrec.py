@@ -16,12 +16,21 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Weights, perceptron
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    item_table,
+    mlp,
+    perceptron,
+    vector,
+)
 from fedrec.federation.server.mixing import mean_of
 from fedrec.methods._math.likeness import cosine_distances, neighbours
 

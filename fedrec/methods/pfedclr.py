@@ -13,11 +13,19 @@ p_u and Q_u train together first and the correction alone afterwards (w/ AF with
 
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.federation.model.weights import Weights, dot, mean_entropy
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    Weights,
+    dot,
+    item_table,
+    matrix,
+    mean_entropy,
+    vector,
+)
 
 _ZERO = Initial("constant", 0.0)
 

@@ -13,10 +13,7 @@ the score function. It also uploads b_u, which nothing ever uses; here it stays 
 
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.weights import Weights, dot
+from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
 from fedrec.federation.privacy.guarded import Guarded
 
 

@@ -13,12 +13,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Step
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, vector
-from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.model.weights import Loss, Weights
+from fedrec.federation.model import Citation, Initial, Loss, Method, Parameter, Plugin, Step, Weights, vector
 
 
 class DualPer(Plugin):

@@ -19,12 +19,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Step
-from fedrec.federation.model.parameters import Parameter, mlp
-from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.model.tables import Combined, View
-from fedrec.federation.model.weights import Batch, Loss, Part, Weights, perceptron
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Combined,
+    Loss,
+    Parameter,
+    Part,
+    Plugin,
+    Step,
+    View,
+    Weights,
+    mlp,
+    perceptron,
+)
 
 _TEMPERATURE = 0.1
 _TINY = 1e-12
