@@ -11,7 +11,7 @@ from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.method import ServerSide
+from fedrec.federation.model.server_rule import ServerSide
 from tests.conftest import ROOT, made_interactions
 
 CPU = torch.device("cpu")

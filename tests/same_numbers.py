@@ -56,8 +56,8 @@ def prepared(folder: Path) -> Path:
     demo = folder / "demo"
     steps = [["prepare", "demo", "--catalogue", catalogue, "--raw", folder / "raw", "--out", demo]]
     papers = {entry["paper"] for entry in load_methods(METHODS).values()}
-    for protocol in ("clean", *(f"published-{paper}" for paper in sorted(papers))):
-        steps.append(["split", "--data", demo, "--protocol", protocol, "--protocols", protocols])
+    names = ("clean", *(f"published-{paper}" for paper in sorted(papers)))
+    steps += [["split", "--data", demo, "--protocol", name, "--protocols", protocols] for name in names]
     for step in steps:
         if fedrec([str(word) for word in step]) != 0:
             raise SystemExit(f"fedrec {step[0]} failed")

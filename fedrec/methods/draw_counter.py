@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.federation.model import Citation
 from fedrec.federation.pairs import PairTable
 from fedrec.random.purpose import Purpose
 
@@ -20,6 +21,8 @@ class DrawCounter:
     """Counts each user's draws of training negatives."""
 
     logits = False
+    paper: Citation | None = None
+    cost = ""
 
     def __init__(self, clients: Clients, settings: Mapping[str, Any], seed: int) -> None:
         clients.check_pools(settings["negatives"])

@@ -126,7 +126,7 @@ def gentle(name, *changes):
 def remembers(learner):
     """Whether clients keep an item table of their own from round to round."""
     return isinstance(learner, Federation) and any(
-        one.table and one.place in ("local", "private") for one in learner.state.parameters.values()
+        one.table and one.location in ("local", "private") for one in learner.state.parameters.values()
     )
 
 

@@ -1,7 +1,5 @@
 """The engine's pieces: draws, samples, parameters, the server's guard, memory, divergence, files."""
 
-from typing import ClassVar
-
 import pytest
 import torch
 
@@ -158,7 +156,7 @@ def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
@@ -187,7 +185,7 @@ class Decayed(FedMF):
     how = "sgd"
 
     def train(self, client):
-        from fedrec.federation.model.method import Step
+        from fedrec.federation.program import Step
 
         step = Step({"Q": 0.1, "p": 0.1}, self.how, weight_decay={"Q": 0.1})
         client.fit(step, epochs=2, loss=self.loss)
@@ -197,13 +195,12 @@ class DecayedByAdam(Decayed):
     """The same with Adam, which has no closed form: all rows are held."""
 
     how = "adam"
-    dense = True
 
 
 class OwnDecayed(Decayed):
     """A kept copy shrinks as well."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 @pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
@@ -216,19 +213,11 @@ def test_dense_terms_equal_the_loop(clients, method):
         assert torch.allclose(value.float(), batched.tensors()[name].float(), atol=1e-5)
 
 
-def test_what_moves_every_row_needs_a_dense_method(clients):
-    class Forgetful(DecayedByAdam):
-        dense = False
-
-    with pytest.raises(FederationError, match="must say `dense = True`"):
-        federation(clients, ENGINES[1], method=Forgetful).train_round(1)
-
-
 class TwoSteps(FedMF):
     """Moves p, then Q on the loss computed anew."""
 
     def train(self, client):
-        from fedrec.federation.model.method import Step
+        from fedrec.federation.program import Step
 
         client.fit(Step({"p": 0.1}, "sgd"), Step({"Q": 5.0}, "sgd"), epochs=2, loss=self.loss)
 
@@ -251,10 +240,10 @@ def test_a_device_that_runs_out_of_memory_gets_smaller_blocks(clients, caplog):
     whole.train_round(1)
 
     class Tight(FedMF):
-        def local_round(self, client):
-            if len(client.who) > 10:
+        def loss(self, w, batch):
+            if batch.items.dim() == 2 and len(batch.items) > 10:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            super().local_round(client)
+            return super().loss(w, batch)
 
     tight = federation(clients, BatchedEngine(2**30), method=Tight)
     tight.train_round(1)
