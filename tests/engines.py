@@ -1,0 +1,70 @@
+"""The engines that are held to the plain loop, each in the ways it may be run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from fedrec.errors import OutOfMemoryError
+from fedrec.federation.engines.batched.engine import BatchedEngine
+from fedrec.federation.engines.engine import Engine, Outcome, Task
+from fedrec.federation.engines.loop import LoopEngine
+from fedrec.federation.model.method import Method
+from fedrec.federation.state.kept import RowsKept
+from fedrec.federation.state.state import DENSE_BYTES, State
+
+GIB = 2**30
+
+
+class SmallBlocks:
+    """The batched engine in as little memory as its largest client needs, or up to twice that."""
+
+    def run(self, task: Task) -> Outcome:
+        memory = 1 << 12
+        while True:
+            try:
+                return BatchedEngine(memory).run(task)
+            except OutOfMemoryError:
+                memory *= 2
+
+
+class TwoThreads:
+    """The batched engine with two threads, where every other test has one."""
+
+    def run(self, task: Task) -> Outcome:
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            return BatchedEngine(GIB).run(task)
+        finally:
+            torch.set_num_threads(before)
+
+
+def _keeps_no_rows(method: Method) -> str | None:
+    state = State.of_method(method, clients=1, seed=0, device=torch.device("cpu"), dense_bytes=0)
+    return (
+        None
+        if any(isinstance(kept, RowsKept) for kept in state.kept.values())
+        else "no table is kept as rows"
+    )
+
+
+@dataclass(frozen=True)
+class HeldEngine:
+    """An engine as tests run it; `refusal` says why a method is not for it, and None where it is."""
+
+    make: Callable[[], Engine]
+    dense_bytes: int = DENSE_BYTES
+    refusal: Callable[[Method], str | None] = lambda _: None
+
+
+LOOP = HeldEngine(LoopEngine)
+"""The oracle."""
+
+ENGINES = {
+    "batched": HeldEngine(lambda: BatchedEngine(GIB)),
+    "blocks": HeldEngine(SmallBlocks),
+    "rows": HeldEngine(lambda: BatchedEngine(GIB), dense_bytes=0, refusal=_keeps_no_rows),
+    "threads": HeldEngine(TwoThreads),
+}
+"""What must equal the oracle, by name: a further engine is a further entry. Where any will do it is the first."""
