@@ -1,5 +1,6 @@
 """Every engine against the plain loop, on every method: a new one joins by itself."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -158,6 +159,10 @@ def test_paths_are_read_off_the_settings(case, path):
     plain = Case(case.name.partition("[")[0], ("weight_decay=0",) if "weight_decay" in case.id else ())
     assert path in {one for one, _ in case.reached}
     assert path not in {one for one, _ in plain.reached}
+
+
+def test_other_tests_have_as_many_threads_as_the_environment_says():
+    assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
 
 
 def test_further_settings_are_not_those_of_every_method():
