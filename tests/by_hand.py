@@ -1,5 +1,6 @@
-"""Federations small enough to be worked out by hand, and a client that only listens."""
+"""Federations small enough to be worked out by hand, and programs in short."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.method import Half, Loss, RowsOf, Step
+from fedrec.federation.model.weights import Loss
+from fedrec.federation.program import Fit, Operation, Program, Rewrite, Step, trace
 from fedrec.federation.state.state import DENSE_BYTES
 from fedrec.runs.registry import make_learner
 from tests.conftest import ROOT
@@ -81,46 +83,50 @@ def near(found: Tensor, expected: Tensor, within: float = 1e-12) -> bool:
     return torch.allclose(found, expected, rtol=0, atol=within)
 
 
-class Recorder:
-    """A client that trains nothing, and remembers what a method asks of it."""
+@dataclass(frozen=True)
+class Asked:
+    """A program in short: what a method asks of a client."""
 
-    def __init__(self, round_: int = 1) -> None:
-        self.round_ = round_
-        self.events: list[tuple[Any, ...]] = []
-        self.steps: list[tuple[Step, ...]] = []
-        self.losses: list[Loss] = []
-        self.halves: list[Half | None] = []
+    program: Program
 
-    def fit(
-        self,
-        *steps: Step,
-        epochs: int,
-        loss: Loss,
-        early_stop: float | None = None,
-        half: Half | None = None,
-    ) -> None:
-        self.events.append(("fit", *(set(step.rates) for step in steps)))
-        self.steps.append(steps)
-        self.losses.append(loss)
-        self.asked = (epochs, early_stop)
-        self.halves.append(half)
+    @property
+    def fits(self) -> list[Fit]:
+        return [operation for operation in self.program if isinstance(operation, Fit)]
 
-    def rewrite(self, name: str, rows: RowsOf) -> None:
-        self.events.append(("rewrite", name))
-        self.rows = rows
+    @property
+    def steps(self) -> list[tuple[Step, ...]]:
+        return [fit.steps for fit in self.fits]
 
-    def upload(self, *names: str, into: str | None = None) -> None:
-        self.events += [("upload", name, into or name) for name in names]
+    @property
+    def losses(self) -> list[Loss]:
+        return [fit.loss for fit in self.fits]
 
-    def upload_products(self, name: str, into: str) -> None:
-        self.events.append(("products", name, into))
+    @property
+    def halves(self) -> list[str | None]:
+        return [fit.samples for fit in self.fits]
 
-    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
-        self.events.append(("approach", name, goal, steps, rate, decay))
+    @property
+    def asked(self) -> tuple[int, float | None]:
+        """Epochs and early stop of the last fit."""
+        return self.fits[-1].epochs, self.fits[-1].early_stop
+
+    @property
+    def rewrites(self) -> list[Rewrite]:
+        return [operation for operation in self.program if isinstance(operation, Rewrite)]
+
+    @property
+    def events(self) -> list[tuple[Any, ...]]:
+        return [_event(operation) for operation in self.program]
 
 
-def asked_of_a_client(federation: Federation, round_: int = 1) -> Recorder:
+def _event(operation: Operation) -> tuple[Any, ...]:
+    if isinstance(operation, Fit):
+        return ("fit", *(set(step.rates) for step in operation.steps))
+    if isinstance(operation, Rewrite):
+        return ("rewrite", operation.name)
+    return ("upload", operation.name, operation.into)
+
+
+def asked_of_a_client(federation: Federation, round_: int = 1) -> Asked:
     """What the method asks of a client in a round."""
-    recorder = Recorder(round_)
-    federation.method.local_round(recorder)
-    return recorder
+    return Asked(trace(federation.method, round_))

@@ -10,13 +10,14 @@ from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.engine import Engine, Outcome, Task
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.model.method import Method
+from fedrec.federation.program import trace
 from fedrec.federation.state.kept import RowsKept
 from fedrec.federation.state.state import DENSE_BYTES, State
 
 GIB = 2**30
 
 
-class SmallBlocks:
+class SmallBlocks(Engine):
     """The batched engine in as little memory as its largest client needs, or up to twice that."""
 
     def run(self, task: Task) -> Outcome:
@@ -28,7 +29,7 @@ class SmallBlocks:
                 memory *= 2
 
 
-class TwoThreads:
+class TwoThreads(Engine):
     """The batched engine with two threads, where every other test has one."""
 
     def run(self, task: Task) -> Outcome:
@@ -40,22 +41,19 @@ class TwoThreads:
             torch.set_num_threads(before)
 
 
-def _keeps_no_rows(method: Method) -> str | None:
-    state = State.of_method(method, clients=1, seed=0, device=torch.device("cpu"), dense_bytes=0)
-    return (
-        None
-        if any(isinstance(kept, RowsKept) for kept in state.kept.values())
-        else "no table is kept as rows"
-    )
-
-
 @dataclass(frozen=True)
 class HeldEngine:
-    """An engine as tests run it; `refusal` says why a method is not for it, and None where it is."""
+    """An engine as tests run it; tables that clients keep are held as changed rows above `dense_bytes`."""
 
     make: Callable[[], Engine]
     dense_bytes: int = DENSE_BYTES
-    refusal: Callable[[Method], str | None] = lambda _: None
+
+    def refusal(self, method: Method) -> str | None:
+        """Why a method is not for it; None where it is."""
+        state = State.of_method(method, clients=1, seed=0, device=torch.device("cpu"), dense_bytes=0)
+        if self.dense_bytes == 0 and not any(isinstance(kept, RowsKept) for kept in state.kept.values()):
+            return "no table is kept as rows"
+        return self.make().supports(trace(method, 1))
 
 
 LOOP = HeldEngine(LoopEngine)
@@ -64,7 +62,7 @@ LOOP = HeldEngine(LoopEngine)
 ENGINES = {
     "batched": HeldEngine(lambda: BatchedEngine(GIB)),
     "blocks": HeldEngine(SmallBlocks),
-    "rows": HeldEngine(lambda: BatchedEngine(GIB), dense_bytes=0, refusal=_keeps_no_rows),
+    "rows": HeldEngine(lambda: BatchedEngine(GIB), dense_bytes=0),
     "threads": HeldEngine(TwoThreads),
 }
 """What must equal the oracle, by name: a further engine is a further entry. Where any will do it is the first."""

@@ -17,8 +17,8 @@ from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
-from fedrec.federation.model.method import Method, ServerSide
-from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.server_rule import ServerSide
 from fedrec.runs.registry import make_learner, make_method
 from tests.conftest import ROOT, made_interactions
 from tests.engines import ENGINES, LOOP
@@ -93,10 +93,6 @@ def gentle(name: str, *changes: str) -> tuple[str, ...]:
 def method_of(name: str, *changes: str, items: int = 80) -> Method | None:
     """The federated method of a composition; None for one whose clients do not train."""
     return make_method(name, settings_of(name, *changes), items)
-
-
-def location(parameter: Parameter) -> str:
-    return parameter.place
 
 
 def learner_of(

@@ -1,58 +1,20 @@
 """Centralised methods: one model trained on everybody's samples, mixed. A round is an epoch."""
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from fedrec.central.method import CentralMethod
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
-from fedrec.federation.model.parameters import Parameter, initial_values
-from fedrec.federation.model.weights import Values
+from fedrec.federation.model.parameters import initial_values
+from fedrec.federation.model.tables import Values
 from fedrec.random.with_numpy import Purpose
-
-
-class CentralMethod(ABC):
-    """A model that sees all users: tables of users and of items, and whatever else it names."""
-
-    whole_rows = False
-    """Whether a mini-batch counts training rows and keeps each with its negatives, or single samples."""
-
-    def __init__(self, settings: Mapping[str, Any], users: int, items: int) -> None:
-        self.settings = settings
-        self.users = users
-        self.items = items
-
-    def meet(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
-        """Look at all data once, before the first epoch."""
-
-    @abstractmethod
-    def parameters(self) -> dict[str, Parameter]:
-        """The model's parts; all live on the server."""
-
-    @abstractmethod
-    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
-        """The logit of each (user, item) pair, by what `forward` gave."""
-
-    def forward(self, w: Values) -> Values:
-        """What scores are made of: the parameters, or what follows from them as a whole.
-
-        Found anew for every step, and once per epoch for all scores.
-        """
-        return w
-
-    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """The loss of a mini-batch: mean binary cross-entropy, unless a method has its own.
-
-        With `whole_rows`, `items` and `labels` have a row per user: a positive, then its negatives.
-        """
-        return functional.binary_cross_entropy_with_logits(self.score(w, users, items), labels)
 
 
 class CentralLearner:
@@ -99,7 +61,7 @@ class CentralLearner:
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """See `learner.Learner.scores`."""
+        """The scores of `items` (clients, k) for the clients `who`."""
         with torch.no_grad():
             if self._scored_with is None:
                 self._scored_with = self.method.forward(self.weights)
@@ -107,33 +69,36 @@ class CentralLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """The model and Adam's moments and steps."""
-        found = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
+        tensors = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
         for name, value in self.weights.items():
             for key, moment in self.optimiser.state.get(value, {}).items():
-                found[f"optimiser/{name}/{key}"] = moment
-        return found
+                tensors[f"optimiser/{name}/{key}"] = moment
+        return tensors
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
+        """Restore from the result of `tensors()`."""
         self._scored_with = None
         with torch.no_grad():
             for name, value in self.weights.items():
                 value.copy_(tensors[f"shared/{name}"])
                 prefix = f"optimiser/{name}/"
                 moments = {
-                    key.removeprefix(prefix): one for key, one in tensors.items() if key.startswith(prefix)
+                    key.removeprefix(prefix): moment
+                    for key, moment in tensors.items()
+                    if key.startswith(prefix)
                 }
                 # Adam counts its steps on the CPU.
                 self.optimiser.state[value] = {
-                    key: one.cpu() if key == "step" else one.to(value.device) for key, one in moments.items()
+                    key: moment.cpu() if key == "step" else moment.to(value.device)
+                    for key, moment in moments.items()
                 }
 
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """See `learner.Learner.notes`."""
+        """Nothing to say."""
         return {}
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
-        """See `learner.Learner.drew`."""
+        """Which clients drew training negatives in a finished round, and for what."""
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 

@@ -14,7 +14,7 @@ from fedrec.config.document import load
 from fedrec.config.methods import canonical, resolve
 from fedrec.config.names import parse
 from fedrec.config.protocol import protocol_name
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.errors import ConfigurationError, did_you_mean
 
 PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
@@ -167,7 +167,7 @@ def keeps_of(
             for runs in runs_of(one, methods, seeds).values() if one.keep else ():
                 for run in runs:
                     found.setdefault(run, []).extend(one.keep)
-    return {run: spelled_keeps(merged_keeps(found[run])) for run in sorted(found)}
+    return {run: spelled_records(merged_records(found[run])) for run in sorted(found)}
 
 
 def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
@@ -240,7 +240,7 @@ def _artefact(paper: str, name: str, content: dict[str, Any]) -> Artefact:
     keeps = {kind: [] if users is True else users for kind, users in content.pop("keep", {}).items()}
     return Artefact(
         paper, name, known["title"], known["layout"], tuple(known["datasets"] or ()),
-        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content, tuple(spelled_keeps(keeps)),
+        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content, tuple(spelled_records(keeps)),
     )  # fmt: skip
 
 

@@ -9,15 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrec.errors import FederationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
-from fedrec.federation.model.method import Method, Weights
-from fedrec.federation.model.weights import ClientTables, PlainTable, Values
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.tables import Values, reduced
+from fedrec.federation.model.weights import Weights
+from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.privacy.uploads import UploadNoise
+from fedrec.federation.program import Needs, Program, Rewrite, needs_of, shape_of, trace, trace_after
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
@@ -42,7 +45,7 @@ class Federation:
         settings: Mapping[str, Any],
         seed: int,
         dense_bytes: int = DENSE_BYTES,
-        watch: Watch | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         clients.check_pools(settings["negatives"])
         self.method = method
@@ -55,43 +58,45 @@ class Federation:
             method, len(clients), seed, clients.device,
             copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
         )  # fmt: skip
-        self.watch = watch
-        if watch is not None:
-            watch.start(self.state)
+        self.recorder = recorder
+        if recorder is not None:
+            recorder.start(self.state)
         self.done = 0
         self.took_part: list[Tensor] = []
         """For each round, which clients trained."""
         self._uploads = 0
         """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
+        self._needs: dict[tuple[Any, ...], Needs] = {}
+        """Of programs met so far, by their shape."""
 
     def train_round(self, round_: int) -> Report:
-        """See `learner.Learner.train_round`."""
+        """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who = self._participants(round_)
         aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         self.state.join(who)
-        server = Server(self.state, self._weights(aggregated), self.seed, round_, watch=self.watch)
+        server = Server(self.state, self._weights(aggregated), self.seed, round_, recorder=self.recorder)
         task = Task(
-            self.method, self.state, server, self.clients, who,
+            self.method, *self._checked(trace(self.method, round_), server),
+            self.state, server, self.clients, who,
             self.clients.samples(who, self.settings["negatives"], self.seed, round_),
             self.settings["batch_size"], self.seed, round_, self.privacy,
-            alone=1 < self.settings["aggregate_from"] >= round_, watch=self.watch,
+            alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
         outcome = self.engine.run(task)
         loss = float(outcome.loss.mean())
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
-            server.aggregate(self.method.mixing if self.method.mixed else None)
-            self.method.finish(server.side())
+            server.aggregate(self.method.server)
+            self.method.server.finish(server.side())
         self.done, self._derived, self._uploads = round_, None, len(server.uploaded)
         self.took_part.append(torch.zeros_like(self.state.joined).index_fill_(0, who, True))
         answered = time.perf_counter()
-        if self.method.concluding != "nobody":
-            self._conclude(task)
-        if self.watch is not None:
-            self.watch.end_round(self.state, round_, together=together)
+        self._after_aggregation(task)
+        if self.recorder is not None:
+            self.recorder.round_ended(self.state, round_, server.who, server.mixed, together=together)
         return Report(
             loss=loss,
             clients=len(who),
@@ -103,30 +108,20 @@ class Federation:
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """See `learner.Learner.scores`."""
+        """The scores of `items` (clients, k) for the clients `who`."""
         with torch.no_grad():
             return self.method.score(self.seen(who), items)
 
     def seen(self, who: Tensor) -> Weights:
         """The parameters of some clients as the method sees them when it scores."""
-        values = Values()
-        for name in self.state.visible:
-            parameter = self.state.parameters[name]
-            kept = self._scored_with(name)
-            if parameter.table:
-                values[name] = _ScoredTable(self.clients, who, kept, self._common(name))
-            else:
-                values[name] = self._common(name) if kept is None else kept.whole(who)
-        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
-        if self.state.personal:
-            values["held"] = self._held(who)
+        values = self._values(who)
         with torch.no_grad():
             values |= {name: value[who] for name, value in self._derived_values().items()}
         return cast(Weights, values)
 
     def tensors(self) -> dict[str, Tensor]:
-        """See `learner.Learner.tensors`."""
-        extra = {} if self.watch is None else self.watch.tensors()
+        """Everything it has learnt."""
+        extra = {} if self.recorder is None else self.recorder.tensors()
         # Before the first round there is nothing to stack but nobody.
         nobody = torch.zeros_like(self.state.joined)
         return (
@@ -139,28 +134,29 @@ class Federation:
         )
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
+        """Restore from the result of `tensors()`."""
         self.state.load(tensors)
-        if self.watch is not None:
-            self.watch.load(tensors)
+        if self.recorder is not None:
+            self.recorder.load(tensors)
         self.done = int(tensors["rounds"])
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        """See `learner.Learner.drew`."""
+        """Which clients drew training negatives in a finished round, and for what."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
-        found = [(trained, Purpose.NEGATIVES)]
-        if self.method.concluding != "nobody":
-            found.append((self._concluding(trained), Purpose.LATE_NEGATIVES))
-        return found
+        draws = [(trained, Purpose.NEGATIVES)]
+        _, who = trace_after(self.method, round_)
+        if who != "nobody":
+            draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
+        return draws
 
     def notes(self, rounds: int) -> dict[str, Any]:
-        """See `learner.Learner.notes`."""
+        """What `run.json` should say about it after `rounds`."""
         samples = self.clients.rows * (1 + self.settings["negatives"])
-        found = self.method.privacy(samples, rounds)
+        guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
-            found = found | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
-        noted = {"privacy": found} if found else {}
+            guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
+        noted = {"privacy": guarantees} if guarantees else {}
         return noted | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> Tensor:
@@ -170,24 +166,61 @@ class Federation:
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / len(everyone))
         nobody = torch.zeros(len(everyone), device=self.clients.device)
         server = Server(self.state, nobody, self.seed, round_).side()
-        self.method.begin(server)
-        chosen = self.method.choose(server, max(1, int(len(everyone) * share)))
+        self.method.server.begin(server)
+        chosen = self.method.server.choose(server, max(1, int(len(everyone) * share)))
         if chosen is None:
             return participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
         return chosen
 
-    def _conclude(self, task: Task) -> None:
+    def _after_aggregation(self, task: Task) -> None:
         """Let clients do what they do after the server has answered."""
-        who = self._concluding(task.who)
+        program, who = trace_after(self.method, task.round_)
+        if who == "nobody":
+            return
+        program, needs = self._checked(program, task.server)
+        working = self._working(who, task.who)
         negatives, purpose = self.settings["negatives"], Purpose.LATE_NEGATIVES
-        samples = self.clients.samples(who, negatives, self.seed, task.round_, purpose)
+        samples = self.clients.samples(working, negatives, self.seed, task.round_, purpose)
         alone = self.done < self.settings["aggregate_from"]
-        self.engine.run(replace(task, who=who, samples=samples, alone=alone, late=True))
+        late = replace(
+            task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
+        )
+        self.engine.run(late)
 
-    def _concluding(self, trained: Tensor) -> Tensor:
-        """Who works after the server has answered those that `trained`."""
-        everyone = self.clients.everyone
-        return everyone if self.method.concluding == "everyone" else trained
+    def _working(self, who: Who, trained: Tensor) -> Tensor:
+        """The clients that work after aggregation, given those that `trained`."""
+        return self.clients.everyone if who == "everyone" else trained
+
+    def _checked(self, program: Program, server: Server) -> tuple[Program, Needs]:
+        """A program that may run here, and what it needs; raise `FederationError` if it may not."""
+        if (reason := self.engine.supports(program)) is not None:
+            raise FederationError(f"the engine {self.engine.name} cannot run this method: {reason}.")
+        for operation in program:
+            if isinstance(operation, Rewrite):
+                part = self.state.parameters[operation.name]
+                if not part.table or operation.name in self.state.shared:
+                    raise FederationError(
+                        f"'{operation.name}' cannot be rewritten: it is shared, or no table."
+                    )
+        server.accept(program)
+        shape = shape_of(program)
+        if shape not in self._needs:
+            self._needs[shape] = needs_of(program, self.method)
+        return program, self._needs[shape]
+
+    def _values(self, who: Tensor) -> Values:
+        """What some clients are scored with, but for what is derived from it."""
+        values = Values()
+        for name in self.state.visible:
+            kept, common = self._scored_with(name), self._common(name)
+            if self.state.parameters[name].table:
+                values[name] = _ScoredTable(self.clients, who, kept, common)
+            else:
+                values[name] = common if kept is None else kept.whole(who)
+        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
+        if self.state.personal:
+            values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
+        return values
 
     def _common(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""
@@ -197,49 +230,47 @@ class Federation:
         """Of every table of the server, and the mean over some clients of every table they keep."""
         spread = torch.linspace(0, len(self.clients) - 1, min(_SAMPLED, len(self.clients)))
         some = spread.long().unique().to(self.clients.device)
-        found = {}
+        abundance = {}
         for name, parameter in self.state.parameters.items():
             if parameter.table and name in self.state.shared:
-                found[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
+                abundance[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
             if parameter.table and name in self.state.kept:
                 tables = (self.state.kept[name].whole(who) for who in some.split(1))
                 each = torch.cat([information_abundance(table) for table in tables])
-                found[f"kept/{name}"] = float(each.mean())
-        return found
+                abundance[f"kept/{name}"] = float(each.mean())
+        return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
         """What users are scored with, one each; None where it is the server's, the same for all."""
-        place = self.state.parameters[name].place
-        own = self.method.evaluated.get(name) == "own" or self.done < self.settings["aggregate_from"]
-        return self.state.kept.get(name) if place != "shared" or own else None
+        location = self.state.parameters[name].location
+        own = name in self.method.own_copies or self.done < self.settings["aggregate_from"]
+        return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
-        """What follows from whole tables, for everyone; found once a round."""
+        """What follows from whole tables, for everyone; computed once a round."""
         if self._derived is None:
             everyone = self.clients.everyone
-            width = sum(one.count for one in self.state.parameters.values())
-            found = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
-            self._derived = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+            width = sum(part.count for part in self.state.parameters.values())
+            chunks = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
+            self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return self._derived
 
     def _derive(self, who: Tensor) -> dict[str, Tensor]:
         return {
             name: value.expand(len(who), *value.shape[-2:])
-            for name, value in self.method.derived(cast(Weights, _Lazy(self, who))).items()
+            for name, value in self.method.derived(cast(Weights, self._values(who))).items()
         }
-
-    def _held(self, who: Tensor) -> Tensor:
-        return self.state.held[who].to(torch.get_default_dtype())[:, None, None]
 
     def _downloaded(self) -> int:
         """Numbers a client downloads."""
-        places = ("shared", "server", "personal")
-        return sum(one.count for one in self.state.parameters.values() if one.place in places and one.sent)
+        on_server = ("shared", "server", "personal")
+        parts = self.state.parameters.values()
+        return sum(part.count for part in parts if part.location in on_server and part.sent)
 
     def _weights(self, aggregated: Tensor) -> Tensor:
         """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
-        rows = self.method.weighed_rows(self.clients.rows[aggregated]).double()
+        rows = self.method.server.weights(self.clients.rows[aggregated]).double()
         share = rows if self.settings["weighting"] == "size" else torch.ones_like(rows)
         weight[aggregated] = share / share.sum()
         return weight
@@ -259,25 +290,20 @@ class _ScoredTable:
             return functional.embedding(items, self.common)
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
+    def whole(self) -> Tensor:
+        """Every row, of each client or for all of them."""
+        return self.common if self.kept is None else self.kept.whole(self.who)
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of each table."""
+        return reduced(self.whole(), 2)
+
+    def row_sum(self) -> Tensor:
+        """The sum of the rows of each table."""
+        return reduced(self.whole(), 1)
+
     def training_sum(self) -> Tensor:
-        """See `method.Table`."""
+        """The sum of the rows of each client's training items."""
         item, place = self.clients.training(self.who)
         rows = self.common[item] if self.kept is None else self.kept.rows(self.who[place], item)
         return rows.new_zeros(len(self.who), rows.shape[1]).index_add(0, place, rows).unsqueeze(1)
-
-
-class _Lazy:
-    """Whole tables of some clients, each made when a method asks for it."""
-
-    def __init__(self, federation: Federation, who: Tensor) -> None:
-        self._federation = federation
-        self._who = who
-
-    def __getattr__(self, name: str) -> PlainTable | ClientTables | Tensor:
-        state, kept = self._federation.state, self._federation._scored_with(name)
-        if kept is None:
-            return PlainTable(state.shared[name]) if state.parameters[name].table else state.shared[name]
-        value = kept.whole(self._who)
-        return ClientTables(value) if state.parameters[name].table else value
-
-    __getitem__ = __getattr__

@@ -1,6 +1,6 @@
 """CentRAP: FedRAP with all data in one place.
 
-Li, Long, Zhou: Federated recommendation with additive personalization, ICLR 2024; a baseline there.
+A baseline of FedRAP's paper.
 
 score     u_i . (c_j + d_ij) + b_i, as FedRAP's
 loss      FedRAP's, by the same curriculum; its means are over a mini-batch mixed over users
@@ -12,8 +12,6 @@ step per epoch: every user moves by the mean loss of all its samples, C by the m
 gradients. That is FedRAP with one local epoch, one mini-batch of everything and every client, in one place.
 
 Decay shrinks all of D alike, so D is one factor times stored rows: a step touches the rows it has samples of.
-
-Cost per epoch: O(S d) for S samples, and in mixed mode O(S / B x (m + n) d) for decay; memory n m d numbers.
 """
 
 import time
@@ -30,9 +28,16 @@ from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
-from fedrec.federation.model.method import Batch, Loss, Weights
-from fedrec.federation.model.parameters import initial_values
-from fedrec.federation.model.weights import GatheredRows, PlainTable, Values
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    GatheredRows,
+    Loss,
+    PlainTable,
+    Values,
+    Weights,
+    initial_values,
+)
 from fedrec.methods.fedrap import FedRAP
 from fedrec.random.with_numpy import Purpose
 
@@ -60,6 +65,14 @@ class Mixed:
 
 class CentRAP:
     """Centralised recommendation with additive personalisation."""
+
+    paper = Citation(
+        "Li, Long, Zhou",
+        "Federated recommendation with additive personalization",
+        "ICLR",
+        2024,
+    )
+    cost = "O(S d) for S samples, and in mixed mode O(S / B x (m + n) d) for decay; memory n m d numbers."
 
     logits = True
 

@@ -1,8 +1,5 @@
 """CoLR: clients send updates of low rank, all in one random subspace that the server draws anew each round.
 
-Nguyen et al.: Towards efficient communication and secure federated recommendation system via low-rank
-training, WWW 2024.
-
     score     p_u . (q_i + a_i B)
     client    A starts at 0; trains p_u and A with Q and B frozen
     upload    A_u, rank / d of what FedMF sends
@@ -13,8 +10,6 @@ training, WWW 2024.
 By the official code a row moves by the mean, not the sum, over its samples in a mini-batch (`rows=mean`),
 the gradient of A is multiplied by sqrt(rank / d), and everything that is scored is pulled to zero by `l2`.
 Its paper weighs uploads by data sizes, which the code leaves out (`combine`).
-
-Cost per round: O(E S (d + rank)) on the clients, O(sum of R_u rank + m rank d) on the server.
 """
 
 from collections.abc import Mapping
@@ -23,15 +18,51 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    matrix,
+    mean_entropy,
+    vector,
+)
 from fedrec.random.with_numpy import Purpose, normal
+
+
+class RandomSubspaces(ServerRule):
+    """Adds the last update to Q, and draws the next subspace."""
+
+    @override
+    def begin(self, server: ServerSide) -> None:
+        shared = server.shared
+        shared["Q"] = shared["Q"] + shared["A"] @ shared["B"]
+        shared["A"] = torch.zeros_like(shared["A"])
+        shared["B"] = basis(shared["B"].shape, server.seed, server.round_).to(shared["B"])
 
 
 class CoLR(Method):
     """Correlated low-rank updates, over matrix factorisation."""
+
+    paper = Citation(
+        "Nguyen et al.",
+        "Towards efficient communication and secure federated recommendation system via low-rank training",
+        "WWW",
+        2024,
+    )
+    cost = "O(E S (d + rank)) on the clients, O(sum of R_u rank + m rank d) on the server."
+
+    server_rule = RandomSubspaces
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         if settings["rank"] > settings["d"]:
@@ -53,9 +84,8 @@ class CoLR(Method):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . (q + a B)."""
-        scored: Tensor = ((w.Q[items] + w.A[items] @ w.B) * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and corrected item row q + a B."""
+        return dot(w.Q[items] + w.A[items] @ w.B, w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy and the size of the vectors that are scored."""
@@ -67,28 +97,21 @@ class CoLR(Method):
         a = a.detach() + factor * (a - a.detach())
         q = w.Q[batch.items] + a @ w.B
         size = q.square().sum(-1) + w.p.square().sum(-1)
-        found: Tensor = mean_entropy((q * w.p).sum(-1), batch) + self.settings["l2"] * batch.mean(size)
-        return found
+        l2: float = self.settings["l2"]
+        return mean_entropy(dot(q, w.p), batch) + l2 * batch.mean(size)
 
     def local_round(self, client: Client) -> None:
         """Train p and A together, upload A."""
         self.fit(client, self.step(client, dict.fromkeys(("A", "p"), self.settings["rate"])))
         client.upload("A")
 
-    def begin(self, server: ServerSide) -> None:
-        """Add the last update to Q, and draw the next subspace."""
-        shared = server.shared
-        shared["Q"] = shared["Q"] + shared["A"] @ shared["B"]
-        shared["A"] = torch.zeros_like(shared["A"])
-        shared["B"] = basis(shared["B"].shape, server.seed, server.round_).to(shared["B"])
-
 
 def basis(shape: torch.Size, seed: int, round_: int) -> Tensor:
     """The orthogonal polar factor of a Gaussian matrix (rank x d), times sqrt(d / rank)."""
     drawn = torch.from_numpy(normal(seed, Purpose.SERVER, stream=round_, count=shape.numel()))
     left, _, right = torch.linalg.svd(drawn.double().reshape(shape), full_matrices=False)
-    found: Tensor = (left @ right) * (shape[1] / shape[0]) ** 0.5
-    return found
+    scale: float = (shape[1] / shape[0]) ** 0.5
+    return torch.mul(left @ right, scale)
 
 
 METHOD = CoLR

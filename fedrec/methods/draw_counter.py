@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.federation.model import Citation
 from fedrec.random.with_numpy import Purpose
 
 
@@ -19,6 +20,8 @@ class DrawCounter:
     """Counts each user's draws of training negatives."""
 
     logits = False
+    paper: Citation | None = None
+    cost = ""
 
     def __init__(self, clients: Clients, settings: Mapping[str, Any], seed: int) -> None:
         clients.check_pools(settings["negatives"])

@@ -1,8 +1,5 @@
 """FedCIA: clients share how items relate, not the items' vectors.
 
-Han et al.: FedCIA: federated collaborative information aggregation for privacy-preserving recommendation,
-SIGIR 2025.
-
     score     p_u . q_i
     client    trains p_u and its own Q_u, with Adam's state kept from round to round
     upload    S_u = Q_u Q_u^T, the products of every two item vectors
@@ -13,26 +10,64 @@ SIGIR 2025.
 `fitting=dimensions` is the official code's loss, which fits every p_d q_d to the label by itself;
 `fitting=product` the common protocol's mean entropy. Every client adds Laplace noise to S_u in the code; here
 the mean of that noise is drawn at once, from its normal limit (n m^2 draws otherwise).
-
-Cost per round: O(E n m d steps) for Adam over whole tables; O(n m^2 d + m^3) to combine products and to turn
-tables to the axes of S, once for all clients; O(n m d^2) in each step towards S. Memory O(3 n m d + m^2).
 """
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    Who,
+    dot,
+    item_table,
+    matrix,
+    vector,
+)
+from fedrec.methods._math.products import Approach, Products
 from fedrec.random.with_numpy import Purpose, normal
+
+
+class NoisyMean(ServerRule):
+    """Adds the mean of the clients' noise to the mean of their products."""
+
+    @override
+    def finish(self, server: ServerSide) -> None:
+        if not self.settings["noise"]:
+            return
+        mean = server.shared["S"]
+        drawn = normal(server.seed, Purpose.SERVER, stream=server.round_, count=mean.numel())
+        # A Laplace number of scale b has deviation b sqrt 2; independent ones add up by squares.
+        spread = self.settings["noise"] * float((2 * server.share.square().sum()).sqrt())
+        server.shared["S"] = mean + spread * torch.from_numpy(drawn).reshape(mean.shape).to(mean)
 
 
 class FedCIA(Method):
     """Collaborative information aggregation, over matrix factorisation."""
 
-    concluding = "participants"
-    dense = True
+    paper = Citation(
+        "Han et al.",
+        "FedCIA: federated collaborative information aggregation for privacy-preserving recommendation",
+        "SIGIR",
+        2025,
+    )
+    cost = (
+        "O(E n m d steps) for Adam over whole tables; O(n m^2 d + m^3) to combine products and to "
+        "turn tables to the axes of S, once for all clients; O(n m d^2) in each step towards S. "
+        "Memory O(3 n m d + m^2)."
+    )
+
+    server_rule = NoisyMean
 
     def parameters(self) -> dict[str, Parameter]:
         """Q and p are the client's own; S is on the server."""
@@ -44,9 +79,8 @@ class FedCIA(Method):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . q."""
-        scored: Tensor = (w.Q[items] * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and item row q."""
+        return dot(w.Q[items], w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy of the products, or the square error of each dimension."""
@@ -59,26 +93,16 @@ class FedCIA(Method):
         """Train p and Q together, upload the products of item vectors."""
         step = self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]})
         self.fit(client, replace(step, keep_state=self.settings["adam_state"] == "kept"))
-        client.upload_products("Q", into="S")
+        client.upload("Q", into="S", through=Products())
 
-    def finish(self, server: ServerSide) -> None:
-        """Add the mean of the clients' noise."""
-        if not self.settings["noise"]:
-            return
-        mean = server.shared["S"]
-        drawn = normal(server.seed, Purpose.SERVER, stream=server.round_, count=mean.numel())
-        # A Laplace number of scale b has deviation b sqrt 2; independent ones add up by squares.
-        spread = self.settings["noise"] * float((2 * server.share.square().sum()).sqrt())
-        server.shared["S"] = mean + spread * torch.from_numpy(drawn).reshape(mean.shape).to(mean)
-
-    def conclude(self, client: Client) -> None:
+    def after_aggregation(self, client: Client) -> Who:
         """Bring the own products towards everybody's, once there are any."""
         settings = self.settings
         if client.round_ < settings["aggregate_from"]:
-            return
-        client.approach_products(
-            "Q", "S", settings["align_steps"], settings["align_rate"], settings["align_decay"]
-        )
+            return "nobody"
+        goal = Approach("S", settings["align_steps"], settings["align_rate"], settings["align_decay"])
+        client.rewrite("Q", goal)
+        return "participants"
 
 
 METHOD = FedCIA

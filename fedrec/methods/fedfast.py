@@ -1,7 +1,5 @@
 """FedFast: clients stand for others like them, and rows of items count by how far they moved.
 
-Muhammad et al.: FedFast: going beyond average for faster training of federated recommender systems, KDD 2020.
-
     score     p_u . q_i (with `product=weighted` each dimension times a shared weight h, as GMF does)
     client    trains p_u and its copy of Q together
     upload    Q_u and p_u: the server knows user vectors
@@ -12,66 +10,53 @@ Muhammad et al.: FedFast: going beyond average for faster training of federated 
 
 With every client in every round, as FedEM runs it, there are no subordinates and only the rule for items is
 left: FedMF[combine=change].
-
-Cost per round: O(E S d) on the clients; O(sum of R_u d + n k d) on the server (k clusters).
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.draws import philox
-from fedrec.federation.model.method import Client, ServerSide, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    vector,
+)
 from fedrec.methods._math.clustering import clusters
 from fedrec.methods.fedmf import FedMF
 from fedrec.random.with_numpy import Purpose
 
 
-class FedFast(FedMF):
-    """Active sampling and active aggregation, over matrix factorisation."""
-
-    mixed = False
+class ActiveSampling(ServerRule):
+    """Samples clients by clusters of user vectors, and lets those that rest follow their cluster."""
 
     _before: Tensor
     """User vectors when the round began; held until it ends."""
 
-    def parameters(self) -> dict[str, Parameter]:
-        """Q is shared, and the server has every p."""
-        d, start = self.settings["d"], Initial("normal", 1.0)
-        model = {"Q": item_table(self.items, d, "shared", start, "change"), "p": vector(d, "personal", start)}
-        if self.settings["product"] == "weighted":
-            model["h"] = vector(d, "shared", Initial("constant", 1.0))
-        return model
-
-    def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . q, each dimension with its weight if there are weights."""
-        user: Any = w.p * w.h if "h" in w else w.p
-        scored: Tensor = (w.Q[items] * user).sum(-1)
-        return scored
-
-    def local_round(self, client: Client) -> None:
-        """Train everything together, upload everything."""
-        rest = [name for name in self.parameters() if name != "Q"]
-        rates = {"Q": self.item_rate()} | dict.fromkeys(rest, self.settings["rate"])
-        self.fit(client, self.step(client, rates))
-        client.upload("Q", *rest)
-
+    @override
     def begin(self, server: ServerSide) -> None:
-        """Remember user vectors, to see later how they moved."""
+        # Remember user vectors, to see later how they moved.
         self._before = self._vectors(server)
 
+    @override
     def choose(self, server: ServerSide, count: int) -> Tensor | None:
-        """About as many clients from every cluster."""
+        # About as many clients from every cluster.
         if count >= server.clients:
             return None
         everyone = torch.arange(server.clients, device=self._before.device)
         words = philox(torch.zeros_like(everyone), everyone, server.round_, int(Purpose.SERVER), server.seed)
         return delegates(self._clusters(self._before, server), words[:, 0], count)
 
+    @override
     def finish(self, server: ServerSide) -> None:
-        """Let subordinates follow the delegates of their cluster."""
+        # Let subordinates follow the delegates of their cluster.
         taking_part = torch.zeros(server.clients, dtype=torch.bool, device=server.who.device)
         taking_part[server.who] = True
         if taking_part.all():
@@ -88,6 +73,39 @@ class FedFast(FedMF):
 
     def _clusters(self, vectors: Tensor, server: ServerSide) -> Tensor:
         return clusters(vectors, self.settings["clusters"], server.seed, server.round_)
+
+
+class FedFast(FedMF):
+    """Active sampling and active aggregation, over matrix factorisation."""
+
+    paper = Citation(
+        "Muhammad et al.",
+        "FedFast: going beyond average for faster training of federated recommender systems",
+        "KDD",
+        2020,
+    )
+    cost = "O(E S d) on the clients; O(sum of R_u d + n k d) on the server (k clusters)."
+
+    server_rule = ActiveSampling
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Q is shared, and the server has every p."""
+        d, start = self.settings["d"], Initial("normal", 1.0)
+        model = {"Q": item_table(self.items, d, "shared", start, "change"), "p": vector(d, "personal", start)}
+        if self.settings["product"] == "weighted":
+            model["h"] = vector(d, "shared", Initial("constant", 1.0))
+        return model
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """Inner product of user vector p and item row q, each dimension with its weight if there is one."""
+        return dot(w.Q[items], w.p * w.h if "h" in w else w.p)
+
+    def local_round(self, client: Client) -> None:
+        """Train everything together, upload everything."""
+        rest = [name for name in self.parameters() if name != "Q"]
+        rates = {"Q": self.item_rate()} | dict.fromkeys(rest, self.settings["rate"])
+        self.fit(client, self.step(client, rates))
+        client.upload("Q", *rest)
 
 
 def delegates(cluster: Tensor, word: Tensor, count: int) -> Tensor:

@@ -1,26 +1,32 @@
 """FedMF: matrix factorisation whose user vectors stay at home.
 
-Chai, Wang, Chen, Yang: Secure federated matrix factorization, IEEE Intelligent Systems 2021; here the
-unencrypted embedding version the five papers compare with.
+Here the unencrypted embedding version the five papers compare with.
 
     score     p_u . q_i
     client    trains p_u and its copy of Q together
     upload    Q_u
     server    Q = sum of w_u Q_u
     scored    own p_u with the server's newest Q
-
-Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u).
 """
+
+from typing import ClassVar
 
 from torch import Tensor
 
-from fedrec.federation.model.guarded import Guarded
-from fedrec.federation.model.method import Client, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
+from fedrec.federation.privacy.guarded import Guarded
 
 
 class FedMF(Guarded):
     """Federated matrix factorisation."""
+
+    paper: ClassVar[Citation | None] = Citation(
+        "Chai, Wang, Chen, Yang",
+        "Secure federated matrix factorization",
+        "IEEE Intelligent Systems",
+        2021,
+    )
+    cost = "O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u)."
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared, p stays on the client."""
@@ -32,9 +38,8 @@ class FedMF(Guarded):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . q."""
-        scored: Tensor = (w.Q[items] * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and item row q."""
+        return dot(w.Q[items], w.p)
 
     def local_round(self, client: Client) -> None:
         """Train p and Q together, upload Q."""

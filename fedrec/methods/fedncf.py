@@ -1,27 +1,41 @@
 """FedNCF: neural collaborative filtering whose user vectors stay at home.
 
-Perifanis, Efraimidis: Federated neural collaborative filtering, Knowledge-Based Systems 2022; as plain
-averaging, which is how the five papers describe it.
+As plain averaging, which is how the five papers describe it.
 
     score     MLP(p_u, q_i), a tower over both vectors
     client    trains p_u and its copies of Q and the MLP together
     upload    Q_u and the MLP
     server    weighted means of both
     scored    own p_u with the server's newest Q and MLP
-
-Cost per round: O(E S h) on the clients (h the tower's size), O(sum of R_u d + n h) on the server.
 """
 
 import torch
 from torch import Tensor
 
-from fedrec.federation.model.guarded import Guarded
-from fedrec.federation.model.method import Client, Weights, perceptron
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Parameter,
+    Weights,
+    item_table,
+    mlp,
+    perceptron,
+    vector,
+)
+from fedrec.federation.privacy.guarded import Guarded
 
 
 class FedNCF(Guarded):
     """Federated neural collaborative filtering."""
+
+    paper = Citation(
+        "Perifanis, Efraimidis",
+        "Federated neural collaborative filtering",
+        "Knowledge-Based Systems",
+        2022,
+    )
+    cost = "O(E S h) on the clients (h the tower's size), O(sum of R_u d + n h) on the server."
 
     def parameters(self) -> dict[str, Parameter]:
         """Q and the tower are shared, p stays on the client."""

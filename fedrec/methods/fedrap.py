@@ -1,7 +1,5 @@
 """FedRAP: a shared item table plus a personal one, pushed apart as rounds go by.
 
-Li, Long, Zhou: Federated recommendation with additive personalization, ICLR 2024.
-
 score      u_i . (c_j + d_j) + b_i
 loss       mean entropy - lambda_a mean (d - c)^2 + mu_a mean |c|, means over the rows of a mini-batch
            and their dimensions; lambda_a and mu_a follow a curriculum over rounds a
@@ -14,32 +12,44 @@ scored     own user layer and D with the server's newest C
 The official code computes the curriculum and never uses it, so it runs `curriculum=fixed`; its sine is
 shifted to [0, v] and its square wave turns every 5 rounds (`schedule=code`). The paper's variants: -C and -D
 are `tables=shared` and `tables=personal`, -No and -L2 `penalty=none` and `penalty=l2`.
-
-Cost per round: O(E S d) on the clients, O(sum of R_u d) on the server; rows without a sample shrink by one
-factor per client.
 """
 
 import math
-from typing import Any
 
+import torch
 from torch import Tensor
 
-from fedrec.federation.model.guarded import Guarded
-from fedrec.federation.model.method import Batch, Client, Loss, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Loss,
+    Parameter,
+    Weights,
+    dot,
+    item_table,
+    vector,
+)
+from fedrec.federation.privacy.guarded import Guarded
 
 
 class FedRAP(Guarded):
     """Federated recommendation with additive personalisation."""
 
+    paper = Citation(
+        "Li, Long, Zhou",
+        "Federated recommendation with additive personalization",
+        "ICLR",
+        2024,
+    )
+    cost = (
+        "O(E S d) on the clients, O(sum of R_u d) on the server; rows without a sample shrink by one "
+        "factor per client."
+    )
+
     item_table = "C"
     personal_table = "D"
-
-    @property
-    def dense(self) -> bool:  # type: ignore[override]
-        """Noise on the gradient of C falls on every row, and so does Adam's weight decay."""
-        by_adam = self.settings["optimiser"] == "adam" and self.settings["weight_decay"] > 0
-        return super().dense or by_adam
 
     def parameters(self) -> dict[str, Parameter]:
         """C is shared; D and the user layer stay on the client."""
@@ -55,10 +65,10 @@ class FedRAP(Guarded):
         return {name: one for name, one in model.items() if name != left_out}
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """U . (c + d) + b."""
-        q = sum(w[name][items] for name in ("C", "D") if name in w)
-        scored: Tensor = (q * w.u).sum(-1) + w.b.squeeze(-1)
-        return scored
+        """`u . (c + d) + b`: the user layer on the sum of both item rows."""
+        tables = [name for name in ("C", "D") if name in w]
+        q: Tensor = sum(w[name][items] for name in tables)  # type: ignore[assignment]
+        return dot(q, w.u) + w.b.squeeze(-1)
 
     def strengths(self, round_: int) -> tuple[float, float]:
         """Lambda and mu of a round, by the curriculum."""
@@ -97,16 +107,15 @@ class FedRAP(Guarded):
 
     def penalty(self, w: Weights, batch: Batch, apart: float, sparse: float) -> Tensor:
         """What pushes D and C apart, and C towards zero."""
-        found: Any = 0.0
+        total: Tensor | float = 0.0
         if "C" in w and "D" in w:
             difference = w.D[batch.items] - w.C[batch.items]
-            found = found - apart * batch.mean(difference.square().mean(-1))
+            total = total - apart * batch.mean(difference.square().mean(-1))
         if "C" in w and self.settings["penalty"] != "none":
             c = w.C[batch.items]
             size = c.abs() if self.settings["penalty"] == "l1" else c.square()
-            found = found + sparse * batch.mean(size.mean(-1))
-        total: Tensor = found
-        return total
+            total = total + sparse * batch.mean(size.mean(-1))
+        return torch.as_tensor(total)
 
 
 METHOD = FedRAP

@@ -1,7 +1,5 @@
 """FedRecon: clients keep nothing; a user vector is rebuilt from nothing in every round.
 
-Singhal et al.: Federated reconstruction: partially local federated learning, NeurIPS 2021.
-
     score     p_u . q_i
     client    p_u starts anew and is fitted with Q frozen (support half of the rows), then Q is trained with
               p_u frozen (query half)
@@ -11,24 +9,49 @@ Singhal et al.: Federated reconstruction: partially local federated learning, Ne
 
 Rows are dealt out to the halves anew in every round, each with its negatives; `split=none` uses all for
 both, the official code's other setting.
-
-Cost per round: O((F S + E S) d) on the clients, and O(F S d) before scoring (F epochs of rebuilding);
-O(sum of R_u d) on the server.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
+from typing_extensions import override
 
-from fedrec.federation.model.method import Client, Half
-from fedrec.federation.model.parameters import Initial, Parameter
+from fedrec.federation.model import Citation, Client, Half, Initial, Parameter, ServerRule, Who
 from fedrec.methods.fedmf import FedMF
+
+HALVES: tuple[Half, Half] = ("first", "second")
+
+
+def splits(settings: Mapping[str, Any]) -> bool:
+    """Whether p and Q are trained on different halves."""
+    return bool(settings["split"] == "halves")
+
+
+class QueryWeights(ServerRule):
+    """Weighs uploads by the interactions of the query half."""
+
+    @override
+    def weights(self, rows: Tensor) -> Tensor:
+        return (rows // 2).clamp(min=1) if splits(self.settings) else rows
 
 
 class FedRecon(FedMF):
     """Federated reconstruction, over matrix factorisation."""
 
-    concluding = "everyone"
+    paper = Citation(
+        "Singhal et al.",
+        "Federated reconstruction: partially local federated learning",
+        "NeurIPS",
+        2021,
+    )
+    cost = (
+        "O((F S + E S) d) on the clients, and O(F S d) before scoring (F epochs of rebuilding); O(sum "
+        "of R_u d) on the server."
+    )
+
+    server_rule = QueryWeights
 
     def parameters(self) -> dict[str, Parameter]:
         """FedMF's, but p is forgotten when a round ends."""
@@ -37,27 +60,20 @@ class FedRecon(FedMF):
 
     def local_round(self, client: Client) -> None:
         """Rebuild p on one half, train Q on the other, upload Q."""
-        halves: tuple[Half | None, Half | None] = ("first", "second") if self._splits else (None, None)
-        self.rebuild(client, halves[0])
-        self.fit(client, self.step(client, {"Q": self.item_rate()}), half=halves[1])
+        support, query = HALVES if splits(self.settings) else (None, None)
+        self.rebuild(client, support)
+        self.fit(client, self.step(client, {"Q": self.item_rate()}), samples=query)
         client.upload("Q")
 
-    def conclude(self, client: Client) -> None:
+    def after_aggregation(self, client: Client) -> Who:
         """Rebuild p to be scored with."""
         self.rebuild(client, None)
+        return "everyone"
 
-    def rebuild(self, client: Client, half: Half | None) -> None:
+    def rebuild(self, client: Client, samples: Half | None) -> None:
         """Fit p alone."""
         step = self.step(client, {"p": self.settings["rate"]})
-        self.fit(client, step, epochs=self.settings["rebuild_epochs"], half=half)
-
-    def weighed_rows(self, rows: Tensor) -> Tensor:
-        """The rows of the query half."""
-        return (rows // 2).clamp(min=1) if self._splits else rows
-
-    @property
-    def _splits(self) -> bool:
-        return bool(self.settings["split"] == "halves")
+        self.fit(client, step, epochs=self.settings["rebuild_epochs"], samples=samples)
 
 
 METHOD = FedRecon

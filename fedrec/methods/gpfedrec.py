@@ -1,7 +1,5 @@
 """GPFedRec: a client's table is pulled towards the mean table of its neighbours on a graph of users.
 
-Zhang et al.: GPFedRec: graph-guided personalization for federated recommendation, KDD 2024.
-
     score     MLP(p_u, q_i), all of it private but the item table
     client    starts from g; trains everything on mean entropy + reg x mean (Q_u - r_u)^2 over the whole table
     upload    Q_u
@@ -12,26 +10,65 @@ Zhang et al.: GPFedRec: graph-guided personalization for federated recommendatio
 distances above theirs, which makes neighbours of the least similar users and never of oneself. The strength
 of the pull is given as the share `pull` of the way to r_u that a step goes, 2 x item rate x reg / (m d): the
 code's reg = 1 is 1.0 for d=16 and 0.5 for d=32 at its rates.
-
-Cost per round: O(S h + n m d steps) on the clients (h the MLP's size; every row moves in every step);
-O(n^2 m d) on the server. Memory O(2 n m d).
 """
-
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
-from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, perceptron
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
-from fedrec.federation.server.mixing import cosine_distances, mean_of, neighbours
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    item_table,
+    mlp,
+    perceptron,
+    vector,
+)
+from fedrec.federation.server.mixing import mean_of
+from fedrec.methods._math.likeness import cosine_distances, neighbours
+
+
+class NeighbourMeans(ServerRule):
+    """Gives each client the mean over its neighbours, and over theirs if there are more layers."""
+
+    @override
+    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+        likeness = cosine_distances(uploads)
+        if self.settings["graph"] == "similarity":
+            likeness = 1 - likeness
+        graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
+        reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
+        return reached
+
+    @override
+    def finish(self, server: ServerSide) -> None:
+        # The table everyone starts from is the mean of what neighbours agreed on.
+        server.shared["Q"] = mean_of(server.personal["R"], server.who)
 
 
 class GPFedRec(Method):
     """Graph-guided personalisation."""
 
-    evaluated = MappingProxyType({"Q": "own"})
-    dense = True
+    paper = Citation(
+        "Zhang et al.",
+        "GPFedRec: graph-guided personalization for federated recommendation",
+        "KDD",
+        2024,
+    )
+    cost = (
+        "O(S h + n m d steps) on the clients (h the MLP's size; every row moves in every step); O(n^2 "
+        "m d) on the server. Memory O(2 n m d)."
+    )
+
+    own_copies = ("Q",)
+    server_rule = NeighbourMeans
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared, R the mean of the client's neighbours; p and the MLP stay on the client."""
@@ -51,9 +88,9 @@ class GPFedRec(Method):
 
     def pulled(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy, plus what pulls the whole table towards the neighbours' mean."""
-        apart: Tensor = (w.Q.whole() - w.R.whole()).square().sum((-1, -2))
-        found: Tensor = self.loss(w, batch) + self.settings["pull"] / (2 * self.item_rate()) * apart
-        return found
+        apart = (w.Q.whole() - w.R.whole()).square().sum((-1, -2))
+        reg: float = self.settings["pull"] / (2 * self.item_rate())
+        return self.loss(w, batch) + reg * apart
 
     def local_round(self, client: Client) -> None:
         """Train everything together, upload Q."""
@@ -62,19 +99,6 @@ class GPFedRec(Method):
         rates = {"Q": self.item_rate(), "p": rate * self.settings["user_factor"]} | dict.fromkeys(tower, rate)
         self.fit(client, self.step(client, rates), loss=self.pulled)
         client.upload("Q", into="R")
-
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:  # noqa: ARG002 - there is one
-        """The mean over each client's neighbours, and over theirs if there are more layers."""
-        likeness = cosine_distances(uploads)
-        if self.settings["graph"] == "similarity":
-            likeness = 1 - likeness
-        graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
-        reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
-        return reached
-
-    def finish(self, server: ServerSide) -> None:
-        """The table everyone starts from is the mean of what neighbours agreed on."""
-        server.shared["Q"] = mean_of(server.personal["R"], server.who)
 
 
 METHOD = GPFedRec

@@ -1,7 +1,5 @@
 """LightGCN: vectors spread over the graph of who met what, with all data in one place.
 
-He et al.: LightGCN: simplifying and powering graph convolution network for recommendation, SIGIR 2020.
-
     graph     users and items, an edge per training row; A' = D^-1/2 A D^-1/2, no self loops
     score     e_u . e_i with e = mean of the layers 0..L of E, A' E, A'^2 E, ...
     loss      bpr: mean softplus(e_u . e_j - e_u . e_i) over negatives j of a row (u, i); bce: mean binary
@@ -11,8 +9,6 @@ He et al.: LightGCN: simplifying and powering graph convolution network for reco
 
 The official code draws users uniformly, and then one of their rows; here every row has its turn, as in all
 other methods. `graph=all` puts the held-out rows into the graph: a leak, kept to show what it does.
-
-Cost per epoch: O(T / B x L T d) for T training rows in mini-batches of B.
 """
 
 from dataclasses import dataclass
@@ -22,10 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.central.learner import CentralMethod
+from fedrec.central.method import CentralMethod
 from fedrec.federation.clients import Clients
-from fedrec.federation.model.parameters import Initial, Parameter, matrix
-from fedrec.federation.model.weights import Values
+from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,14 @@ class Spread(torch.autograd.Function):
 class LightGCN(CentralMethod):
     """Graph convolution without weights of its own."""
 
+    paper = Citation(
+        "He et al.",
+        "LightGCN: simplifying and powering graph convolution network for recommendation",
+        "SIGIR",
+        2020,
+    )
+    cost = "O(T / B x L T d) for T training rows in mini-batches of B."
+
     whole_rows = True
     graph: Graph
 
@@ -107,8 +110,8 @@ class LightGCN(CentralMethod):
         return Values(w, user=user, item=item)
 
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
-        """E_u . e_i."""
-        return (functional.embedding(users, w.user) * functional.embedding(items, w.item)).sum(-1)
+        """Inner product of propagated user and item vectors."""
+        return dot(functional.embedding(users, w.user), functional.embedding(items, w.item))
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """What tells positives from negatives, and the size of the layer-0 vectors."""

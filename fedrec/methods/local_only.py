@@ -5,18 +5,20 @@ can do no better than chance on items it never saw.
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
-from fedrec.federation.model.method import Client
-from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model import Citation, Client, Parameter
 from fedrec.methods.fedmf import FedMF
 
 
 class LocalOnly(FedMF):
     """FedMF whose item table stays at home too."""
 
+    paper: ClassVar[Citation | None] = None
+
     def parameters(self) -> dict[str, Parameter]:
         """Everything is private."""
-        return {name: replace(one, place="private") for name, one in super().parameters().items()}
+        return {name: replace(part, location="private") for name, part in super().parameters().items()}
 
     def local_round(self, client: Client) -> None:
         """Train, upload nothing."""

@@ -1,7 +1,6 @@
 """NCF: neural collaborative filtering with all data in one place.
 
-He, Liao, Zhang, Nie, Hu, Chua: Neural collaborative filtering, WWW 2017; the tower alone (no GMF branch), as
-in the papers that compare with it.
+The tower alone (no GMF branch), as in the papers that compare with it.
 
     score     MLP(p_u, q_i)
     training  Adam on the mean binary cross-entropy of mini-batches mixed over users
@@ -10,14 +9,19 @@ in the papers that compare with it.
 import torch
 from torch import Tensor
 
-from fedrec.central.learner import CentralMethod
-from fedrec.federation.model.method import perceptron
-from fedrec.federation.model.parameters import Initial, Parameter, matrix, mlp
-from fedrec.federation.model.weights import Values
+from fedrec.central.method import CentralMethod
+from fedrec.federation.model import Citation, Initial, Parameter, Values, matrix, mlp, perceptron
 
 
 class NCF(CentralMethod):
     """Centralised neural collaborative filtering."""
+
+    paper = Citation(
+        "He, Liao, Zhang, Nie, Hu, Chua",
+        "Neural collaborative filtering",
+        "WWW",
+        2017,
+    )
 
     def parameters(self) -> dict[str, Parameter]:
         """One vector per user, one per item, and the tower."""

@@ -1,8 +1,5 @@
 """PFedCLR: federated matrix factorisation with a low-rank correction that stays on the client.
 
-Chen et al.: Beyond personalization: federated recommendation with calibration via low-rank decomposition,
-2025.
-
 score      p_u . (q_i + a_i B_u)
 step 1     p_u rests, the correction is left out: only the client's copy of Q trains, on p_u . q_i
 upload     Q_u, before anything personal is trained
@@ -12,17 +9,23 @@ scored     own p_u, A_u, B_u and own copy of Q as last trained
 
 Variants: `correction=full` has one free vector per item in place of a_i B_u (w/ CF), `training=joint` lets
 p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
-
-Cost per round: O(E S d) on the clients, twice; O(sum of R_u d) on the server.
 """
 
-from types import MappingProxyType
-
-import torch
 from torch import Tensor
 
-from fedrec.federation.model.method import Client, Method, Weights, mean_entropy
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    Weights,
+    dot,
+    item_table,
+    matrix,
+    mean_entropy,
+    vector,
+)
 
 _ZERO = Initial("constant", 0.0)
 
@@ -30,7 +33,15 @@ _ZERO = Initial("constant", 0.0)
 class PFedCLR(Method):
     """Personalised federated recommendation by calibration with low rank."""
 
-    evaluated = MappingProxyType({"Q": "own"})
+    paper = Citation(
+        "Chen et al.",
+        "Beyond personalization: federated recommendation with calibration via low-rank decomposition",
+        "",
+        2025,
+    )
+    cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
+
+    own_copies = ("Q",)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared; the user vector and the correction stay on the client."""
@@ -45,21 +56,18 @@ class PFedCLR(Method):
         }
 
     def plain(self, w: Weights, items: Tensor) -> Tensor:
-        """P . q, without the correction."""
-        scored: Tensor = (w.Q[items] * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and item row q, without the correction."""
+        return dot(w.Q[items], w.p)
 
     def correction(self, w: Weights, items: Tensor) -> Tensor:
         """What the client adds to the rows of Q."""
         if self.settings["correction"] == "full":
-            free: Tensor = w.W[items]
-            return free
-        return torch.matmul(w.A[items], w.B)
+            return w.W[items]
+        return w.A[items] @ w.B
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . (q + correction)."""
-        scored: Tensor = ((w.Q[items] + self.correction(w, items)) * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and corrected item row."""
+        return dot(w.Q[items] + self.correction(w, items), w.p)
 
     def local_round(self, client: Client) -> None:
         """Train Q, upload it, then train what is personal."""

@@ -1,7 +1,6 @@
 """pFedGraph: each client's table is a mixture of the tables of clients that learnt in its direction.
 
-Ye et al.: Personalized federated learning with inferred collaboration graphs, ICML 2023; the item table is
-what is shared here, user vectors stay at home.
+The item table is what is shared here, user vectors stay at home.
 
     score     p_u . q_i
     client    takes its aggregate for its own table if it got one, then trains p_u and Q_u
@@ -17,85 +16,107 @@ As PFedCLR runs it, all clients train and a tenth is aggregated. The official co
 moves every row, by far less than a row's own samples do (its gradient has at most unit length over the whole
 table): it is off by default, and a step of plain SGD before the task's where it is on, since Adam would blow
 it up to full steps.
-
-Cost per round: O(E S d) on the clients, O(E m d steps) each with the penalty; O(s^2 m d + s^2 log s) on the
-server (s clients aggregated).
 """
 
 from dataclasses import replace
-from typing import Any
 
 from torch import Tensor
+from typing_extensions import override
 
-from fedrec.federation.model.method import Batch, Client, Method, ServerSide, Weights, mean_entropy
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.server.mixing import project_on_simplex, same_direction
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    mean_entropy,
+    vector,
+)
+from fedrec.methods._math.likeness import same_direction
+from fedrec.methods._math.simplex import project_on_simplex
+
+
+class CollaborationGraph(ServerRule):
+    """Gives each client a mixture of the tables of clients that learnt in its direction."""
+
+    @override
+    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+        likeness = same_direction(uploads, server.initial["Q"].reshape(-1))
+        weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
+        if self.settings["penalty"] > 0:
+            # R, the direction of similar clients, is made of the same.
+            directions = (weights / uploads.norm(dim=1)) @ uploads
+            server.personal["R"].put(server.who, directions.unflatten(1, (self.items, -1)))
+        return weights
 
 
 class PFedGraph(Method):
     """Personalised aggregation over an inferred graph, over matrix factorisation."""
 
-    @property
-    def dense(self) -> bool:  # type: ignore[override]
-        """The penalty falls on every row."""
-        return bool(self.settings["penalty"] > 0)
+    paper = Citation(
+        "Ye et al.",
+        "Personalized federated learning with inferred collaboration graphs",
+        "ICML",
+        2023,
+    )
+    cost = (
+        "O(E S d) on the clients, O(E m d steps) each with the penalty; O(s^2 m d + s^2 log s) on the "
+        "server (s clients aggregated)."
+    )
+
+    server_rule = CollaborationGraph
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is the client's own; G its aggregate; p stays on the client."""
         d, start = self.settings["d"], Initial("normal", 1.0)
-        own = Parameter((self.items, d), "local", start, table=True, rewritten=True)
+        own = Parameter((self.items, d), "local", start, table=True)
         model = {
             "Q": own,
             "p": vector(d, "private", start),
             "G": item_table(self.items, d, "personal", start),
         }
-        if self.dense:
+        if self.settings["penalty"] > 0:
             model["R"] = item_table(self.items, d, "personal", start)
         return model
 
     def table(self, w: Weights, items: Tensor) -> Tensor:
         """The rows of the aggregate if the client got one, else its own."""
-        own: Tensor = w.Q[items]
-        rows: Tensor = own + w.held * (w.G[items] - own)
-        return rows
+        own = w.Q[items]
+        return own + w.held * (w.G[items] - own)
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """P . q."""
-        scored: Tensor = (self.table(w, items) * w.p).sum(-1)
-        return scored
+        """Inner product of user vector p and item row q."""
+        return dot(self.table(w, items), w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
         """Mean entropy with the own table, which has taken over the aggregate."""
-        return mean_entropy((w.Q[batch.items] * w.p).sum(-1), batch)
+        return mean_entropy(dot(w.Q[batch.items], w.p), batch)
 
     def penalty(self, w: Weights, batch: Batch) -> Tensor:  # noqa: ARG002 - it is about whole tables
         """The cosine with the direction of similar clients."""
+        strength: float = self.settings["penalty"]
         sign = -1 if self.settings["sign"] == "minus" else 1
         own, others = w.Q.whole(), w.R.whole()
-        length: Any = own.square().sum((-1, -2)).sqrt()
-        cosine: Tensor = (own * others).sum((-1, -2)) / length
-        found: Tensor = sign * self.settings["penalty"] * w.held.squeeze(-1).squeeze(-1) * cosine
-        return found
+        length = own.square().sum((-1, -2)).sqrt()
+        cosine = (own * others).sum((-1, -2)) / length
+        return sign * strength * w.held.squeeze(-1).squeeze(-1) * cosine
 
     def local_round(self, client: Client) -> None:
         """Take over the aggregate, train, upload."""
         client.rewrite("Q", self.table)
         rate = self.settings["rate"]
         steps = [self.step(client, {"Q": rate, "p": rate})]
-        if self.dense:
+        if self.settings["penalty"] > 0:
             # It comes first: a client's loss, by which it may stop, is that of its last step.
             steps.insert(0, replace(self.step(client, {"Q": rate}), optimiser="sgd", loss=self.penalty))
         self.fit(client, *steps)
         client.upload("Q", into="G")
-
-    def mixing(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:  # noqa: ARG002 - there is one
-        """The weight of each upload (column) in each client's aggregate (row); R is made of the same."""
-        likeness = same_direction(uploads, server.initial["Q"].reshape(-1))
-        weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
-        if self.dense:
-            directions = (weights / uploads.norm(dim=1)) @ uploads
-            server.personal["R"].put(server.who, directions.unflatten(1, (self.items, -1)))
-        return weights
 
 
 METHOD = PFedGraph

@@ -1,7 +1,5 @@
 """PFedRec: no user vector; every client has a score function and an item table of its own.
 
-Zhang et al.: Dual personalization on federated recommendation, IJCAI 2023.
-
 score      w_u . q_i + b_u
 client     starts from the server's Q and its own score function; for every mini-batch first a step on
            the score function, then, on a loss computed anew, a step on its copy of Q ("post-tuning")
@@ -11,23 +9,26 @@ scored     own score function with own copy of Q as last trained
 
 The official code lets item rows learn at rate x items x 80, since few samples touch a row and all touch
 the score function. It also uploads b_u, which nothing ever uses; here it stays at home, as the paper says.
-
-Cost per round: O(E S d) on the clients, twice; O(sum of R_u d) on the server.
 """
-
-from types import MappingProxyType
 
 from torch import Tensor
 
-from fedrec.federation.model.guarded import Guarded
-from fedrec.federation.model.method import Client, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
+from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
+from fedrec.federation.privacy.guarded import Guarded
 
 
 class PFedRec(Guarded):
     """Dual personalisation: own score function, own item table."""
 
-    evaluated = MappingProxyType({"Q": "own"})
+    paper = Citation(
+        "Zhang et al.",
+        "Dual personalization on federated recommendation",
+        "IJCAI",
+        2023,
+    )
+    cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
+
+    own_copies = ("Q",)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared; the score function, a linear layer, stays on the client."""
@@ -40,9 +41,8 @@ class PFedRec(Guarded):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """W . q + b."""
-        scored: Tensor = (w.Q[items] * w.w).sum(-1) + w.b.squeeze(-1)
-        return scored
+        """The client's linear layer on item row q."""
+        return dot(w.Q[items], w.w) + w.b.squeeze(-1)
 
     def local_round(self, client: Client) -> None:
         """Two steps per mini-batch: score function, then items."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.federation.model import Citation
 from fedrec.random.with_numpy import Purpose
 
 
@@ -18,6 +19,8 @@ class Popularity:
     """Scores items by their training rows; learns everything in the first round."""
 
     logits = False
+    paper: Citation | None = None
+    cost = ""
     sends = ("which items it met",)
     """What it needs from clients, for lists of methods."""
 

@@ -1,7 +1,5 @@
 """DualPer: what PFedRec adds to a backbone, a private score function and post-tuned item tables.
 
-Zhang et al.: Dual personalization on federated recommendation, IJCAI 2023.
-
 client     for every mini-batch first a step on everything but the item table, then, on a loss computed
            anew, a step on the item table
 upload     the item table; with `score_part=private` nothing else, with `score_part=shared` also what the
@@ -9,25 +7,29 @@ upload     the item table; with `score_part=private` nothing else, with `score_p
 scored     own item table as last trained
 
 A backbone that scores by a plain product gets a bias of its own, so that FedMF with it is PFedRec.
-
-Cost per round: the backbone's, with two gradients per mini-batch.
 """
 
 from dataclasses import replace
 
 from torch import Tensor
 
-from fedrec.federation.model.method import Loss, Method, Step, Weights
-from fedrec.federation.model.parameters import Initial, Parameter, vector
-from fedrec.federation.model.plugin import Plugin
+from fedrec.federation.model import Citation, Initial, Loss, Method, Parameter, Plugin, Step, Weights, vector
 
 
 class DualPer(Plugin):
     """A backbone with a personal score function and a personal item table."""
 
+    paper = Citation(
+        "Zhang et al.",
+        "Dual personalization on federated recommendation",
+        "IJCAI",
+        2023,
+    )
+    cost = "the backbone's, with two gradients per mini-batch."
+
     def __init__(self, backbone: Method, settings: dict[str, object], items: int) -> None:
         super().__init__(backbone, settings, items)
-        self.evaluated = {backbone.item_table: "own"}
+        self.own_copies = (backbone.item_table,)
 
     def parameters(self) -> dict[str, Parameter]:
         """The score function becomes private; a plain product gets a bias."""
@@ -35,13 +37,15 @@ class DualPer(Plugin):
         model = self.backbone.parameters()
         if self.settings["score_part"] == "private":
             model = {
-                name: one if name == table or one.place != "shared" else replace(one, place="private")
-                for name, one in model.items()
+                name: part
+                if name == table or part.location != "shared"
+                else replace(part, location="private")
+                for name, part in model.items()
             }
         if not any(name.startswith("mlp") for name in model):
             bias = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
             # It is part of the score function: forgotten where that is.
-            model["b"] = replace(bias, renewed=any(one.renewed for one in model.values()))
+            model["b"] = replace(bias, renewed=any(part.renewed for part in model.values()))
         return model
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
@@ -67,7 +71,7 @@ class DualPer(Plugin):
 
     def goal(self, name: str) -> str | None:
         """What has become private stays at home."""
-        return name if self.parameters()[name].place == "shared" else None
+        return name if self.parameters()[name].location == "shared" else None
 
 
 PLUGIN = DualPer

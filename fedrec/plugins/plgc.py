@@ -1,8 +1,5 @@
 """PLGC: a client's own item table mixed with the server's, and kept from repeating what that one says.
 
-Shen et al.: A model-agnostic strategy to mitigate embedding degradation in personalized federated
-recommendation, 2025.
-
 Tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
 mixing     q = lambda_c c + (1 - lambda_c) g, lambda_c = |C|^2 / (|C|^2 + |G|^2), anew in every epoch (dLGM)
 loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items (eRR):
@@ -14,8 +11,6 @@ scored     own C mixed with the server's newest G
 FedRAP already has two tables: there D is the own one and the shared table is the other, which keeps its own
 training. `redundancy` replaces eRR by alignment and uniformity (`au`), a contrast of the two views
 (`duorec`), decorrelation (`feddecorr`), or nothing; `mixing=off` leaves dLGM out.
-
-Cost per round: O(E S d^2) more on the clients; O(n m d) to average whole tables.
 """
 
 from dataclasses import replace
@@ -24,10 +19,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.federation.model.method import Batch, Loss, Step, Weights, perceptron
-from fedrec.federation.model.parameters import Parameter, mlp
-from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.model.weights import View, Weighed
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Combined,
+    Loss,
+    Parameter,
+    Part,
+    Plugin,
+    Step,
+    View,
+    Weights,
+    mlp,
+    perceptron,
+)
 
 _TEMPERATURE = 0.1
 _TINY = 1e-12
@@ -35,6 +40,15 @@ _TINY = 1e-12
 
 class PLGC(Plugin):
     """Personalised local-global collaboration over a backbone."""
+
+    paper = Citation(
+        "Shen et al.",
+        "A model-agnostic strategy to mitigate embedding degradation in personalized federated "
+        "recommendation",
+        "",
+        2025,
+    )
+    cost = "O(E S d^2) more on the clients; O(n m d) to average whole tables."
 
     @property
     def tables(self) -> tuple[str, str]:
@@ -44,10 +58,10 @@ class PLGC(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own beside the server's; a head is added."""
-        model, (own, other) = self._restarted(self.backbone.parameters()), self.tables
+        model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
         if other == "G":
             shared = model[own]
-            model |= {own: replace(shared, place="local", start="G"), "G": shared}
+            model |= {own: replace(shared, location="local", start="G"), "G": shared}
         if self.settings["redundancy"] != "none":
             d = model[own].shape[1]
             model |= mlp("head", (d, *self.settings["head"], d), "private")
@@ -66,8 +80,8 @@ class PLGC(Plugin):
             return w
         own, other = self.tables
         if other == "G" or not self.backbone.additive:
-            return View(w, {own: Weighed((w[own], w.lambda_c), (w[other], 1 - w.lambda_c))})
-        return View(w, {own: Weighed((w[own], w.lambda_c)), other: Weighed((w[other], 1 - w.lambda_c))})
+            return View(w, {own: weighed((w[own], w.lambda_c), (w[other], 1 - w.lambda_c))})
+        return View(w, {own: weighed((w[own], w.lambda_c)), other: weighed((w[other], 1 - w.lambda_c))})
 
     def loss_of(self, loss: Loss) -> Loss:
         """The backbone's loss on the mixed table, plus what the two views repeat."""
@@ -102,10 +116,6 @@ class PLGC(Plugin):
         own, other = self.tables
         return other if name == own else name
 
-    def pairs(self) -> int:
-        """Contrasts look at pairs of samples."""
-        return 12 if self.settings["redundancy"] in ("au", "duorec") else 0
-
     def redundancy(self, w: Weights, batch: Batch) -> Tensor:
         """What is to be made small about the two views of each distinct item of the mini-batch."""
         chosen = batch.distinct().unsqueeze(-1)
@@ -119,6 +129,17 @@ class PLGC(Plugin):
         if self.settings["centred"] == "yes":
             own, other = _centred(own, chosen), _centred(other, chosen)
         return repeated_columns(own, other, chosen, self.settings["gamma"])
+
+
+def weighed(*parts: tuple[Part, Tensor]) -> Combined:
+    """A sum of tables, each times its weight."""
+    tables, weights = zip(*parts, strict=True)
+
+    def combine(*rows: Tensor) -> Tensor:
+        total: Tensor = sum(weight * own for weight, own in zip(weights, rows, strict=True))
+        return total
+
+    return Combined(combine, *tables, linear=True)
 
 
 def column_cosines(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:

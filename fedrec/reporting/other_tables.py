@@ -89,11 +89,7 @@ def costs_table(artefact: Artefact, methods: Mapping[str, Any]) -> Shape:
     rows = []
     for line in artefact.lines:
         assert line.run is not None, "a cost is a run's"
-        text = importlib.import_module(modules_of(line.run)[0]).__doc__ or ""
-        paragraph = next(
-            (part for part in text.split("\n\n") if part.strip().startswith("Cost per round")), ""
-        )
-        cost = " ".join(paragraph.split()).removeprefix("Cost per round: ")
+        cost = importlib.import_module(modules_of(line.run)[0]).METHOD.cost
         rows.append({"method": label_of(artefact, line, methods), "cost": cost or None})
     return rows, [
         Column("method", "method", align="left"),

@@ -22,7 +22,7 @@ def space(name: str, settings: Mapping[str, Any], users: int, items: int) -> tup
         raise ResultError(f"{name} has no clients that train: it has no space on clients and server.")
     counts: dict[str, int] = {}
     for one in method.parameters().values():
-        counts[one.place] = counts.get(one.place, 0) + one.count
+        counts[one.location] = counts.get(one.location, 0) + one.count
     client = sum(count for place, count in counts.items() if place != "server")
     server = counts.get("shared", 0) + counts.get("server", 0) + users * counts.get("personal", 0)
     return client, server

@@ -22,8 +22,9 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.method import Method, Weights
+from fedrec.federation.model.method import Method
 from fedrec.federation.model.plugin import Plugin
+from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import extras
 from fedrec.federation.state.kept import Kept, RowsKept
 from fedrec.random.with_numpy import LANES, Purpose, draws

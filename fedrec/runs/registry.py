@@ -7,7 +7,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from fedrec.central.learner import CentralLearner, CentralMethod
+from fedrec.central.learner import CentralLearner
+from fedrec.central.method import CentralMethod
 from fedrec.config.modules import modules_of
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError
@@ -16,7 +17,7 @@ from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.observe.recorder import Recorder
 
 
 def make_learner(
@@ -25,15 +26,15 @@ def make_learner(
     settings: Mapping[str, Any],
     seed: int,
     engine: Engine,
-    watch: Watch | None = None,
+    recorder: Recorder | None = None,
 ) -> Learner:
     """The composition `name`, ready for its first round. What it changes is in `settings` already."""
     made = make_method(name, settings, clients.items)
     if made is not None:
-        return Federation(made, clients, engine, settings, seed, watch=watch)
-    if watch is not None:
-        raise ConfigurationError(f"{name} has no clients that train: there is nothing --keep could look at.")
-    method = importlib.import_module(modules_of(name)[0]).METHOD
+        return Federation(made, clients, engine, settings, seed, recorder=recorder)
+    if recorder is not None:
+        raise ConfigurationError(f"{name} has no clients that train: there is nothing --record could see.")
+    method = _class_of(modules_of(name)[0], "METHOD", settings)
     if issubclass(method, CentralMethod):
         return CentralLearner(method(settings, len(clients), clients.items), clients, settings, seed)
     learner: Learner = method(clients, settings, seed)
@@ -42,22 +43,43 @@ def make_learner(
 
 def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | None:
     """The composition `name` as a federated method; None for one that has no clients that train."""
-    backbone, *plugins = map(importlib.import_module, modules_of(name))
-    if not issubclass(backbone.METHOD, Method):
+    backbone, *plugins = modules_of(name)
+    method = _class_of(backbone, "METHOD", settings)
+    if not issubclass(method, Method):
         if plugins:
             raise ConfigurationError(
                 f"{name}: {parse(name).backbone} has no clients that train; a plug-in needs them."
             )
         return None
-    made: Method = backbone.METHOD(settings, items)
+    made: Method = method(settings, items)
     for plugin in plugins:
         _refuse_alone(name, made)
-        made = plugin.PLUGIN(made, settings, items)
+        made = _class_of(plugin, "PLUGIN", settings)(made, settings, items)
     return made
 
 
+def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
+    """What a file trains by: its `METHOD` or `PLUGIN`, or the variants that the settings ask for.
+
+    `VARIANTS` maps (setting, value) to a subclass that changes what that value changes. Where the settings
+    ask for several, they are combined into one class: what an earlier one overrides goes before what a
+    later one does.
+    """
+    file = importlib.import_module(module)
+    plain: type[Any] = getattr(file, kind)
+    known: Mapping[tuple[str, Any], type[Any]] = getattr(file, "VARIANTS", {})
+    variants = [variant for (key, value), variant in known.items() if settings[key] == value]
+    if len(variants) < 2:
+        return variants[0] if variants else plain
+    try:
+        return type("And".join(variant.__name__ for variant in variants), tuple(variants), {})
+    except TypeError as error:
+        names = ", ".join(f"{key}={value}" for (key, value), variant in known.items() if variant in variants)
+        raise ConfigurationError(f"{module}: {names} do not go together ({error}).") from error
+
+
 def _refuse_alone(name: str, backbone: Method) -> None:
-    if all(parameter.place in ("private", "scratch") for parameter in backbone.parameters().values()):
+    if all(parameter.location in ("private", "scratch") for parameter in backbone.parameters().values()):
         raise ConfigurationError(
             f"{name}: nothing of {parse(name).backbone} leaves the client; a plug-in needs what is shared."
         )

@@ -9,14 +9,12 @@ import torch
 from fedrec.config.methods import canonical, load_methods, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.protocol import protocol_name
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import read_split
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.batched.engine import BatchedEngine
-from fedrec.federation.engines.engine import Engine
-from fedrec.federation.engines.loop import LoopEngine
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.engines.engine import ENGINES, engine_named
+from fedrec.federation.observe.recorder import Recorder
 from fedrec.plan.fingerprint import code_hash
 from fedrec.runs.device import device_named, memory_for_clients
 from fedrec.runs.registry import make_learner
@@ -51,7 +49,7 @@ def train(
     split = read_split(data / protocol_name(protocol, paper))
     place = device_named(device)
     clients = Clients.of_split(split, place)
-    chosen = _engine(engine, place, memory_gib)
+    chosen = engine_named(engine, memory_for_clients(place, memory_gib))
     identity = {
         "dataset": split.dataset,
         "method": method,
@@ -60,16 +58,19 @@ def train(
         "seed": seed,
         "settings": settings,
         "sources": sources,
-        "engine": "loop" if engine == "loop" else "batched",
+        "engine": chosen.name,
         "device": place.type,
         "split": split.content_hash(),
         "interactions": split.interactions,
-        "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
+        "code": {
+            "method": code_hash(*modules_of(method)),
+            "engine": code_hash(ENGINE_MODULE, ENGINES[chosen.name]),
+        },
     }
     try:
-        watch = Watch.of(keep, clients, settings["rounds"]) if keep else None
-        learner = make_learner(method, clients, settings, seed, chosen, watch)
-        kept = tuple(spelled_keeps(merged_keeps(keep)))
+        recorder = Recorder.of(keep, clients, settings["rounds"]) if keep else None
+        learner = make_learner(method, clients, settings, seed, chosen, recorder)
+        kept = tuple(spelled_records(merged_records(keep)))
         run = Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds, kept)
         return run.train()
     except torch.OutOfMemoryError as error:
@@ -77,7 +78,3 @@ def train(
             f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "
             f"another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
         ) from error
-
-
-def _engine(name: str, device: torch.device, memory_gib: float | None) -> Engine:
-    return LoopEngine() if name == "loop" else BatchedEngine(memory_for_clients(device, memory_gib))

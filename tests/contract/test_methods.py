@@ -18,7 +18,6 @@ from tests.federations import (
     clients_of,
     gentle,
     learner_of,
-    location,
     planted_blocks,
     uniform_noise,
 )
@@ -41,7 +40,7 @@ def keeps_item_tables(learner, clients):
     """Whether something of every user and item is kept from round to round, other than copies of what is shared."""
     if isinstance(learner, Federation):
         tables = [one for one in learner.state.parameters.values() if one.table]
-        return any(location(table) in ("local", "private") for table in tables)
+        return any(table.location in ("local", "private") for table in tables)
     kept = [value for key, value in learner.tensors().items() if key.startswith("kept/")]
     return any(value.numel() >= len(clients) * clients.items for value in kept)
 

@@ -1,28 +1,39 @@
-"""What both engines share: the task of a round, its outcome, and what an engine is."""
+"""What all engines share: the task of a round, its outcome, what an engine is, and the engines by name."""
 
+import importlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedrec.errors import DivergenceError
+from fedrec.errors import ConfigurationError, DivergenceError, did_you_mean
 from fedrec.federation.clients import Clients, Samples
-from fedrec.federation.model.method import Client, Method
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.model.method import Method
+from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.privacy.uploads import UploadNoise
+from fedrec.federation.program import Needs, Program
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
 
 NOISE_STEPS = 1024
 """Mini-batches an epoch of guarded training may have: each has its own noise."""
+ENGINES = {
+    "batched": "fedrec.federation.engines.batched.engine",
+    "loop": "fedrec.federation.engines.loop",
+}
+"""The module of each engine, the preferred one first. Each has a function `make(memory)`; it is imported
+by name, so that a run depends on the code of its own engine alone."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One round of local training: whose, on which samples, in which mini-batches."""
+    """One round of local training: whose, on which samples, in which mini-batches, and what is done."""
 
     method: Method
+    program: Program
+    needs: Needs
     state: State
     server: Server
     clients: Clients
@@ -35,52 +46,67 @@ class Task:
     alone: bool = False
     """Whether clients go on from their own copies of shared parameters instead of the server's."""
     late: bool = False
-    """Whether this is what clients do after the server has answered (`Method.conclude`)."""
-
-    watch: Watch | None = None
-    """Who looks at tables before and after training; None for nobody."""
+    """Whether this is what clients do after aggregation."""
+    recorder: Recorder | None = None
+    """Observer of tables before and after training, if any."""
 
     @property
     def no_loss(self) -> float:
-        """The loss of a client that has not trained: an error, except after the server has answered."""
+        """The loss of a client that has not trained: an error, except after aggregation."""
         return 0.0 if self.late else float("nan")
 
-    def work(self, client: Client) -> None:
-        """What a client does."""
-        (self.method.conclude if self.late else self.method.local_round)(client)
-
     @property
-    def watched(self) -> list[str]:
-        """The tables that are looked at before and after training: most often none."""
-        if self.watch is None or self.late or not self.watch.wants_training(self.round_):
+    def recorded_tables(self) -> list[str]:
+        """The tables a recorder sees before and after training: most often none."""
+        if self.recorder is None or self.late or not self.recorder.wants_training(self.round_):
             return []
-        one = self.state.parameters
-        return [name for name in self.state.visible if one[name].table and one[name].place != "scratch"]
+        parts = self.state.parameters
+        return [
+            name for name in self.state.visible if parts[name].table and parts[name].location != "scratch"
+        ]
 
     def starts_alone(self, name: str) -> bool:
         """Whether clients start the round from values of `name` that differ from client to client."""
         parameter = self.state.parameters[name]
-        if parameter.place == "shared":
-            return self.alone or (self.late and self.method.evaluated.get(name) == "own")
-        return parameter.place in ("private", "local", "personal") and not parameter.renewed
+        if parameter.location == "shared":
+            return self.alone or (self.late and name in self.method.own_copies)
+        return parameter.location in ("private", "local", "personal") and not parameter.renewed
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a round of local training reports: each client's mean loss in its last epoch.
 
-    `slowest` is the seconds the slowest client took; None where clients are not told apart.
+    `slowest` is the seconds the slowest client took; None where clients are not timed one by one.
     """
 
     loss: Tensor
     slowest: float | None = None
 
 
-class Engine(Protocol):
-    """Runs the local rounds of a task: reads and writes its state, sends uploads to its server."""
+class Engine(ABC):
+    """Runs the program of a task: reads and writes its state, sends uploads to its server."""
 
+    name: ClassVar[str]
+
+    @abstractmethod
     def run(self, task: Task) -> Outcome:
         """Train every client of the task."""
+
+    def supports(self, program: Program) -> str | None:  # noqa: ARG002 - see override
+        """None if the engine can run a program, else the reason why not."""
+        return None
+
+
+def engine_named(name: str, memory: int) -> Engine:
+    """The engine called `name`, or for `auto` the preferred one; clients may take `memory` bytes."""
+    chosen = next(iter(ENGINES)) if name == "auto" else name
+    if chosen not in ENGINES:
+        raise ConfigurationError(
+            f"unknown engine '{name}'.{did_you_mean(name, ENGINES)} There are: auto, {', '.join(ENGINES)}."
+        )
+    engine: Engine = importlib.import_module(ENGINES[chosen]).make(memory)
+    return engine
 
 
 def check_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:

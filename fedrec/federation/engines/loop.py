@@ -5,80 +5,53 @@ an error names the client it happened on.
 """
 
 import time
+from typing import cast
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.errors import FedrecError
 from fedrec.federation.draws import halves, shuffled
-from fedrec.federation.engines.engine import NOISE_STEPS, Outcome, Task, check_finite
-from fedrec.federation.model.method import Half, Loss, RowsOf, Step
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.engines.engine import NOISE_STEPS, Engine, Outcome, Task, check_finite
+from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
+from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
-
-
-class PlainBatch:
-    """A mini-batch of one client."""
-
-    def __init__(self, items: Tensor, labels: Tensor) -> None:
-        self.items = items
-        self.labels = labels
-
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the batch."""
-        return values.mean()
-
-    @property
-    def size(self) -> Tensor:
-        """See `method.Batch.size`."""
-        return torch.tensor([float(len(self.items))], device=self.items.device)
-
-    def occurrences(self) -> Tensor:
-        """See `method.Batch.occurrences`."""
-        listed = self.items.tolist()
-        return torch.tensor([float(listed.count(item)) for item in listed], device=self.items.device)
-
-    def distinct(self) -> Tensor:
-        """See `method.Batch.distinct`."""
-        seen: set[int] = set()
-        mask = torch.zeros(len(self.items), device=self.items.device)
-        for place, item in enumerate(self.items.tolist()):
-            mask[place] = float(item not in seen)
-            seen.add(item)
-        return mask
-
-    def samples(self) -> "list[PlainBatch]":
-        """Each sample as a mini-batch of its own."""
-        return [
-            PlainBatch(item, label)
-            for item, label in zip(self.items.split(1), self.labels.split(1), strict=True)
-        ]
+from fedrec.federation.program import Fit, Half, Program, Rewrite, Step, Upload, WholeTable
 
 
 class LoopClient:
     """One client in one round."""
 
-    def __init__(self, task: Task, place: int) -> None:
+    def __init__(self, task: Task, index: int) -> None:
         self.task = task
-        self.round_ = task.round_
-        self.who = task.who[place : place + 1]
-        end = int(task.samples.size[: place + 1].sum())
-        own = slice(end - int(task.samples.size[place]), end)
+        self.who = task.who[index : index + 1]
+        end = int(task.samples.size[: index + 1].sum())
+        own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
         self.weights = {name: self._downloaded(name) for name in task.state.visible}
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.tensor(task.no_loss)
 
-    def fit(
-        self,
-        *steps: Step,
-        epochs: int,
-        loss: Loss,
-        early_stop: float | None = None,
-        half: Half | None = None,
-    ) -> None:
-        """See `method.Client.fit`."""
+    def run(self, program: Program) -> None:
+        """Do what the program asks for, in order."""
+        for operation in program:
+            if isinstance(operation, Fit):
+                self._fit(operation)
+            elif isinstance(operation, Rewrite):
+                self._rewrite(operation)
+            else:
+                self._upload(operation)
+
+    def keep(self) -> None:
+        """Store what stays on the client."""
+        for name, kept in self.task.state.kept.items():
+            if self.task.state.parameters[name].location != "personal":
+                kept.put(self.who, self.weights[name].detach().unsqueeze(0))
+
+    def _fit(self, fit: Fit) -> None:
+        steps = fit.steps
         trained = {name: self.weights[name].requires_grad_() for step in steps for name in step.rates}
         optimisers = [self._optimiser(step) for step in steps]
         decays = [
@@ -87,13 +60,14 @@ class LoopClient:
         ]
         total, count, before = 0.0, 0, None
         first_epoch = self.epochs_done
-        for _ in range(epochs):
+        for _ in range(fit.epochs):
             losses = []
             self._derive()
-            for number, batch in enumerate(self._batches(half)):
+            for number, batch in enumerate(self._batches(fit.samples)):
                 for step, optimiser, decay in zip(steps, optimisers, decays, strict=True):
                     optimiser.zero_grad()
-                    value = (step.loss or loss)(self._view(), batch)
+                    loss = step.loss or fit.loss
+                    value = loss(self._view(), batch)
                     value.backward()
                     self._guard(step, loss, batch, number)
                     optimiser.step()
@@ -103,55 +77,33 @@ class LoopClient:
             total, count = total + float(torch.stack(losses).sum()), count + len(losses)
             running = total / count
             if (
-                early_stop is not None
+                fit.early_stop is not None
                 and before is not None
-                and abs(running - before) < early_stop * (before + 1e-5)
+                and abs(running - before) < fit.early_stop * (before + 1e-5)
             ):
                 break
             before = running
         # A client that stops early does not shift the shuffles of what comes after.
-        self.epochs_done = first_epoch + epochs
+        self.epochs_done = first_epoch + fit.epochs
         for step, optimiser in zip(steps, optimisers, strict=True):
             self._store(step, optimiser)
         for name in trained:
             self.weights[name] = self.weights[name].detach()
 
-    def rewrite(self, name: str, rows: RowsOf) -> None:
-        """See `method.Client.rewrite`."""
+    def _rewrite(self, rewrite: Rewrite) -> None:
+        name, rows = rewrite.name, rewrite.rows
+        if isinstance(rows, WholeTable):
+            self.weights[name] = rows.of_one(self.weights[name], self.task.state.shared)
+            return
         self._derive()
         items = torch.arange(self.task.clients.items, device=self.who.device)
         with torch.no_grad():
             self.weights[name] = rows(self._view(), items).clone()
 
-    def upload(self, *names: str, into: str | None = None) -> None:
-        """See `method.Client.upload`."""
-        for name in names:
-            self._upload(name, into or name, self.weights[name].detach())
-
-    def upload_products(self, name: str, into: str) -> None:
-        """See `method.Client.upload_products`."""
-        table = self.weights[name].detach()
-        self._upload(name, into, table @ table.T)
-
-    def approach_products(self, name: str, goal: str, steps: int, rate: float, decay: float) -> None:
-        """See `method.Client.approach_products`."""
-        table = self.weights[name].requires_grad_()
-        optimiser = torch.optim.SGD([table], lr=rate, weight_decay=decay)
-        for _ in range(steps):
-            optimiser.zero_grad()
-            (table @ table.T - self.task.state.shared[goal]).norm().backward()
-            optimiser.step()
-        self.weights[name] = table.detach()
-
-    def keep(self) -> None:
-        """Store what stays on the client."""
-        for name, kept in self.task.state.kept.items():
-            if self.task.state.parameters[name].place != "personal":
-                kept.put(self.who, self.weights[name].detach().unsqueeze(0))
-
-    def _upload(self, name: str, into: str, value: Tensor) -> None:
-        task = self.task
-        task.server.accept(name, into)
+    def _upload(self, upload: Upload) -> None:
+        task, into, value = self.task, upload.into, self.weights[upload.name].detach()
+        if upload.through is not None:
+            value = upload.through.of_one(value)
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
         if task.privacy is not None:
             change = change * task.privacy.shrinkage(change.abs().sum())
@@ -164,7 +116,7 @@ class LoopClient:
             return state.kept[name].whole(self.who)[0].clone()
         return state.shared.get(name, state.initial[name]).clone()
 
-    def _view(self) -> Values:
+    def _view(self) -> Weights:
         state = self.task.state
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
@@ -174,7 +126,7 @@ class LoopClient:
         for name in state.visible:
             if state.parameters[name].table:
                 values[name] = PlainTable(self.weights[name], training)
-        return values
+        return cast(Weights, values)
 
     def _derive(self) -> None:
         with torch.no_grad():
@@ -211,10 +163,10 @@ class LoopClient:
     def _store(self, step: Step, optimiser: torch.optim.Optimizer) -> None:
         """Write back the moments that outlast the round."""
         for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
-            found = optimiser.state[self.weights[name]]
+            moments = optimiser.state[self.weights[name]]
             first, second, steps = self._moments(name)
-            first[self.who[0]], second[self.who[0]] = found["exp_avg"], found["exp_avg_sq"]
-            steps[self.who[0]] = found["step"]
+            first[self.who[0]], second[self.who[0]] = moments["exp_avg"], moments["exp_avg_sq"]
+            steps[self.who[0]] = moments["step"]
 
     def _moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         return self.task.state.moments(name)
@@ -234,27 +186,34 @@ class LoopClient:
             table.grad = total / len(batch.items) + spread * noise.reshape(table.shape)
 
 
-class LoopEngine:
+class LoopEngine(Engine):
     """Trains the clients of a task one after another."""
 
+    name = "loop"
+
+    @override
     def run(self, task: Task) -> Outcome:
-        """See `engine.Engine.run`."""
         losses, slowest = [], 0.0
-        for place in range(len(task.who)):
+        for index in range(len(task.who)):
             start = time.perf_counter()
-            client = LoopClient(task, place)
-            before = {name: client.weights[name].clone().unsqueeze(0) for name in task.watched}
+            client = LoopClient(task, index)
+            before = {name: client.weights[name].clone().unsqueeze(0) for name in task.recorded_tables}
             try:
-                task.work(client)
+                client.run(task.program)
             except (RuntimeError, IndexError, KeyError) as error:
                 user = int(task.clients.user[client.who[0]])
                 raise FedrecError(f"round {task.round_}, client {user}: {error}") from error
-            if task.watch is not None and before:
+            if task.recorder is not None and before:
                 after = {name: client.weights[name].detach().unsqueeze(0) for name in before}
-                task.watch.trained(client.who, before, after)
+                task.recorder.trained(client.who, before, after)
             client.keep()
             values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
             check_finite(task, client.who, client.last_loss.unsqueeze(0), values)
             losses.append(client.last_loss)
             slowest = max(slowest, time.perf_counter() - start)
         return Outcome(torch.stack(losses), slowest)
+
+
+def make(memory: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps
+    """The engine; it holds one client at a time."""
+    return LoopEngine()

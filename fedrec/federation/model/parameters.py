@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrec.random.with_numpy import Purpose, normal, uniform
 
-Place: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
+Location: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
 Combine: TypeAlias = Literal["mean", "touched", "change"]
 
 
@@ -29,15 +29,15 @@ class Parameter:
 
     Where it lives:
     `shared`    on the server, one for all; a client trains a copy and may upload it
-    `server`    on the server, one for all; clients meet it only in what they do with products of rows
+    `server`    on the server, one for all; clients meet it only where they rewrite whole tables
     `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
     `local`     with the client, from round to round; may be uploaded
     `private`   with the client, from round to round; can never be uploaded
     `scratch`   with the client, for one round; can never be uploaded
 
     A local or personal parameter with a `start` is a copy of that shared one when its client first
-    takes part. `rewritten` tells that local rounds replace whole tables of it; `renewed`, that a
-    client forgets it when a round begins and starts from the initial value.
+    takes part. `renewed` tells that a client forgets it when a round begins and starts from the initial
+    value.
 
     `combine` tells how uploads of a shared table become one, row by row: their weighted `mean`, the
     weighted mean of those that changed the row (`touched`), or a mean weighted by the L1 norm of the
@@ -45,11 +45,10 @@ class Parameter:
     """
 
     shape: tuple[int, ...]
-    place: Place
+    location: Location
     initial: Initial
     table: bool = False
     start: str | None = None
-    rewritten: bool = False
     renewed: bool = False
     combine: Combine = "mean"
     sent: bool = True
@@ -60,23 +59,25 @@ class Parameter:
         return int(torch.Size(self.shape).numel())
 
 
-def item_table(items: int, size: int, place: Place, initial: Initial, combine: Combine = "mean") -> Parameter:
+def item_table(
+    items: int, size: int, location: Location, initial: Initial, combine: Combine = "mean"
+) -> Parameter:
     """A table of one vector per item."""
-    return Parameter((items, size), place, initial, table=True, combine=combine)
+    return Parameter((items, size), location, initial, table=True, combine=combine)
 
 
-def vector(size: int, place: Place, initial: Initial) -> Parameter:
+def vector(size: int, location: Location, initial: Initial) -> Parameter:
     """One vector."""
     # The leading axis lets it meet a batch of samples: (batch, size) with (1, size).
-    return Parameter((1, size), place, initial)
+    return Parameter((1, size), location, initial)
 
 
-def matrix(rows: int, columns: int, place: Place, initial: Initial) -> Parameter:
+def matrix(rows: int, columns: int, location: Location, initial: Initial) -> Parameter:
     """One matrix."""
-    return Parameter((rows, columns), place, initial)
+    return Parameter((rows, columns), location, initial)
 
 
-def mlp(name: str, sizes: tuple[int, ...], place: Place) -> dict[str, Parameter]:
+def mlp(name: str, sizes: tuple[int, ...], location: Location) -> dict[str, Parameter]:
     """The layers of a multi-layer perceptron: weights `name.0`, biases `name.0.bias`, and so on.
 
     They start as torch.nn.Linear does: uniform up to 1 / sqrt(inputs).
@@ -84,8 +85,8 @@ def mlp(name: str, sizes: tuple[int, ...], place: Place) -> dict[str, Parameter]
     layers: dict[str, Parameter] = {}
     for number, (inputs, outputs) in enumerate(pairwise(sizes)):
         start = Initial("uniform", inputs**-0.5)
-        layers[f"{name}.{number}"] = matrix(inputs, outputs, place, start)
-        layers[f"{name}.{number}.bias"] = vector(outputs, place, start)
+        layers[f"{name}.{number}"] = matrix(inputs, outputs, location, start)
+        layers[f"{name}.{number}.bias"] = vector(outputs, location, start)
     return layers
 
 

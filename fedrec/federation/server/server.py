@@ -1,25 +1,19 @@
 """The server: combines uploads. Sees what clients upload, and nothing else of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedrec.errors import FederationError
-from fedrec.federation.model.method import Mixed, ServerSide
-from fedrec.federation.observe.recorder import Watch
+from fedrec.federation.model.client import Through
+from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
+from fedrec.federation.observe.recorder import Recorder
+from fedrec.federation.program import Program, Upload
 from fedrec.federation.server.mixing import columns
-from fedrec.federation.server.products import Goal
 from fedrec.federation.state.state import State
-
-
-class Mixing(Protocol):
-    """See `method.Method.mixing`."""
-
-    def __call__(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed:
-        """The weights of uploads for each client."""
 
 
 @dataclass
@@ -38,16 +32,17 @@ class Server:
     round_: int
     uploaded: dict[str, int] = field(default_factory=dict)
     """Numbers each client sends, by the parameter it sends."""
-    goals: set[str] = field(default_factory=set)
-    """The parameters uploads go into."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """The parameters uploads go into, and the clients' parameter that goes there."""
     closed: bool = False
     """Whether uploads have been aggregated."""
-    watch: Watch | None = None
-    """Who looks at the uploads besides."""
+    recorder: Recorder | None = None
+    """Observer of uploads, if any."""
+    mixed: dict[str, Mixed] = field(default_factory=dict)
+    """The weights by which personal parameters were mixed, where a recorder is to see them."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
-    _products: dict[str, Goal] = field(default_factory=dict)
 
     @property
     def who(self) -> Tensor:
@@ -55,7 +50,7 @@ class Server:
         return self.weight.nonzero().squeeze(1)
 
     def side(self) -> ServerSide:
-        """What a method may use of it."""
+        """What a rule may use of it."""
         return ServerSide(
             round_=self.round_,
             seed=self.seed,
@@ -73,16 +68,9 @@ class Server:
             return self.state.shared[into].unsqueeze(0)
         return self.state.kept[into].whole(who)
 
-    def products(self, name: str) -> Goal:
-        """The server's products of rows as clients approach them, taken apart once a round."""
-        if name not in self._products:
-            self._products[name] = Goal.of(self.state.shared[name])
-        return self._products[name]
-
     def receive_rows(self, into: str, who: Tensor, item: Tensor, change: Tensor) -> None:
         """Rows of a shared table that clients changed: for each its client, its item, and its change."""
-        if self.watch is not None:
-            self.watch.received_rows(self.state, into, who, item, change)
+        self._report(into, who, lambda chosen: change[chosen].double(), item)
         weight = self._row_weight(into, self.weight[who].unsqueeze(1), change)
         self._sum(into).index_add_(0, item, change.double() * weight)
         if into in self._counted:
@@ -94,23 +82,26 @@ class Server:
             raise FederationError(
                 f"every row of '{into}' decays: uploads can be combined by their mean alone."
             )
-        if self.watch is not None:
-            self.watch.received_scaling(self.state, into, who, factor)
+        before = self.state.shared[into]
+        self._report(into, who, lambda chosen: factor[chosen].double()[:, None, None] * before.double())
         total = (factor.double() * self.weight[who]).sum()
         self._factor[into] = self._factor.get(into, torch.zeros_like(total)) + total
 
-    def receive_products(self, into: str, who: Tensor, tables: Tensor) -> None:
-        """The products of every two rows of each client's table (clients x items x d)."""
-        if self.watch is not None:
-            self.watch.received_products(self.state, into, who, tables)
+    def receive_through(self, into: str, who: Tensor, tables: Tensor, through: Through) -> None:
+        """What is sent in place of each client's table (clients, items, d)."""
+        before = self.state.shared[into].double()
+
+        def change(chosen: Tensor) -> Tensor:
+            return torch.stack([through.of_one(table) for table in tables[chosen].double()]) - before
+
+        self._report(into, who, change)
         weight = self.weight[who].to(tables.dtype)
-        side = (tables * weight.sqrt()[:, None, None]).transpose(0, 1).flatten(1)
-        self._sum(into).add_((side @ side.T).double() - weight.sum() * self.state.shared[into].double())
+        total = through.weighted_sum(tables, weight)
+        self._sum(into).add_(total.double() - weight.sum() * before)
 
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
         """A parameter's changes, one per client on the leading axis."""
-        if self.watch is not None:
-            self.watch.received(self.state, into, who, change)
+        self._report(into, who, lambda chosen: change[chosen].double())
         if into in self.state.shared:
             shares = self.weight[who].reshape(-1, *(1 for _ in change.shape[1:]))
             weight = self._row_weight(into, shares, change)
@@ -122,11 +113,8 @@ class Server:
         kept = self.state.kept[into]
         kept.put(who[chosen], kept.whole(who[chosen]) + change[chosen])
 
-    def aggregate(self, mixing: Mixing | None) -> None:
-        """Replace shared parameters by the weighted mean of the uploads, personal ones by their own mean.
-
-        Without `mixing`, personal ones stay what was uploaded.
-        """
+    def aggregate(self, rule: ServerRule) -> None:
+        """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""
         for name, change in self._change.items():
             before = self.state.shared[name].double()
             factor, counted = self._factor.get(name), self._counted.get(name)
@@ -137,19 +125,18 @@ class Server:
         who = self.who
         self.state.held.zero_()
         for name in self.state.personal:
-            if name not in self.goals:
-                continue
-            if mixing is not None:
-                self.state.kept[name].alter(who, partial(self._mix, mixing, name))
-            self.state.held[who] = True
-        self._products.clear()
+            if name in self.sources:
+                self.state.kept[name].alter(who, partial(self._mix, rule, name))
+                self.state.held[who] = True
         self.closed = True
 
-    def _mix(self, mixing: Mixing, name: str, flat: Tensor) -> None:
+    def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:
         """Replace each client's flat upload by its mixture of all."""
-        weights = mixing(name, flat, self.side())
-        if self.watch is not None:
-            self.watch.mixed(name, self.who, weights)
+        weights = rule.mix(name, flat, self.side())
+        if weights is None:
+            return
+        if self.recorder is not None:
+            self.mixed[name] = weights
         factors = weights if isinstance(weights, tuple) else (weights,)
         for part in columns(flat):
             mixed = part
@@ -157,23 +144,33 @@ class Server:
                 mixed = factor @ mixed
             part.copy_(mixed)
 
-    def accept(self, name: str, into: str) -> None:
-        """Take note of an upload; raise `FederationError` unless `name` may leave the client for `into`."""
+    def accept(self, program: Program) -> None:
+        """Take note of a program's uploads; raise `FederationError` unless each may leave the client."""
+        for operation in program:
+            if isinstance(operation, Upload):
+                self._accept(operation.name, operation.into)
+
+    def _accept(self, name: str, into: str) -> None:
         if self.closed:
             raise FederationError(f"'{name}' cannot be uploaded: the server has answered already.")
-        place = {key: one.place for key, one in self.state.parameters.items()}
-        if place[name] not in ("shared", "local") and not (place[name] == "personal" and into == name):
-            free = [key for key, where in place.items() if where in ("shared", "local")]
+        location = {key: part.location for key, part in self.state.parameters.items()}
+        if location[name] not in ("shared", "local") and not (location[name] == "personal" and into == name):
+            free = [key for key, where in location.items() if where in ("shared", "local")]
             raise FederationError(
-                f"'{name}' is {place[name]}: it stays on the client and cannot be uploaded. "
+                f"'{name}' is {location[name]}: it stays on the client and cannot be uploaded. "
                 f"What may be uploaded: {', '.join(free) or 'nothing'}."
             )
-        if place.get(into) not in ("shared", "server", "personal"):
+        if location.get(into) not in ("shared", "server", "personal"):
             raise FederationError(f"'{into}' is not on the server: '{name}' cannot be uploaded into it.")
-        self.goals.add(into)
+        self.sources[into] = name
         self.uploaded[name] = self.state.parameters[into].count
-        if self.watch is not None:
-            self.watch.accepted(name, into)
+
+    def _report(
+        self, into: str, who: Tensor, change: Callable[[Tensor], Tensor], item: Tensor | None = None
+    ) -> None:
+        """Show an upload to the recorder, which computes changes of the clients it records alone."""
+        if self.recorder is not None:
+            self.recorder.uploaded(self.state, self.sources[into], into, who, change, item)
 
     def _row_weight(self, into: str, share: Tensor, change: Tensor) -> Tensor:
         """The weight of each changed row, or of whole changes; see `Parameter.combine`."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter, initial_values
+from fedrec.federation.program import Rewrite, needs_of, trace, trace_after
 from fedrec.federation.state.kept import DenseKept, Kept, RowsKept
 
 DENSE_BYTES = 2 << 30
@@ -50,15 +51,17 @@ class State:
         """
         parameters = method.parameters()
         values = initial_values(parameters, seed, device)
-        shared = {name: values[name] for name, one in parameters.items() if one.place in ("shared", "server")}
+        shared = {
+            name: values[name] for name, part in parameters.items() if part.location in ("shared", "server")
+        }
+        moved = _moved_as_a_whole(method)
         kept: dict[str, Kept] = {}
-        for name, one in parameters.items():
-            own = method.evaluated.get(name) == "own" or copies
-            if one.place in ("scratch", "server") or (one.place == "shared" and not own):
+        for name, part in parameters.items():
+            own = name in method.own_copies or copies
+            if part.location in ("scratch", "server") or (part.location == "shared" and not own):
                 continue
             size = clients * values[name].numel() * values[name].element_size()
-            moved = one.rewritten or one.place == "personal" or method.dense
-            whole = not one.table or moved or size <= dense_bytes
+            whole = not part.table or name in moved or size <= dense_bytes
             kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
         nobody = torch.zeros(clients, dtype=torch.bool, device=device)
         return cls(parameters, shared, kept, values, nobody, nobody.clone())
@@ -66,20 +69,20 @@ class State:
     @property
     def visible(self) -> list[str]:
         """The parameters that clients see among theirs."""
-        return [name for name, one in self.parameters.items() if one.place != "server"]
+        return [name for name, part in self.parameters.items() if part.location != "server"]
 
     @property
     def personal(self) -> list[str]:
         """The parameters the server holds one per client of."""
-        return [name for name, one in self.parameters.items() if one.place == "personal"]
+        return [name for name, part in self.parameters.items() if part.location == "personal"]
 
     def join(self, who: Tensor) -> None:
         """Let clients that take part for the first time copy what their local parameters start from."""
         new = who[~self.joined[who]]
         self.joined[new] = True
-        for name, one in self.parameters.items():
-            if one.start is not None and len(new):
-                self.kept[name].restart(new, self.shared[one.start])
+        for name, part in self.parameters.items():
+            if part.start is not None and len(new):
+                self.kept[name].restart(new, self.shared[part.start])
 
     def moments(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """Adam's first and second moment and count of steps of each client, zero at first."""
@@ -94,14 +97,14 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by name, for a file."""
-        found = {f"shared/{name}": value for name, value in self.shared.items()}
+        tensors = {f"shared/{name}": value for name, value in self.shared.items()}
         for name, kept in self.kept.items():
-            found |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
-        found |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
-        return found | {"clients/joined": self.joined, "clients/held": self.held}
+            tensors |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
+        tensors |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
+        return tensors | {"clients/joined": self.joined, "clients/held": self.held}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` once gave."""
+        """Restore from the result of `tensors()`."""
         device = self.joined.device
         for name, value in self.shared.items():
             self.shared[name] = tensors[f"shared/{name}"].to(value.device)
@@ -120,3 +123,13 @@ class State:
                 self.optimiser[key.removeprefix("optimiser/")] = value.to(device)
         self.joined = tensors["clients/joined"].to(device)
         self.held = tensors["clients/held"].to(device)
+
+
+def _moved_as_a_whole(method: Method) -> set[str]:
+    """The tables of which rounds change every row, so that keeping changed rows would save nothing."""
+    parameters = method.parameters()
+    program = trace(method, 1) + trace_after(method, 1)[0]
+    if needs_of(program, method).whole_tables:
+        return set(parameters)
+    rewritten = {operation.name for operation in program if isinstance(operation, Rewrite)}
+    return rewritten | {name for name, part in parameters.items() if part.location == "personal"}

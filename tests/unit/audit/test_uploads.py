@@ -15,7 +15,7 @@ from fedrec.audit.uploads import (
     precision,
 )
 from fedrec.errors import ResultError
-from fedrec.federation.observe.recorder import PREFIX, Watch, extras
+from fedrec.federation.observe.recorder import PREFIX, Recorder, extras
 from fedrec.runs.registry import make_learner
 from tests.by_hand import ENGINES, clients_with
 from tests.federations import clients_of, settings_of, split_of, uniform_noise
@@ -44,7 +44,7 @@ def clients():
 def kept_traffic(clients, name="fedmf", *changes, rounds=2):
     """What a run keeps of all its clients."""
     settings = settings_of(name, f"rounds={rounds}", "participation=1", *changes)
-    federation = make_learner(name, clients, settings, 0, BATCHED, Watch.of(["traffic"], clients, rounds))
+    federation = make_learner(name, clients, settings, 0, BATCHED, Recorder.of(["traffic"], clients, rounds))
     for round_ in range(1, rounds + 1):
         federation.train_round(round_)
     return federation.tensors()

@@ -7,8 +7,9 @@ from torch.nn import functional
 from fedrec.config.modules import method_names
 from fedrec.errors import FederationError
 from fedrec.federation.federation import Federation
-from fedrec.federation.model.method import Step
-from fedrec.federation.model.parameters import Initial, item_table
+from fedrec.federation.model.parameters import Initial, item_table, vector
+from fedrec.federation.model.weights import dot, mean_entropy
+from fedrec.federation.program import GaussianMechanism, Step
 from fedrec.federation.server.server import Server
 from fedrec.methods.fedmf import FedMF
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, federation_of, kept, near
@@ -31,8 +32,6 @@ def made_of(method, clients, *changes, engine):
 
 class Remembering(FedMF):
     """Adam goes on from round to round, with all that the papers add to it."""
-
-    dense = True
 
     def train(self, client):
         step = Step(
@@ -67,8 +66,6 @@ def test_an_optimiser_that_remembers_is_one_that_never_stopped(engine):
     """One client alone gets its own table back: three rounds are one run of Adam on changing samples."""
 
     class Plain(FedMF):
-        dense = True
-
         def train(self, client):
             client.fit(Step({"Q": 0.05, "p": 0.1}, "adam", keep_state=True), epochs=2, loss=self.loss)
 
@@ -106,16 +103,8 @@ def test_what_an_optimiser_remembers_is_stored(engine):
         assert torch.equal(value, second.tensors()[key]), key
 
 
-def test_an_optimiser_that_remembers_rows_needs_a_dense_method():
-    class Forgetful(Remembering):
-        dense = False
-
-    with pytest.raises(FederationError, match=r"kept state.* move every row of 'Q'.* `dense = True`"):
-        made_of(Forgetful, clients_with([[0]], items=6), engine=BATCHED).train_round(1)
-
-
 @pytest.mark.usefixtures("double_precision")
-def test_vectors_may_remember_without_that():
+def test_vectors_may_remember_without_whole_tables():
     class Vectors(FedMF):
         def train(self, client):
             steps = Step({"p": 0.1}, "adam", keep_state=True), Step({"Q": 0.1}, "adam")
@@ -128,6 +117,41 @@ def test_vectors_may_remember_without_that():
         batched.train_round(round_)
     for key, value in loop.tensors().items():
         assert near(value.double(), batched.tensors()[key].double(), within=1e-10), key
+
+
+class OwnGuardedLoss(FedMF):
+    """A guarded step on a loss of its own, before one on the fit's."""
+
+    def parameters(self):
+        shift = vector(self.settings["d"], "private", Initial("constant", 0.1))
+        return super().parameters() | {"c": shift}
+
+    def shrunk(self, w, batch):
+        return mean_entropy(dot(w.Q[batch.items], w.p + 3 * w.c), batch)
+
+    def train(self, client):
+        mechanism = GaussianMechanism(clip=0.2, multiplier=0.01)
+        guarded = Step({"Q": 0.5}, "sgd", guarded={"Q": mechanism}, loss=self.shrunk)
+        client.fit(guarded, Step({"p": 0.1}, "sgd"), epochs=2, loss=self.loss)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_a_guarded_step_with_a_loss_of_its_own_equals_the_loop():
+    clients = clients_of(planted_blocks(users=5))
+    loop, batched, other = (
+        made_of(method, clients, "d=2", "batch_size=16", engine=engine)
+        for method, engine in (
+            (OwnGuardedLoss, LOOP),
+            (OwnGuardedLoss, BATCHED),
+            (type("Same", (OwnGuardedLoss,), {"shrunk": FedMF.loss}), BATCHED),
+        )
+    )
+    for federation in (loop, batched, other):
+        federation.train_round(1)
+    assert near(loop.state.shared["Q"], batched.state.shared["Q"], within=1e-10)
+    assert near(kept(loop, "p"), kept(batched, "p"), within=1e-10)
+    # The loss of the step is not the loss of the fit.
+    assert not near(other.state.shared["Q"], batched.state.shared["Q"], within=1e-3)
 
 
 class Guarded(FedMF):
@@ -174,7 +198,7 @@ def test_what_must_stay_on_the_client_stays(engine, sent, said, monkeypatch):
 def listen(monkeypatch):
     """The parameters of the server that anything was received for."""
     received = set()
-    for name in ("receive", "receive_rows", "receive_scaling", "receive_products"):
+    for name in ("receive", "receive_rows", "receive_scaling", "receive_through"):
         plain = getattr(Server, name)
 
         def heard(self, into, *arguments, plain=plain):
@@ -192,9 +216,9 @@ def test_the_server_receives_what_the_method_sends_and_nothing_else(name, engine
     federation = federation_of(name, clients_with([[0], [1, 2]], items=8), "local_epochs=1", engine=engine)
     report = federation.train_round(1)
     events = asked_of_a_client(federation).events
-    uploads = [event[1:] for event in events if event[0] in ("upload", "products")]
+    uploads = [event[1:] for event in events if event[0] == "upload"]
     parameters = federation.state.parameters
     assert received == {goal for _, goal in uploads}
-    assert all(parameters[goal].place in ("shared", "server", "personal") for _, goal in uploads)
+    assert all(parameters[goal].location in ("shared", "server", "personal") for _, goal in uploads)
     # What goes into two parameters is sent once.
     assert report.up == sum(parameters[goal].count for goal in dict(uploads).values())

@@ -1,7 +1,5 @@
 """The engine's pieces: draws, samples, parameters, the server's guard, memory, divergence, files."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from fedrec.errors import (
     FederationError,
     OutOfMemoryError,
     SplitError,
-    StorageError,
 )
 from fedrec.federation import draws
 from fedrec.federation.engines.batched.engine import BatchedEngine
@@ -22,7 +19,6 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import Initial, Parameter, initial_values
 from fedrec.federation.privacy.noise import laplace
 from fedrec.federation.state.state import State
-from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.methods.fedmf import FedMF
 from fedrec.random import with_numpy as randomness
 from fedrec.random.with_numpy import Purpose
@@ -148,7 +144,7 @@ def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
@@ -177,7 +173,7 @@ class Decayed(FedMF):
     how = "sgd"
 
     def train(self, client):
-        from fedrec.federation.model.method import Step
+        from fedrec.federation.program import Step
 
         step = Step({"Q": 0.1, "p": 0.1}, self.how, weight_decay={"Q": 0.1})
         client.fit(step, epochs=2, loss=self.loss)
@@ -187,13 +183,12 @@ class DecayedByAdam(Decayed):
     """The same with Adam, which has no closed form: all rows are held."""
 
     how = "adam"
-    dense = True
 
 
 class OwnDecayed(Decayed):
     """A kept copy shrinks as well."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 @pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
@@ -206,19 +201,11 @@ def test_dense_terms_equal_the_loop(clients, method):
         assert torch.allclose(value.float(), batched.tensors()[name].float(), atol=1e-5)
 
 
-def test_what_moves_every_row_needs_a_dense_method(clients):
-    class Forgetful(DecayedByAdam):
-        dense = False
-
-    with pytest.raises(FederationError, match="must say `dense = True`"):
-        federation(clients, ENGINES[1], method=Forgetful).train_round(1)
-
-
 class TwoSteps(FedMF):
     """Moves p, then Q on the loss computed anew."""
 
     def train(self, client):
-        from fedrec.federation.model.method import Step
+        from fedrec.federation.program import Step
 
         client.fit(Step({"p": 0.1}, "sgd"), Step({"Q": 5.0}, "sgd"), epochs=2, loss=self.loss)
 
@@ -241,10 +228,10 @@ def test_a_device_that_runs_out_of_memory_gets_smaller_blocks(clients, caplog):
     whole.train_round(1)
 
     class Tight(FedMF):
-        def local_round(self, client):
-            if len(client.who) > 10:
+        def loss(self, w, batch):
+            if batch.items.dim() == 2 and len(batch.items) > 10:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            super().local_round(client)
+            return super().loss(w, batch)
 
     tight = federation(clients, BatchedEngine(2**30), method=Tight)
     tight.train_round(1)
@@ -272,20 +259,6 @@ def test_state_starts_the_same_for_everyone():
     values = state.kept["p"].whole(torch.arange(5))
     assert values.shape == (5, 1, 16)
     assert (values == values[0]).all()
-
-
-def test_tensors_travel_through_a_file(tmp_path):
-    tensors = {"b": torch.arange(6).reshape(2, 3), "a": torch.tensor([1.5]), "empty": torch.zeros(0, 2)}
-    save_tensors(tmp_path / "t.safetensors", tensors, "note")
-    found, note = load_tensors(tmp_path / "t.safetensors")
-    assert note == "note"
-    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
-    content = (tmp_path / "t.safetensors").read_bytes()
-    save_tensors(tmp_path / "again.safetensors", dict(reversed(tensors.items())), "note")
-    assert (tmp_path / "again.safetensors").read_bytes() == content
-    (tmp_path / "t.safetensors").write_bytes(content[:-4])
-    with pytest.raises(StorageError, match="is damaged"):
-        load_tensors(tmp_path / "t.safetensors")
 
 
 @pytest.mark.parametrize(

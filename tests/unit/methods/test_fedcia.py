@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedrec.federation.engines.loop import PlainBatch
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
+from fedrec.federation.program import trace_after
+from fedrec.methods._math.products import Approach, Products
 from tests.by_hand import (
     ENGINES,
-    Recorder,
     asked_of_a_client,
     clients_with,
     everyone,
@@ -49,22 +49,26 @@ def test_the_server_has_the_mean_of_everyones_products(engine, weighting, shares
 @both_engines
 def test_only_products_leave_the_client(engine):
     federation = federation_on(engine=engine)
-    assert asked_of_a_client(federation).events == [("fit", {"Q", "p"}), ("products", "Q", "S")]
+    asked = asked_of_a_client(federation)
+    assert asked.events == [("fit", {"Q", "p"}), ("upload", "Q", "S")]
+    assert isinstance(asked.program[-1].through, Products)
     report = federation.train_round(1)
     assert (report.up, report.down) == (10 * 10, 10 * 10)
     assert federation.state.shared.keys() == {"S"}
-    places = {name: one.place for name, one in federation.state.parameters.items()}
-    assert places == {"Q": "local", "p": "private", "S": "server"}
+    locations = {name: part.location for name, part in federation.state.parameters.items()}
+    assert locations == {"Q": "local", "p": "private", "S": "server"}
 
 
 def test_what_is_asked_of_a_client_when_the_server_has_answered():
     federation = federation_on("align_steps=7", "align_rate=0.2", "align_decay=0.03", "aggregate_from=3")
-    asked = {round_: Recorder(round_) for round_ in (2, 3)}
-    for recorder in asked.values():
-        federation.method.conclude(recorder)
     # There is nothing to approach before uploads are aggregated.
-    assert asked[2].events == []
-    assert asked[3].events == [("approach", "Q", "S", 7, 0.2, 0.03)]
+    assert trace_after(federation.method, 2) == ((), "nobody")
+    (rewrite,), who = trace_after(federation.method, 3)
+    assert who == "participants"
+    assert rewrite.name == "Q"
+    goal = rewrite.rows
+    assert isinstance(goal, Approach)
+    assert (goal.goal, goal.steps, goal.rate, goal.decay) == ("S", 7, 0.2, 0.03)
 
 
 @both_engines
@@ -160,7 +164,7 @@ def test_the_noise_is_as_wide_as_the_mean_of_everyones(share):
     method = federation_on("noise=0.2").method
     share, start = torch.tensor(share), torch.full((300, 300), 7.0)
     server = server_side(share, shared={"S": start})
-    method.finish(server)
+    method.server.finish(server)
     noise = server.shared["S"] - start
     expected = 0.2 * (2 * share.square().sum()).sqrt()
     # 90,000 draws: a standard error of 0.24 % of the deviation.
@@ -170,7 +174,7 @@ def test_the_noise_is_as_wide_as_the_mean_of_everyones(share):
     assert len(noise.unique()) > 80_000
     again, next_one = (server_side(share, shared={"S": start}, round_=round_) for round_ in (1, 2))
     for one in (again, next_one):
-        method.finish(one)
+        method.server.finish(one)
     assert torch.equal(again.shared["S"], server.shared["S"])
     assert not near(next_one.shared["S"], server.shared["S"], within=1e-3)
 

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from fedrec.federation.engines.loop import PlainBatch
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.privacy.accountant import gaussian_epsilon
 from fedrec.federation.privacy.noise import gaussian
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near

@@ -8,10 +8,12 @@ import torch
 from torch.nn import functional
 
 from fedrec.federation.draws import halves
+from fedrec.federation.engines.engine import Engine
+from fedrec.federation.program import trace_after
 from fedrec.random.with_numpy import Purpose
 from tests.by_hand import (
     ENGINES,
-    Recorder,
+    Asked,
     asked_of_a_client,
     clients_with,
     everyone,
@@ -31,8 +33,10 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
-class Watching:
+class Watching(Engine):
     """An engine that remembers its tasks."""
+
+    name = "watching"
 
     def __init__(self, engine):
         self.engine = engine
@@ -101,11 +105,11 @@ def test_the_user_vector_is_rebuilt_on_one_half_and_then_items_are_trained_on_th
 
 def test_before_it_is_scored_a_user_vector_is_rebuilt_on_all_rows():
     federation = federation_of("fedrecon", clients_with([[0]], items=5))
-    assert federation.method.concluding == "everyone"
-    recorder = Recorder()
-    federation.method.conclude(recorder)
-    assert recorder.events == [("fit", {"p"})]
-    assert (recorder.halves, recorder.asked) == ([None], (5, None))
+    program, who = trace_after(federation.method, 1)
+    assert who == "everyone"
+    asked = Asked(program)
+    assert asked.events == [("fit", {"p"})]
+    assert (asked.halves, asked.asked) == ([None], (5, None))
 
 
 def test_without_a_split_both_steps_see_all_rows():
@@ -243,8 +247,13 @@ def test_user_vectors_start_small():
 def test_uploads_count_by_query_rows_unless_they_are_to_count_the_same():
     clients = clients_with([[0], [1, 2, 3, 4, 5]], items=9)
     rows = torch.tensor([1, 2, 5, 8])
-    assert federation_of("fedrecon", clients).method.weighed_rows(rows).tolist() == [1, 1, 2, 4]
-    assert federation_of("fedrecon", clients, "split=none").method.weighed_rows(rows).tolist() == [1, 2, 5, 8]
+    assert federation_of("fedrecon", clients).method.server.weights(rows).tolist() == [1, 1, 2, 4]
+    assert federation_of("fedrecon", clients, "split=none").method.server.weights(rows).tolist() == [
+        1,
+        2,
+        5,
+        8,
+    ]
     assert federation_of("fedrecon", clients).settings["weighting"] == "size"
 
 

@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrec.errors import ConfigurationError, FederationError
+from fedrec.federation.program import Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
@@ -43,7 +44,7 @@ def mixing(*changes):
     """The weights of three tables of two items and one number."""
     clients = clients_with([[0]], 2, [[0, 1]])
     method = federation_of("gpfedrec", clients, "d=1", "negatives=1", *changes).method
-    return method.mixing("R", torch.tensor(TABLES), server_side(torch.tensor([0.2, 0.3, 0.5])))
+    return method.server.mix("R", torch.tensor(TABLES), server_side(torch.tensor([0.2, 0.3, 0.5])))
 
 
 def test_neighbours_by_distance_are_the_least_similar_and_never_oneself():
@@ -114,7 +115,7 @@ def test_the_global_table_is_the_plain_mean_of_what_neighbours_agreed_on(graph, 
     agreed.put(torch.arange(3), (mixing(f"graph={graph}") @ torch.tensor(TABLES)).unsqueeze(-1))
     agreed.put(torch.tensor([3]), torch.full((1, 2, 1), 100.0))
     side = server_side(torch.tensor([0.2, 0.3, 0.5]), shared={"Q": torch.zeros(2, 1)}, personal={"R": agreed})
-    method.finish(side)
+    method.server.finish(side)
     assert side.shared["Q"].squeeze(1).tolist() == pytest.approx(mean)
 
 
@@ -139,9 +140,9 @@ def test_only_the_item_table_leaves_the_client():
     assert asked.events == [("fit", {"Q", "p", *TOWER}), ("upload", "Q", "R")]
     server = Server(federation.state, torch.ones(1), 0, 1)
     for name in ("p", *TOWER):
-        assert federation.state.parameters[name].place == "private"
+        assert federation.state.parameters[name].location == "private"
         with pytest.raises(FederationError, match="stays on the client"):
-            server.accept(name, "R")
+            server.accept((Upload(name, "R"),))
 
 
 def test_rates_are_those_of_the_official_code():

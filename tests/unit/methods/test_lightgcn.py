@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedrec.federation.model.weights import Values
+from fedrec.federation.model.tables import Values
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.state.kept import DenseKept
 from fedrec.methods._math.clustering import clusters
 from tests.by_hand import (
@@ -152,10 +152,10 @@ def test_what_is_asked_of_a_client_and_what_it_starts_from():
     federation = federation_on()
     tables = {"Q": PlainTable(torch.zeros(ITEMS, 2)), "K": PlainTable(torch.ones(ITEMS, 2))}
     for round_, start in ((1, 0.0), (2, 0.0), (3, 1.0), (50, 1.0)):
-        recorder = asked_of_a_client(federation, round_)
+        asked = asked_of_a_client(federation, round_)
         uploads = [("upload", "L", "K"), ("upload", "p", "p")]
-        assert recorder.events == [("rewrite", "L"), ("fit", {"L", "p"}), *uploads]
-        assert (recorder.rows(Values(tables), torch.arange(ITEMS)) == start).all()
+        assert asked.events == [("rewrite", "L"), ("fit", {"L", "p"}), *uploads]
+        assert (asked.rewrites[0].rows(Values(tables), torch.arange(ITEMS)) == start).all()
 
 
 @both_engines
@@ -220,7 +220,7 @@ def test_a_cluster_nobody_of_which_took_part_gets_the_global_table():
     server = server_side(
         torch.tensor([0.25, 0.25, 0.5]), shared={"Q": torch.zeros(2, 1)}, personal={"K": tables, "p": vectors}
     )
-    method.finish(replace(server, clients=6, who=torch.tensor([0, 1, 2])))
+    method.server.finish(replace(server, clients=6, who=torch.tensor([0, 1, 2])))
     # 1 and 3 by a quarter each, 20 by a half; in the first heap the plain mean of 1 and 3.
     assert (server.shared["Q"] == 11).all()
     assert tables.whole(torch.arange(6))[:, 0, 0].tolist() == [2, 2, 20, 11, 2, 11]
@@ -234,7 +234,7 @@ def test_a_table_and_a_user_vector_are_sent_once_and_the_server_knows_both(name,
     assert report.up == ITEMS * 2 + 2
     # The global table, the cluster's, and the own vector.
     assert report.down == 2 * ITEMS * 2 + 2
-    assert federation.state.parameters["p"].place == "personal"
+    assert federation.state.parameters["p"].location == "personal"
     assert len(kept(federation, "p").unique(dim=0)) == 3
 
 
@@ -250,8 +250,8 @@ def test_noise_falls_on_the_one_table_that_is_sent():
 
 @pytest.mark.parametrize("round_", [1, 3])
 def test_with_plgc_the_own_table_is_never_restarted(round_):
-    recorder = asked_of_a_client(federation_on(name="perfedrec+plgc"), round_)
-    assert recorder.events == [("fit", {"L", "p", *HEAD}), ("upload", "L", "K"), ("upload", "p", "p")]
+    asked = asked_of_a_client(federation_on(name="perfedrec+plgc"), round_)
+    assert asked.events == [("fit", {"L", "p", *HEAD}), ("upload", "L", "K"), ("upload", "p", "p")]
 
 
 @both_engines

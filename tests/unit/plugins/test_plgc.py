@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from fedrec.federation.engines.batched.schedule import BlockBatch
-from fedrec.federation.engines.loop import PlainBatch
-from fedrec.federation.model.weights import PlainTable, Values
+from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.plugins.plgc import (
     alignment_and_uniformity,
     column_cosines,

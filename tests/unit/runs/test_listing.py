@@ -38,7 +38,7 @@ def test_what_is_uploaded_is_what_the_local_round_uploads(found):
 
 def test_nothing_private_is_uploaded(found):
     for card in found.values():
-        assert not set(card.uploads) & set(card.places.get("private", []))
+        assert not set(card.uploads) & set(card.locations.get("private", []))
 
 
 def test_a_plug_in_says_what_it_goes_with(found):

@@ -1,53 +1,55 @@
 """The end of a block's round: uploads go to the server, what stays is stored on the clients."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from fedrec.federation.engines.batched.replay import CHUNK, Rewritten, Uploaded
+from fedrec.federation.engines.batched.block import Block
+from fedrec.federation.engines.batched.replay import CHUNK, Replay, Rewritten, Uploaded
 from fedrec.federation.state.kept import Kept
 
-if TYPE_CHECKING:
-    from fedrec.federation.engines.batched.block import Block
+
+def deliver(block: Block, replay: Replay) -> None:
+    """Send the uploads of a block, and store what stays on its clients."""
+    Delivery(block, replay).finish()
 
 
 class Delivery:
     """Sends and stores what a block of clients has after its round."""
 
-    def __init__(self, block: "Block") -> None:
+    def __init__(self, block: Block, replay: Replay) -> None:
         self.block = block
         self.task = block.task
-        self.history = block.history
+        self.replay = replay
 
     def finish(self) -> None:
         """Send the uploads, and store what stays on the clients."""
         self._show()
-        for event in self.history.uploads(tables=False):
+        for event in self.replay.uploads(tables=False):
             reference = self.task.server.reference(event.into, self.block.who)
             self._send(event.into, self.block.who, event.values - reference)
         if self._needs_whole_tables():
-            for clients in self.history.chunks():
+            for clients in self.replay.chunks():
                 self._replay(clients)
         else:
             self._send_rows()
         self._store()
 
     def _show(self) -> None:
-        """Let whoever watches see whole tables before and after training."""
-        watch, names = self.task.watch, self.task.watched
-        if watch is None or not names:
+        """Let a recorder see whole tables before and after training."""
+        recorder, names = self.task.recorder, self.task.recorded_tables
+        if recorder is None or not names:
             return
-        for clients in self.history.chunks():
-            started = self.history.started(clients)
+        for clients in self.replay.chunks():
+            started = self.replay.started(clients)
             before = {name: started[name] for name in names}
-            after = {name: self.history.present(name, clients) for name in names}
-            watch.trained(self.block.who[clients], before, after)
+            after = {name: self.replay.present(name, clients) for name in names}
+            recorder.trained(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
         """Whether tables were replaced, or uploads are not changes of what all clients started from."""
-        replaced = any(isinstance(event, Rewritten) for event in self.history.events)
-        return replaced or any(map(self._is_whole, self.history.uploads(tables=True)))
+        replaced = any(isinstance(event, Rewritten) for event in self.replay.events)
+        return replaced or any(map(self._is_whole, self.replay.uploads(tables=True)))
 
     def _is_whole(self, event: Uploaded) -> bool:
         """Whether an upload has to be looked at as a whole table.
@@ -56,30 +58,37 @@ class Delivery:
         row cannot be added to the sum of all uploads.
         """
         noisy = self.task.privacy is not None and self.block.parameter(event.into).combine != "mean"
-        return event.products or event.name != event.into or self.task.starts_alone(event.name) or noisy
+        sent_whole = event.through is not None or event.name != event.into
+        return sent_whole or self.task.starts_alone(event.name) or noisy
 
     def _replay(self, clients: slice) -> None:
-        """Repeat the round's events on the whole tables of some clients of the block."""
-        who, tables = self.block.who[clients], self.history.started(clients)
-        for event in self.history.events:
-            self.history.repeat(event, clients, tables)
-            if not isinstance(event, Uploaded) or event.name not in tables:
-                continue
-            table = self.history.with_held_rows(tables[event.name], event.values, clients)
-            if event.products and self.task.privacy is None:
-                self.task.server.receive_products(event.into, who, table)
-            elif event.products:
-                for one, own in zip(who.split(1), table, strict=True):
-                    self._send(event.into, one, own @ own.T - self.task.server.reference(event.into, one))
-            else:
-                self._send(event.into, who, table - self.task.server.reference(event.into, who))
+        """Replay the round on the whole tables of some clients of the block."""
+        who, tables = self.block.who[clients], self.replay.started(clients)
+        for event in self.replay.events:
+            self.replay.repeat(event, clients, tables)
+            if isinstance(event, Uploaded) and event.name in tables:
+                sent = self.replay.with_held_rows(tables[event.name], event.values, clients)
+                self._send_tables(event, who, sent)
         for name, kept in self._kept_tables():
             kept.put(who, tables[name])
+
+    def _send_tables(self, event: Uploaded, who: Tensor, tables: Tensor) -> None:
+        """Upload whole tables of some clients, or what is sent in their place."""
+        server = self.task.server
+        if event.through is None:
+            self._send(event.into, who, tables - server.reference(event.into, who))
+        elif self.task.privacy is None:
+            server.receive_through(event.into, who, tables, event.through)
+        else:
+            # Every client clips and noises what it sends, which is therefore needed of each.
+            for client, table in zip(who.split(1), tables, strict=True):
+                sent = event.through.of_one(table)
+                self._send(event.into, client, sent - server.reference(event.into, client))
 
     def _send_rows(self) -> None:
         """Upload changed rows of tables, and store what moved every row of those that are kept."""
         block = self.block
-        for event in self.history.uploads(tables=True):
+        for event in self.replay.uploads(tables=True):
             self._send_changes(event)
         for name, kept in self._kept_tables():
             if not self.task.starts_alone(name):
@@ -91,7 +100,7 @@ class Delivery:
     def _store(self) -> None:
         block = self.block
         for name, kept in self.task.state.kept.items():
-            if block.parameter(name).place == "personal":
+            if block.parameter(name).location == "personal":
                 continue
             if block.parameter(name).table:
                 kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
@@ -100,7 +109,7 @@ class Delivery:
 
     def _kept_tables(self) -> Iterator[tuple[str, Kept]]:
         for name, kept in self.task.state.kept.items():
-            if self.block.parameter(name).table and self.block.parameter(name).place != "personal":
+            if self.block.parameter(name).table and self.block.parameter(name).location != "personal":
                 yield name, kept
 
     def _send_changes(self, event: Uploaded) -> None:

@@ -1,48 +1,168 @@
 """The engine that trains many clients at once, in plain torch, on CPU or GPU, block by block."""
 
 import logging
-from collections.abc import Iterator
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.errors import OutOfMemoryError
-from fedrec.federation.draws import counted
+from fedrec.federation.draws import counted, halves, shuffled
 from fedrec.federation.engines.batched.block import Block
-from fedrec.federation.engines.engine import Outcome, Task
+from fedrec.federation.engines.batched.deliver import deliver
+from fedrec.federation.engines.batched.memory import blocks
+from fedrec.federation.engines.batched.optimiser import BlockOptimiser
+from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
+from fedrec.federation.engines.batched.schedule import Schedule
+from fedrec.federation.engines.batched.tables import BlockWeights
+from fedrec.federation.engines.engine import Engine, Outcome, Task
+from fedrec.federation.program import Fit, Half, Program, Rewrite, Upload, WholeTable
 
 logger = logging.getLogger(__name__)
 
-_FLOAT = 4
-_COPIES = 6
-"""A trained number's copies at the peak: value, gradient, two moments, start, finished clients."""
-_OVERHEAD = {"cpu": 10_000, "cuda": 500_000}
-"""What a step costs besides its samples, in samples: calls on a CPU, launches on a GPU."""
-_ACTIVATIONS = 8
-"""Copies of a mini-batch's rows that a forward and backward pass hold."""
+
+class BlockRound:
+    """Interprets a program for the clients of a block."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.replay = Replay(block)
+        self.weights = BlockWeights(block, self.replay)
+        self._schedules: dict[Half | None, Schedule] = {}
+
+    def run(self, program: Program) -> None:
+        """Do what the program asks for, in order; nothing is sent or stored yet."""
+        for operation in program:
+            if isinstance(operation, Fit):
+                self._fit(operation)
+            elif isinstance(operation, Rewrite):
+                self._rewrite(operation)
+            else:
+                self._upload(operation)
+
+    def _fit(self, fit: Fit) -> None:
+        """Train; clients that stop early go on with the others, and are then given back what they had."""
+        block, schedule = self.block, self._schedule(fit.samples)
+        optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
+        factor_before = {name: factor.clone() for name, factor in block.factor.items()}
+        done = torch.zeros(len(block), dtype=torch.bool, device=block.device)
+        finished: dict[str, Tensor] = {}
+        total = torch.zeros(len(block), dtype=torch.float64, device=block.device)
+        before = None
+        for epoch in range(1, fit.epochs + 1):
+            epoch_loss = self._epoch(fit, schedule, optimisers)
+            block.last_loss = torch.where(done, block.last_loss, epoch_loss / schedule.batches)
+            if fit.early_stop is None:
+                continue
+            total += epoch_loss
+            running = total / (epoch * schedule.batches)
+            if before is not None:
+                stops = ((running - before).abs() < fit.early_stop * (before + 1e-5)) & ~done
+                self._set_aside(stops, finished)
+                done |= stops
+            before = running
+        self._take_back(done, finished)
+        for optimiser in optimisers:
+            optimiser.store()
+        for name, factor in block.factor.items():
+            if not torch.equal(factor, factor_before[name]):
+                self.replay.events.append(Scaled(name, factor / factor_before[name]))
+
+    def _epoch(self, fit: Fit, schedule: Schedule, optimisers: list[BlockOptimiser]) -> Tensor:
+        """Go once over the samples; return the sum of each client's losses."""
+        epoch_loss = torch.zeros_like(self.block.last_loss)
+        self.weights.derive()
+        for batch in schedule.epoch(self._order(schedule)):
+            for optimiser in optimisers:
+                value = optimiser.step(optimiser.rule.loss or fit.loss, batch)
+            epoch_loss[: len(value)] += value
+        return epoch_loss
+
+    def _rewrite(self, rewrite: Rewrite) -> None:
+        block, name, rows = self.block, rewrite.name, rewrite.rows
+        if isinstance(rows, WholeTable):
+            tables = block.values[name].unflatten(0, (len(block), -1))
+            block.values[name] = rows.of_many(tables, block.task.state.shared).flatten(0, 1)
+            return
+        self.weights.derive()
+        others = {key: value.clone() for key, value in self.weights.others(len(block)).items()}
+        self.replay.events.append(Rewritten(name, rows, others))
+        self.weights.forget(name)
+        weights = self.weights.of(len(block), {})
+        counts = torch.bincount(block.row_client, minlength=len(block))
+        first = counts.cumsum(0) - counts
+        column = torch.arange(int(counts.max()), device=block.device)
+        inside = column < counts.unsqueeze(1)
+        slots = first.unsqueeze(1) + torch.where(inside, column, 0)
+        with torch.no_grad():
+            block.values[name] = rows(weights, slots)[inside]
+
+    def _upload(self, upload: Upload) -> None:
+        block, name = self.block, upload.name
+        factor = block.factor[name].clone() if block.parameter(name).table else block.ones()
+        event = Uploaded(name, upload.into, block.values[name].clone(), factor, upload.through)
+        self.replay.events.append(event)
+
+    def _schedule(self, half: Half | None) -> Schedule:
+        """The mini-batches of all samples, or of a half of each client's training interactions."""
+        if half not in self._schedules:
+            block, task = self.block, self.block.task
+            size, slot, labels = block.size, block.slot, block.labels
+            if half is not None:
+                group = task.samples.group
+                parts = halves(block.who, size // group, task.seed, task.round_)
+                chosen = parts[("first", "second").index(half)].repeat_interleave(group)
+                size = torch.bincount(block.rank[chosen], minlength=len(size))
+                slot, labels = slot[chosen], labels[chosen]
+            self._schedules[half] = Schedule(size, slot, labels, block.row_end, task.batch_size)
+        return self._schedules[half]
+
+    def _order(self, schedule: Schedule) -> Tensor:
+        """The order of an epoch's samples."""
+        block, task = self.block, self.block.task
+        order = shuffled(block.who, schedule.size, task.seed, task.round_, block.epochs_done)
+        block.epochs_done += 1
+        return order
+
+    def _set_aside(self, stops: Tensor, finished: dict[str, Tensor]) -> None:
+        """Remember the values of clients that stop now; what they compute later is thrown away."""
+        if not stops.any():
+            return
+        for key, value, rows in self.block.changing():
+            mask = stops[self.block.row_client] if rows else stops
+            if key not in finished:
+                finished[key] = value.clone()
+            finished[key][mask] = value[mask]
+
+    def _take_back(self, done: Tensor, finished: dict[str, Tensor]) -> None:
+        """Give the clients that stopped early what was set aside for them."""
+        for key, value, rows in self.block.changing() if finished else ():
+            mask = done[self.block.row_client] if rows else done
+            value[mask] = finished[key][mask]
 
 
-class BatchedEngine:
+class BatchedEngine(Engine):
     """Trains the clients of a task in blocks that fit into `memory` bytes."""
+
+    name = "batched"
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
 
+    @override
     def run(self, task: Task) -> Outcome:
-        """See `engine.Engine.run`."""
         # Most samples first; equal ones stay in order.
         order = torch.argsort(task.samples.size, descending=True, stable=True)
         end = task.samples.size.cumsum(0)
         loss = torch.empty(len(task.who), device=task.who.device)
-        waiting = list(self._blocks(task, order))
+        waiting = list(blocks(task, order, self.memory))
         while waiting:
             chosen = waiting.pop(0)
             size = task.samples.size[chosen]
             try:
                 block = Block(task, chosen, _ranges(end[chosen] - size, size))
-                task.work(block)
+                round_ = BlockRound(block)
+                round_.run(task.program)
             except torch.OutOfMemoryError as error:
                 # Nothing was sent or stored yet: do the same clients again, in two halves.
                 if len(chosen) == 1:
@@ -55,87 +175,16 @@ class BatchedEngine:
                 waiting[:0] = chosen.split(-(-len(chosen) // 2))
                 continue
             block.check()
-            block.finish()
+            deliver(block, round_.replay)
             loss[chosen] = block.last_loss
         return Outcome(loss)
-
-    def _blocks(self, task: Task, order: Tensor) -> Iterator[Tensor]:
-        """Neighbours of `order` that fit into memory together."""
-        need = self._bytes(task)[order]
-        largest = int(need.max())
-        if largest > self.memory:
-            who = int(task.clients.user[task.who[order[need.argmax()]]])
-            raise OutOfMemoryError(
-                f"round {task.round_}: client {who} alone needs about {largest / 2**20:,.0f} MiB and "
-                f"{self.memory / 2**20:,.0f} MiB are allowed. Allow more with --memory, or lower batch_size "
-                "or d."
-            )
-        overhead = _OVERHEAD[task.who.device.type]
-        sizes = task.samples.size[order].cpu().numpy()
-        for alike in order.split(alike_sizes(sizes, task.batch_size, overhead)):
-            yield from alike.split(self._fitting(self._bytes(task)[alike].tolist()))
-
-    def _fitting(self, need: list[int]) -> list[int]:
-        """Numbers of neighbours that fit into memory together."""
-        counts, filled = [0], 0
-        for size in need:
-            if filled + size > self.memory:
-                counts.append(0)
-                filled = 0
-            counts[-1] += 1
-            filled += size
-        return counts
-
-    def _bytes(self, task: Task) -> Tensor:
-        """About how much each client of the task needs while it trains."""
-        held = [task.state.parameters[name] for name in task.state.visible]
-        tables = [one for one in held if one.table]
-        others = [one for one in held if not one.table]
-        width = sum(one.shape[1] for one in tables)
-        # A layer's outputs are held for every sample, as a table's rows are.
-        layers = sum(one.shape[1] for one in others if one.shape[0] > 1)
-        items = task.clients.items
-        rows = (
-            torch.full_like(task.samples.size, items)
-            if task.method.dense
-            else task.samples.size.clamp(max=items)
-        )
-        batch = task.samples.size.clamp(max=task.batch_size)
-        samples = 10 * _FLOAT * task.samples.size
-        trained = rows * width + sum(one.count for one in others)
-        numbers = _COPIES * trained + _ACTIVATIONS * batch * (width + layers)
-        numbers = numbers + task.method.pairs() * batch.square()
-        return _FLOAT * numbers + samples
-
-
-def alike_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
-    """How to cut clients, sorted by their samples, most first, into blocks that take least time together.
-
-    A block works on as many samples as its longest mini-batches have, filled up where a client
-    has fewer, and a step costs `overhead` samples besides.
-    """
-    if len(sizes) < 2:
-        return [len(sizes)]
-    whole = _work(sizes, batch_size, overhead)
-    cuts = np.unique(np.linspace(1, len(sizes) - 1, num=min(32, len(sizes) - 1)).astype(int))
-    work = [
-        _work(sizes[:cut], batch_size, overhead) + _work(sizes[cut:], batch_size, overhead) for cut in cuts
-    ]
-    best = int(np.argmin(work))
-    if work[best] >= whole:
-        return [len(sizes)]
-    cut = cuts[best]
-    return alike_sizes(sizes[:cut], batch_size, overhead) + alike_sizes(sizes[cut:], batch_size, overhead)
-
-
-def _work(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> int:
-    first = np.arange(0, sizes[0], batch_size)
-    # Sorted from most to least: those with more than `first` samples come before.
-    active = np.searchsorted(-sizes, -first, side="left")
-    width = np.minimum(sizes[0] - first, batch_size)
-    return int((active * width).sum()) + overhead * len(first)
 
 
 def _ranges(start: Tensor, length: Tensor) -> Tensor:
     """start[0], start[0] + 1, ... for each start, one after the other."""
     return torch.repeat_interleave(start, length) + counted(length)
+
+
+def make(memory: int) -> Engine:
+    """The engine, for clients that may take `memory` bytes."""
+    return BatchedEngine(memory)

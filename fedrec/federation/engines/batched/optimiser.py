@@ -1,20 +1,18 @@
 """One gradient step of a block of clients, exactly as torch.optim does it for each of them."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from fedrec.errors import FederationError
+from fedrec.federation.engines.batched.block import Block
+from fedrec.federation.engines.batched.schedule import BlockBatch, Schedule
+from fedrec.federation.engines.batched.tables import BlockWeights
 from fedrec.federation.engines.engine import NOISE_STEPS
-from fedrec.federation.model.method import Loss, Step
-from fedrec.federation.model.weights import GatheredRows
+from fedrec.federation.model.client import Step
+from fedrec.federation.model.tables import GatheredRows
+from fedrec.federation.model.weights import Loss
 from fedrec.federation.privacy.noise import gaussian
-
-if TYPE_CHECKING:
-    from fedrec.federation.engines.batched.block import Block
-    from fedrec.federation.engines.batched.schedule import BlockBatch, Schedule
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8
@@ -27,11 +25,12 @@ class BlockOptimiser:
     rates depend on; all groups are updated by one call all the same.
     """
 
-    def __init__(self, block: "Block", step: Step, schedule: "Schedule") -> None:
-        self.block = block
+    def __init__(self, weights: BlockWeights, step: Step, schedule: Schedule) -> None:
+        block = weights.block
+        self.block: Block = block
+        self.weights = weights
         self.rule = step
         self.groups = schedule.groups
-        self._refuse_what_moves_other_rows()
         self.parts = {name: schedule.parts_of(table=block.parameter(name).table) for name in step.rates}
         self.values = {name: block.values[name].split(parts) for name, parts in self.parts.items()}
         self.adaptive = list(step.rates) if step.optimiser == "adam" else []
@@ -41,21 +40,21 @@ class BlockOptimiser:
         }
         self.group_steps = [0] * len(self.groups)
 
-    def step(self, loss: Loss, batch: "BlockBatch") -> Tensor:
+    def step(self, loss: Loss, batch: BlockBatch) -> Tensor:
         """Do the step on one mini-batch of the first clients; return their losses."""
         clients = len(batch.items)
-        block, rule = self.block, self.rule
+        rule = self.rule
         leaves = {name: self._leaf(name, clients, batch) for name in rule.rates}
         shown = {
             name: GatheredRows(batch.items, leaf) if name in rule.guarded else leaf
             for name, leaf in leaves.items()
         }
-        losses = loss(block.weights(clients, shown), batch)
+        losses = loss(self.weights.of(clients, shown), batch)
         gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
         active = sum(group.clients.stop <= clients for group in self.groups)
         with torch.no_grad():
-            for name, found in zip(leaves, gradients, strict=True):
-                gradient = self._guard(name, found, batch) if name in rule.guarded else found
+            for name, plain in zip(leaves, gradients, strict=True):
+                gradient = self._guard(name, plain, batch) if name in rule.guarded else plain
                 # The fused kernel reads memory in order, whatever the strides of a gradient say.
                 self._update(name, gradient.contiguous(), active)
         for number in range(active):
@@ -72,44 +71,32 @@ class BlockOptimiser:
                 value = block.moments[name, part]
                 store[block.who] = value.reshape(-1, *shape) if part != "steps" else value
 
-    def _refuse_what_moves_other_rows(self) -> None:
-        rule, block = self.rule, self.block
-        if block.task.method.dense:
-            return
-        for name in rule.rates:
-            if not block.parameter(name).table:
-                continue
-            decayed = rule.optimiser == "adam" and rule.weight_decay.get(name)
-            kept = rule.optimiser == "adam" and rule.keep_state
-            if decayed or kept or name in rule.guarded:
-                raise FederationError(
-                    f"Adam's weight decay, its kept state, and noise on gradients move every row of '{name}'"
-                    ": the method must say `dense = True`."
-                )
-
     def _first_moments(self, name: str) -> list[tuple[Tensor, ...]]:
         """Both moments of each group: zero, or as the last round left them."""
         block, value = self.block, self.block.values[name]
         if not self.rule.keep_state:
             return [torch.zeros_like(value).split(self.parts[name]) for _ in range(2)]
         first, second, steps = (moment[block.who] for moment in block.task.state.moments(name))
-        found = {"first": first.reshape(value.shape), "second": second.reshape(value.shape), "steps": steps}
-        block.moments |= {(name, part): moment for part, moment in found.items()}
+        block.moments |= {
+            (name, "first"): first.reshape(value.shape),
+            (name, "second"): second.reshape(value.shape),
+            (name, "steps"): steps,
+        }
         return []
 
-    def _leaf(self, name: str, clients: int, batch: "BlockBatch") -> Tensor:
+    def _leaf(self, name: str, clients: int, batch: BlockBatch) -> Tensor:
         value = self.block.values[name][: self.block.length(name, clients)].detach()
         if name in self.rule.guarded:
             value = torch.nn.functional.embedding(batch.items, value)
         return value.requires_grad_()
 
-    def _guard(self, name: str, found: Tensor, batch: "BlockBatch") -> Tensor:
+    def _guard(self, name: str, gradients: Tensor, batch: BlockBatch) -> Tensor:
         """The mean of the clipped gradients of each client's samples, with noise on every row."""
         block, mechanism = self.block, self.rule.guarded[name]
-        clients, samples = len(found), batch.weight.count_nonzero(1)
+        clients, samples = len(gradients), batch.weight.count_nonzero(1)
         if batch.number >= NOISE_STEPS:
             raise FederationError(f"more than {NOISE_STEPS} mini-batches an epoch cannot be guarded.")
-        each = found * samples[:, None, None]
+        each = gradients * samples[:, None, None]
         each = each * (mechanism.clip / each.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
         total = torch.zeros_like(block.values[name][: block.length(name, clients)])
         total.index_add_(0, batch.items.reshape(-1), (each / samples[:, None, None]).flatten(0, 1))

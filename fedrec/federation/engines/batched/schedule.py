@@ -24,7 +24,7 @@ class BlockBatch:
 
     @property
     def size(self) -> Tensor:
-        """See `method.Batch.size`."""
+        """Samples of each client's mini-batch."""
         return self.weight.count_nonzero(1).unsqueeze(1).to(self.weight.dtype)
 
     def mean(self, values: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ class BlockBatch:
         return (values * self.weight).sum(-1)
 
     def distinct(self) -> Tensor:
-        """See `method.Batch.distinct`."""
+        """1 for one sample of every distinct item of a client's mini-batch, 0 for all others."""
         # Filling repeats a client's first sample, behind which the stable sort puts it.
         ordered, order = torch.sort(self.items, dim=1, stable=True)
         first = torch.ones_like(self.weight)
@@ -40,7 +40,7 @@ class BlockBatch:
         return torch.zeros_like(first).scatter_(1, order, first)
 
     def occurrences(self) -> Tensor:
-        """See `method.Batch.occurrences`."""
+        """For each sample, how many of the client's mini-batch are of the same item."""
         # Places among held rows tell clients apart, so all mini-batches are counted at once.
         real = (self.weight > 0).to(self.weight.dtype).reshape(-1)
         places, inverse = torch.unique(self.items, return_inverse=True)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from fedrec.config.papers import keeps_of, load_papers, runs_of
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import write_split
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
-from fedrec.federation.observe.recorder import Watch, extras
+from fedrec.federation.observe.recorder import Recorder, extras
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.files.tensors import load_tensors
 from fedrec.runs.registry import make_learner
@@ -37,7 +37,7 @@ def clients(split):
 
 def watched(name, clients, *changes, keeps=ALL, engine=BATCHED, rounds=3) -> Federation:
     settings = settings_of(name, f"rounds={rounds}", "local_epochs=2", "d=4", *changes)
-    made = make_learner(name, clients, settings, 0, engine, Watch.of(keeps, clients, rounds))
+    made = make_learner(name, clients, settings, 0, engine, Recorder.of(keeps, clients, rounds))
     assert isinstance(made, Federation)
     return made
 
@@ -171,18 +171,20 @@ def test_the_server_gets_an_upload_with_its_noise(clients):
 def test_without_names_some_users_from_first_to_last_are_watched(clients, monkeypatch):
     monkeypatch.setattr("fedrec.federation.observe.recorder._SPREAD", 5)
     federation = watched("fedmf", clients, keeps=["traffic"])
-    assert federation.watch.who["traffic"].tolist() == [0, 3, 6, 9, 13]
+    assert federation.recorder.who["traffic"].tolist() == [0, 3, 6, 9, 13]
     # Fewer, where an upload is large; never none.
     for numbers, users in ((2 * clients.items**2, [0, 13]), (1, [0])):
         monkeypatch.setattr("fedrec.federation.observe.recorder._NUMBERS", numbers)
-        assert watched("fedcia", clients, keeps=["traffic"]).watch.who["traffic"].tolist() == users
+        assert watched("fedcia", clients, keeps=["traffic"]).recorder.who["traffic"].tolist() == users
 
 
 def test_weights_are_those_of_the_aggregation(clients):
     federation = watched("fedem", clients, "aggregated=0.5", keeps=["weights=1,2,3,4"], rounds=2)
     mixings = []
-    mixing = federation.method.mixing
-    federation.method.mixing = lambda *given: mixings.append((given[2].who, mixing(*given))) or mixings[-1][1]
+    mix = federation.method.server.mix
+    federation.method.server.mix = lambda *given: (
+        mixings.append((given[2].who, mix(*given))) or mixings[-1][1]
+    )
     trained(federation, rounds=2)
     found = extra(federation)["weights/G"]
     assert found.shape == (2, 4, 4)
@@ -288,7 +290,7 @@ def test_keeping_changes_no_other_number(tmp_path, split, name, keep):
 def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, capsys, monkeypatch):
     def made(*keep) -> Run:
         settings = settings_of("fedmf", "rounds=2", "local_epochs=1")
-        watch = Watch.of(keep, clients, 2) if keep else None
+        watch = Recorder.of(keep, clients, 2) if keep else None
         learner = make_learner("fedmf", clients, settings, 0, BATCHED, watch)
         return Run(split, clients, learner, 2, tmp_path, {"method": "fedmf"}, 0.0, keep)
 
@@ -307,7 +309,7 @@ def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, c
 def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypatch, name, keep):
     def made(out) -> Run:
         settings = settings_of(name, "rounds=4", "local_epochs=1", "participation=0.5")
-        learner = make_learner(name, clients, settings, 0, BATCHED, Watch.of(keep, clients, 4))
+        learner = make_learner(name, clients, settings, 0, BATCHED, Recorder.of(keep, clients, 4))
         return Run(split, clients, learner, 4, out, {"method": name}, 0.0, keep)
 
     made(tmp_path / "whole").train()
@@ -322,11 +324,11 @@ def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypat
 def test_users_are_numbers_in_the_dataset(clients):
     some = clients.only(torch.tensor([3, 5, 8]))
     assert isinstance(some, Clients)
-    assert Watch.of(["vectors=8,3"], some, 1).who["vectors"].tolist() == [0, 2]
+    assert Recorder.of(["vectors=8,3"], some, 1).who["vectors"].tolist() == [0, 2]
     with pytest.raises(
         ConfigurationError, match=r"vectors: there is no user 4 .* numbered 3 to 8; 3 of them"
     ):
-        Watch.of(["vectors=3,4"], some, 1)
+        Recorder.of(["vectors=3,4"], some, 1)
 
 
 @pytest.mark.parametrize(
@@ -340,12 +342,12 @@ def test_users_are_numbers_in_the_dataset(clients):
 )
 def test_a_mistake_is_named(text, said):
     with pytest.raises(ConfigurationError, match=said):
-        merged_keeps([text])
+        merged_records([text])
 
 
 def test_traffic_is_of_named_users_or_of_some_of_all():
     with pytest.raises(ConfigurationError, match="traffic is asked for with and without users"):
-        merged_keeps(["traffic=3", "traffic"])
+        merged_records(["traffic=3", "traffic"])
 
 
 @pytest.mark.parametrize(("name", "change"), [("local-only", "d=4"), ("fedrap", "tables=personal")])
@@ -358,14 +360,14 @@ def test_what_a_method_has_not_got_cannot_be_kept(clients):
     with pytest.raises(ConfigurationError, match="no aggregate for each client"):
         watched("fedmf", clients, keeps=["weights=1"])
     with pytest.raises(ConfigurationError, match="mf has no clients that train"):
-        make_learner("mf", clients, settings_of("mf"), 0, BATCHED, Watch.of(["abundance"], clients, 1))
+        make_learner("mf", clients, settings_of("mf"), 0, BATCHED, Recorder.of(["abundance"], clients, 1))
 
 
 def test_keeps_are_spelt_in_one_way():
-    assert spelled_keeps(merged_keeps(["uploads=7,2", "abundance", "uploads=2", "vectors=1", "traffic"])) == [
+    assert spelled_records(merged_records(["uploads=7,2", "abundance", "uploads=2", "vectors=1", "traffic"])) == [
         "vectors=1", "uploads=2,7", "traffic", "abundance",
     ]  # fmt: skip
-    assert spelled_keeps(merged_keeps(["traffic=7,2", "traffic=3"])) == ["traffic=2,3,7"]
+    assert spelled_records(merged_records(["traffic=7,2", "traffic=3"])) == ["traffic=2,3,7"]
 
 
 def test_a_run_keeps_what_all_figures_ask_for():

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from fedrec.federation.engines.batched.engine import BatchedEngine
-from fedrec.federation.server.products import Goal, approach_products
+from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.server.server import Server
+from fedrec.methods._math.products import Approach, Goal, Products, approach_products
 from tests.by_hand import clients_with, federation_of, near
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -88,19 +89,34 @@ def test_the_server_has_the_weighted_mean_of_all_products(weight):
     for blocks in ([[0, 1, 2]], [[2, 0], [1]], [[1], [0], [2]]):
         server = server_with(weight, S=drawn(7, 7, seed=3))
         for block in blocks:
-            server.receive_products("S", torch.tensor(block), tables[block])
-        server.aggregate(None)
+            server.receive_through("S", torch.tensor(block), tables[block], Products())
+        server.aggregate(ServerRule({}, 7))
         assert near(server.state.shared["S"], plain)
 
 
-def test_products_are_taken_apart_once_and_anew_when_the_server_has_answered():
-    server = server_with([1.0, 0.0, 0.0])
-    before = server.products("S")
-    assert server.products("S") is before
-    table = drawn(1, 7, 2)
-    server.receive_products("S", torch.tensor([0]), table)
-    server.aggregate(None)
-    assert float(server.products("S").square) == pytest.approx(float((table[0] @ table[0].T).square().sum()))
+def test_one_client_and_many_approach_the_same_goal():
+    """The definition is plain SGD; what many clients do at once must equal it."""
+    tables, goal = drawn(3, 7, 2), drawn(7, 7, seed=5)
+    approach = Approach("S", 6, 0.05, 0.02)
+    many = approach.of_many(tables, {"S": goal})
+    for table, moved in zip(tables, many, strict=True):
+        assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
+
+
+def test_a_goal_is_taken_apart_once_for_all_blocks_of_a_round(monkeypatch):
+    asked = []
+    taken_apart = Goal.of
+    monkeypatch.setattr(Goal, "of", lambda products: asked.append(1) or taken_apart(products))
+    approach = Approach("S", 2, 0.05, 0.0)
+    for _ in range(3):
+        approach.of_many(drawn(2, 7, 2), {"S": drawn(7, 7)})
+    assert len(asked) == 1
+
+
+def test_a_weighted_sum_of_products_is_the_sum_of_weighted_products():
+    tables, weights = drawn(3, 7, 2), torch.tensor([0.5, 0.0, 0.25])
+    plain = sum(weight * Products().of_one(table) for weight, table in zip(weights, tables, strict=True))
+    assert near(Products().weighted_sum(tables, weights), plain)
 
 
 def test_the_servers_matrix_takes_no_place_among_what_clients_hold():

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+from typing_extensions import override
 
-from fedrec.federation.model.method import Client, GaussianMechanism, Method, Step
+from fedrec.federation.model.client import Client, GaussianMechanism, Step
+from fedrec.federation.model.method import Method
 from fedrec.federation.privacy.accountant import gaussian_epsilon
 
 
@@ -19,11 +21,7 @@ class Guarded(Method):
         multiplier = self.settings["dp_noise"]
         return GaussianMechanism(self.settings["dp_clip"], multiplier) if multiplier else None
 
-    @property
-    def dense(self) -> bool:  # type: ignore[override]
-        """The noise falls on every row."""
-        return self.mechanism is not None
-
+    @override
     def step(
         self,
         client: Client,
@@ -31,12 +29,12 @@ class Guarded(Method):
         weight_decay: Mapping[str, float] | None = None,
         guarded: Mapping[str, GaussianMechanism] | None = None,
     ) -> Step:
-        """A step whose gradient of the item table is guarded if asked for."""
         mechanism = self.mechanism
         if mechanism is not None and self.item_table in rates:
             guarded = {self.item_table: mechanism, **(guarded or {})}
         return super().step(client, rates, weight_decay, guarded)
 
+    @override
     def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:
         """Epsilon of the client that spends most; what is protected is one sample of a client.
 

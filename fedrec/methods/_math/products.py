@@ -1,10 +1,58 @@
-"""Item tables brought to given products of their rows, for all clients at once."""
+"""Products of every two item rows: what FedCIA's clients upload, and how they approach the server's."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 from torch import Tensor
+from typing_extensions import override
+
+from fedrec.federation.model import Through, WholeTable
+
+
+class Products(Through):
+    """Q Q^T, the products of every two rows of a table."""
+
+    label = "products of rows"
+
+    @override
+    def of_one(self, table: Tensor) -> Tensor:
+        return table @ table.T
+
+    @override
+    def weighted_sum(self, tables: Tensor, weights: Tensor) -> Tensor:
+        # All tables side by side: one product instead of one matrix of items x items per client.
+        side = (tables * weights.sqrt()[:, None, None]).transpose(0, 1).flatten(1)
+        return side @ side.T
+
+
+class Approach(WholeTable):
+    """A table after `steps` of SGD on the (not squared) norm |Q Q^T - goal|, with weight decay.
+
+    `goal` names the server's parameter that holds the wanted products.
+    """
+
+    def __init__(self, goal: str, steps: int, rate: float, decay: float) -> None:
+        self.goal, self.steps, self.rate, self.decay = goal, steps, rate, decay
+        self._goal: Goal | None = None
+
+    @override
+    def of_one(self, table: Tensor, server: Mapping[str, Tensor]) -> Tensor:
+        table = table.clone().requires_grad_()
+        optimiser = torch.optim.SGD([table], lr=self.rate, weight_decay=self.decay)
+        for _ in range(self.steps):
+            optimiser.zero_grad()
+            (table @ table.T - server[self.goal]).norm().backward()
+            optimiser.step()
+        return table.detach()
+
+    @override
+    def of_many(self, tables: Tensor, server: Mapping[str, Tensor]) -> Tensor:
+        # Blocks of clients come one after another; the goal is the same for all.
+        if self._goal is None:
+            self._goal = Goal.of(server[self.goal])
+        return approach_products(tables, self._goal, self.steps, self.rate, self.decay)
 
 
 @dataclass(frozen=True)
@@ -56,5 +104,5 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
 def _product(matrix: Tensor, tables: Tensor) -> Tensor:
     """A matrix times every table, as one product."""
     clients, items, d = tables.shape
-    found = matrix @ tables.transpose(0, 1).reshape(items, -1)
-    return found.reshape(items, clients, d).transpose(0, 1).contiguous()
+    product = matrix @ tables.transpose(0, 1).reshape(items, -1)
+    return product.reshape(items, clients, d).transpose(0, 1).contiguous()

@@ -1,0 +1,56 @@
+"""What a centralised method says about itself."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn import functional
+
+from fedrec.federation.clients import Clients
+from fedrec.federation.model.citation import Citation
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import Values
+
+
+class CentralMethod(ABC):
+    """A model that sees all users: tables of users and of items, and whatever else it names."""
+
+    paper: ClassVar[Citation | None] = None
+    """Where it comes from; None for a reference of this project."""
+
+    cost: ClassVar[str] = ""
+    """What an epoch costs, for a table."""
+
+    whole_rows = False
+    """Whether a mini-batch counts training interactions, each with its negatives, or single samples."""
+
+    def __init__(self, settings: Mapping[str, Any], users: int, items: int) -> None:
+        self.settings = settings
+        self.users = users
+        self.items = items
+
+    def meet(self, clients: Clients) -> None:  # noqa: B027 - most methods need samples alone
+        """Look at all data once, before the first epoch."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Parameter]:
+        """The model's parts; all live on the server."""
+
+    @abstractmethod
+    def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
+        """The logit of each (user, item) pair, by what `forward` gave."""
+
+    def forward(self, w: Values) -> Values:
+        """What scores are made of: the parameters, or what follows from them as a whole.
+
+        Computed anew for every step, and once per epoch for all scores.
+        """
+        return w
+
+    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+        """The loss of a mini-batch: mean binary cross-entropy, unless a method has its own.
+
+        With `whole_rows`, `items` and `labels` have a row per user: a positive, then its negatives.
+        """
+        return functional.binary_cross_entropy_with_logits(self.score(w, users, items), labels)

@@ -1,0 +1,94 @@
+"""How clients are cut into blocks: that fit into memory, and that take least time together."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrec.errors import OutOfMemoryError
+from fedrec.federation.engines.engine import Task
+
+_FLOAT = 4
+_COPIES = 6
+"""A trained number's copies at the peak: value, gradient, two moments, start, finished clients."""
+_OVERHEAD = {"cpu": 10_000, "cuda": 500_000}
+"""What a step costs besides its samples, in samples: calls on a CPU, launches on a GPU."""
+_ACTIVATIONS = 8
+"""Copies of a mini-batch's rows that a forward and backward pass hold."""
+
+
+def blocks(task: Task, order: Tensor, memory: int) -> Iterator[Tensor]:
+    """Neighbours of `order` whose training fits into `memory` bytes together."""
+    need = needed_bytes(task)[order]
+    largest = int(need.max())
+    if largest > memory:
+        who = int(task.clients.user[task.who[order[need.argmax()]]])
+        raise OutOfMemoryError(
+            f"round {task.round_}: client {who} alone needs about {largest / 2**20:,.0f} MiB and "
+            f"{memory / 2**20:,.0f} MiB are allowed. Allow more with --memory, or lower batch_size "
+            "or d."
+        )
+    overhead = _OVERHEAD[task.who.device.type]
+    sizes = task.samples.size[order].cpu().numpy()
+    for alike in order.split(alike_sizes(sizes, task.batch_size, overhead)):
+        yield from alike.split(_fitting(needed_bytes(task)[alike].tolist(), memory))
+
+
+def _fitting(need: list[int], memory: int) -> list[int]:
+    """Numbers of neighbours that fit into memory together."""
+    counts, filled = [0], 0
+    for size in need:
+        if filled + size > memory:
+            counts.append(0)
+            filled = 0
+        counts[-1] += 1
+        filled += size
+    return counts
+
+
+def needed_bytes(task: Task) -> Tensor:
+    """About how much each client of the task needs while it trains."""
+    held = [task.state.parameters[name] for name in task.state.visible]
+    tables = [part for part in held if part.table]
+    others = [part for part in held if not part.table]
+    width = sum(part.shape[1] for part in tables)
+    # A layer's outputs are held for every sample, as a table's rows are.
+    layers = sum(part.shape[1] for part in others if part.shape[0] > 1)
+    items, size = task.clients.items, task.samples.size
+    rows = torch.full_like(size, items) if task.needs.whole_tables else size.clamp(max=items)
+    batch = size.clamp(max=task.batch_size)
+    samples = 10 * _FLOAT * size
+    trained = rows * width + sum(part.count for part in others)
+    numbers = _COPIES * trained + _ACTIVATIONS * batch * (width + layers)
+    numbers = numbers + task.needs.square_matrices * batch.square()
+    return _FLOAT * numbers + samples
+
+
+def alike_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
+    """How to cut clients, sorted by their samples, most first, into blocks that take least time together.
+
+    A block works on as many samples as its longest mini-batches have, filled up where a client
+    has fewer, and a step costs `overhead` samples besides.
+    """
+    if len(sizes) < 2:
+        return [len(sizes)]
+    whole = _work(sizes, batch_size, overhead)
+    cuts = np.unique(np.linspace(1, len(sizes) - 1, num=min(32, len(sizes) - 1)).astype(int))
+    work = [
+        _work(sizes[:cut], batch_size, overhead) + _work(sizes[cut:], batch_size, overhead) for cut in cuts
+    ]
+    best = int(np.argmin(work))
+    if work[best] >= whole:
+        return [len(sizes)]
+    cut = cuts[best]
+    return alike_sizes(sizes[:cut], batch_size, overhead) + alike_sizes(sizes[cut:], batch_size, overhead)
+
+
+def _work(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> int:
+    first = np.arange(0, sizes[0], batch_size)
+    # Sorted from most to least: those with more than `first` samples come before.
+    active = np.searchsorted(-sizes, -first, side="left")
+    width = np.minimum(sizes[0] - first, batch_size)
+    return int((active * width).sum()) + overhead * len(first)

@@ -1,0 +1,135 @@
+"""The parameters of a block's clients as a method sees them: by name, tables by held rows."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrec.errors import FederationError
+from fedrec.federation.engines.batched.block import Block
+from fedrec.federation.engines.batched.replay import Replay
+from fedrec.federation.model.tables import GatheredRows, Values, powers
+from fedrec.federation.model.weights import Weights
+
+
+class HeldRows:
+    """The rows of a table that clients of a block hold; indexed by slots among them."""
+
+    def __init__(
+        self,
+        rows: Tensor,
+        reduced: Callable[[int], Tensor],
+        training_sum: Callable[[], Tensor],
+        clients: int | None,
+    ) -> None:
+        """`clients`: number of clients if whole tables are held, else None."""
+        self.rows = rows
+        self.training_sum = training_sum
+        self._reduced = reduced
+        self._clients = clients
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def __getitem__(self, slots: Tensor) -> Tensor:
+        # A loss looks up the rows of its mini-batch several times: gather them, and scatter their
+        # gradient, once.
+        if self._last is None or self._last[0] is not slots:
+            self._last = (slots, functional.embedding(slots, self.rows))
+        return self._last[1]
+
+    def whole(self) -> Tensor:
+        """Every row: (clients, items, d)."""
+        if self._clients is None:
+            raise FederationError(
+                "a whole table is asked for which the program's losses did not ask for when they were first "
+                "looked at. A loss must ask for whole tables in every round, or in none."
+            )
+        tables: Tensor = self.rows.unflatten(0, (self._clients, -1))
+        return tables
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of each client's whole table."""
+        return self._reduced(2)
+
+    def row_sum(self) -> Tensor:
+        """The sum of the rows of each client's whole table."""
+        return self._reduced(1)
+
+
+class BlockWeights:
+    """Makes the `Weights` of a block's clients, and knows sums over their whole tables."""
+
+    def __init__(self, block: Block, replay: Replay) -> None:
+        self.block = block
+        self.replay = replay
+        self._outside: dict[tuple[str, int], Tensor] = {}
+        """Sums over the rows outside the block, by table and power, without its factor."""
+        self._positive: tuple[Tensor, Tensor, list[int]] | None = None
+
+    def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
+        """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
+        block, values = self.block, Values(self.others(clients))
+        for name, value in block.values.items():
+            part = trained.get(name, value[: block.length(name, clients)])
+            if isinstance(part, GatheredRows) or not block.parameter(name).table:
+                values[name] = part
+            else:
+                values[name] = HeldRows(
+                    part,
+                    partial(self._reduced, name),
+                    partial(self._training_sum, part, clients),
+                    clients if block.task.needs.whole_tables else None,
+                )
+        return cast(Weights, values)
+
+    def others(self, clients: int) -> dict[str, Tensor]:
+        """What a method sees beside tables, of the first `clients`."""
+        block, state, dtype = self.block, self.block.task.state, torch.get_default_dtype()
+        values = {
+            name: value[:clients] for name, value in block.values.items() if not block.parameter(name).table
+        }
+        values |= {name: value[:clients] for name, value in block.derived.items()}
+        values["rows"] = (block.size[:clients] // block.task.samples.group).to(dtype)[:, None, None]
+        if state.personal:
+            values["held"] = state.held[block.who[:clients]].to(dtype)[:, None, None]
+        return values
+
+    def derive(self) -> None:
+        """Compute anew what follows from whole tables."""
+        with torch.no_grad():
+            self.block.derived = self.block.task.method.derived(self.of(len(self.block), {}))
+
+    def forget(self, name: str) -> None:
+        """Drop sums over rows outside the block that a rewrite made stale."""
+        self._outside = {key: value for key, value in self._outside.items() if key[0] != name}
+
+    def _reduced(self, name: str, power: int) -> Tensor:
+        """A sum over each client's whole table (see `model.tables.reduced`): held rows, and those outside."""
+        block = self.block
+        held = self._sum_held(powers(block.values[name], power))
+        factor = block.factor[name].unsqueeze(1)
+        if (name, power) not in self._outside:
+            chunks = (self.replay.present(name, some) for some in self.replay.chunks())
+            whole = torch.cat([powers(tables, power).sum(1) for tables in chunks])
+            self._outside[name, power] = (whole - held) / factor**power
+        total = self._outside[name, power] * factor**power + held
+        return total.to(torch.get_default_dtype()).unsqueeze(1)
+
+    def _training_sum(self, rows: Tensor, clients: int) -> Tensor:
+        """The sum of the rows of each client's training items, each as often as it was trained on."""
+        block = self.block
+        if self._positive is None:
+            positive = block.labels == 1
+            counts = torch.bincount(block.rank[positive], minlength=len(block))
+            self._positive = block.slot[positive], block.rank[positive], counts.cumsum(0).tolist()
+        slot, rank, ends = self._positive
+        total = rows.new_zeros(clients, rows.shape[1])
+        end = ends[clients - 1]
+        return total.index_add(0, rank[:end], functional.embedding(slot[:end], rows)).unsqueeze(1)
+
+    def _sum_held(self, rows: Tensor) -> Tensor:
+        block = self.block
+        total = torch.zeros(len(block), rows.shape[1], dtype=rows.dtype, device=block.device)
+        return total.index_add_(0, block.row_client, rows)

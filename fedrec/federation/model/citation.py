@@ -1,0 +1,16 @@
+"""The paper a method comes from."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A reference: `authors` as they are cited, `venue` empty for a preprint."""
+
+    authors: str
+    title: str
+    venue: str
+    year: int
+
+    def __str__(self) -> str:
+        return f"{self.authors}: {self.title}, {self.venue} {self.year}.".replace(",  ", ", ")

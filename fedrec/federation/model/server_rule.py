@@ -1,0 +1,128 @@
+"""The server's part of a method, besides the weighted mean of uploads."""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from torch import Tensor
+from typing_extensions import override
+
+Mixed: TypeAlias = Tensor | tuple[Tensor, Tensor]
+"""The weight of each upload (column) for each client (row), or a product of two such matrices."""
+
+
+class PersonalValues(Protocol):
+    """One parameter of the server, one value per client."""
+
+    def whole(self, who: Tensor) -> Tensor:
+        """The values of some clients, on a leading client axis."""
+
+    def put(self, who: Tensor, values: Tensor) -> None:
+        """Replace the values of some clients."""
+
+    def restart(self, who: Tensor, value: Tensor) -> None:
+        """Let some clients have `value`, one and the same for all of them."""
+
+
+@dataclass(frozen=True)
+class ServerSide:
+    """What a rule may use on the server, before and after the uploads of a round."""
+
+    round_: int
+    seed: int
+    shared: MutableMapping[str, Tensor]
+    """The server's parameters, one for all; may be replaced."""
+    initial: Mapping[str, Tensor]
+    """What every parameter was before the first round."""
+    personal: Mapping[str, PersonalValues]
+    """The server's parameters, one per client."""
+    clients: int
+    """How many there are."""
+    who: Tensor
+    """The clients whose uploads are aggregated in this round."""
+    share: Tensor
+    """The weight of each of them in a plain mean."""
+
+
+class ServerRule:
+    """What the server does in a round; as it stands, the weighted mean of uploads and nothing else."""
+
+    def __init__(self, settings: Mapping[str, Any], items: int) -> None:
+        self.settings = settings
+        self.items = items
+
+    def begin(self, server: ServerSide) -> None:
+        """Hook before clients download."""
+
+    def choose(self, server: ServerSide, count: int) -> Tensor | None:  # noqa: ARG002 - see override
+        """The `count` clients that take part, in order; None to draw them at random."""
+        return None
+
+    def weights(self, rows: Tensor) -> Tensor:
+        """Each client's weight in the mean, in interactions, given its number of training interactions."""
+        return rows
+
+    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
+        """How uploads of a personal parameter become everyone's values; None: everyone keeps its own.
+
+        `uploads` holds one flat vector per client of `server.who`. Where many clients get the same, the
+        weights may be given as a product of two matrices.
+        """
+        return None
+
+    def finish(self, server: ServerSide) -> None:
+        """Hook after aggregation."""
+
+
+class RenamedRule(ServerRule):
+    """A backbone's rule, on a server that holds the backbone's parameters by other names."""
+
+    def __init__(self, rule: ServerRule, names: Mapping[str, str]) -> None:
+        super().__init__(rule.settings, rule.items)
+        self.rule = rule
+        self.names = names
+
+    @override
+    def begin(self, server: ServerSide) -> None:
+        self.rule.begin(self._renamed(server))
+
+    @override
+    def choose(self, server: ServerSide, count: int) -> Tensor | None:
+        return self.rule.choose(self._renamed(server), count)
+
+    @override
+    def weights(self, rows: Tensor) -> Tensor:
+        return self.rule.weights(rows)
+
+    @override
+    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+        return self.rule.mix(name, uploads, self._renamed(server))
+
+    @override
+    def finish(self, server: ServerSide) -> None:
+        self.rule.finish(self._renamed(server))
+
+    def _renamed(self, server: ServerSide) -> ServerSide:
+        return replace(server, shared=_Renamed(server.shared, self.names))
+
+
+class _Renamed(MutableMapping[str, Tensor]):
+    """A mapping whose keys have other names."""
+
+    def __init__(self, values: MutableMapping[str, Tensor], names: Mapping[str, str]) -> None:
+        self.values_, self.names = values, names
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.values_[self.names.get(name, name)]
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self.values_[self.names.get(name, name)] = value
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("a server's parameters cannot be removed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)

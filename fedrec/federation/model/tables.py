@@ -1,0 +1,160 @@
+"""Parameters as a method sees them: by name, tables by item; and the mini-batch of one client."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrec.errors import FederationError
+
+
+class Values(dict[str, Any]):
+    """Parameters by name, as `w["Q"]` and as `w.Q`."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class View(Mapping[str, Any]):
+    """Parameters, some of them replaced: how a plug-in shows a backbone another table."""
+
+    def __init__(self, weights: Any, replaced: Mapping[str, Any]) -> None:  # noqa: ANN401 - any weights
+        self._weights = weights
+        self._replaced = replaced
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
+        return self._replaced[name] if name in self._replaced else self._weights[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._replaced or name in self._weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._weights, **self._replaced})
+
+    def __len__(self) -> int:
+        return len({**self._weights, **self._replaced})
+
+
+class PlainTable:
+    """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
+
+    def __init__(self, table: Tensor, training: Tensor | None = None) -> None:
+        """`training` are the items that one client trains on."""
+        self.table = table
+        self._training = training
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        if self.table.dim() == 2:
+            return functional.embedding(items, self.table)
+        clients = torch.arange(len(self.table), device=items.device).unsqueeze(1)
+        return functional.embedding(clients * self.table.shape[1] + items, self.table.flatten(0, 1))
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self.table
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of each table."""
+        return reduced(self.table, 2)
+
+    def row_sum(self) -> Tensor:
+        """The sum of the rows of each table."""
+        return reduced(self.table, 1)
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of the client's training items."""
+        if self._training is None:
+            raise FederationError("training items are known in losses and scores alone.")
+        return self[self._training].sum(0, keepdim=True)
+
+
+class GatheredRows:
+    """The rows of one mini-batch, gathered beforehand so that each sample has a gradient of its own."""
+
+    def __init__(self, index: Tensor, gathered: Tensor) -> None:
+        self.index = index
+        self.gathered = gathered
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        if index is not self.index:
+            raise KeyError("a guarded table is known only at the items of the mini-batch")
+        return self.gathered
+
+
+class Combined:
+    """A table made of others, row by row: `combine` is given the same rows of each of them."""
+
+    def __init__(self, combine: Callable[..., Tensor], *tables: Any, linear: bool = False) -> None:  # noqa: ANN401 - tables
+        """`linear` tells that sums of rows combine as rows do."""
+        self._combine = combine
+        self._tables = tables
+        self._linear = linear
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        return self._combine(*(table[items] for table in self._tables))
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self._combine(*(table.whole() for table in self._tables))
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of the client's training items."""
+        if not self._linear:
+            raise FederationError("a sum of rows that are merged one by one is not known.")
+        return self._combine(*(table.training_sum() for table in self._tables))
+
+
+class PlainBatch:
+    """A mini-batch of one client."""
+
+    def __init__(self, items: Tensor, labels: Tensor) -> None:
+        self.items = items
+        self.labels = labels
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the batch."""
+        return values.mean()
+
+    @property
+    def size(self) -> Tensor:
+        """Its samples, as a vector of size 1."""
+        return torch.tensor([float(len(self.items))], device=self.items.device)
+
+    def occurrences(self) -> Tensor:
+        """For each sample, how many are of the same item."""
+        listed = self.items.tolist()
+        return torch.tensor([float(listed.count(item)) for item in listed], device=self.items.device)
+
+    def distinct(self) -> Tensor:
+        """1 for the first sample of every item, 0 for all others."""
+        seen: set[int] = set()
+        mask = torch.zeros(len(self.items), device=self.items.device)
+        for index, item in enumerate(self.items.tolist()):
+            mask[index] = float(item not in seen)
+            seen.add(item)
+        return mask
+
+    def samples(self) -> "list[PlainBatch]":
+        """Each sample as a mini-batch of its own."""
+        return [
+            PlainBatch(item, label)
+            for item, label in zip(self.items.split(1), self.labels.split(1), strict=True)
+        ]
+
+
+def powers(rows: Tensor, power: int) -> Tensor:
+    """What each row adds to a sum over a table, in double precision: itself, or its squared norm."""
+    return rows.double() if power == 1 else rows.double().square().sum(-1, keepdim=True)
+
+
+def reduced(tables: Tensor, power: int) -> Tensor:
+    """The sum of the rows (power 1) or of their squared norms (power 2) of each table, as a vector."""
+    return powers(tables, power).sum(-2, keepdim=True).to(tables.dtype)

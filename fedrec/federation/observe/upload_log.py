@@ -1,0 +1,129 @@
+"""What some clients upload in a round, and what is recorded of it: `uploads` and `traffic`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.state.kept import Kept
+from fedrec.federation.state.state import State
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What recorded clients send into one parameter in a round, on a leading axis of clients."""
+
+    given: Tensor
+    """What they were given before, in the run's precision."""
+    value: Tensor
+    """What the server had for each, to which changes are added; in double precision."""
+    sent: Tensor
+    """Who sent anything."""
+
+
+@dataclass
+class UploadLog:
+    """Records the uploads of the clients `who` (indices by kind: `uploads`, `traffic`) of `clients`."""
+
+    clients: int
+    who: Mapping[str, Tensor]
+    seen: dict[str, Tensor] = field(default_factory=dict)
+    """What is recorded, by its name in the file."""
+    _round: dict[str, Sent] = field(default_factory=dict)
+    """The round's so far, by the server's parameter."""
+
+    def uploaded(
+        self,
+        state: State,
+        source: str,
+        into: str,
+        who: Tensor,
+        change: Callable[[Tensor], Tensor],
+        item: Tensor | None,
+    ) -> None:
+        """See `Recorder.uploaded`."""
+        index = torch.full((self.clients,), -1, dtype=torch.int64, device=who.device)
+        senders = self._senders
+        index[senders] = torch.arange(len(senders), device=who.device)
+        chosen = index[who] >= 0
+        index = index[who[chosen]]
+        if into not in self._round:
+            self._round[into] = self._before(state, source, into)
+        if not len(index):
+            return
+        total = self._round[into]
+        total.sent[index] = True
+        if item is None:
+            total.value.index_add_(0, index, change(chosen))
+        else:
+            total.value.index_put_((index, item[chosen]), change(chosen), accumulate=True)
+
+    def round_ended(self, state: State, round_: int, *, together: bool) -> None:
+        """Record the round's uploads, if they counted."""
+        for name, sent in self._round.items() if together else ():
+            if "uploads" in self.who:
+                self._record_uploads(name, self._of("uploads", sent), round_)
+            if "traffic" in self.who and is_by_item(state.parameters[name]):
+                self._record_traffic(name, self._of("traffic", sent), round_)
+        self._round = {}
+
+    @property
+    def _senders(self) -> Tensor:
+        """The clients whose uploads are recorded, sorted."""
+        senders: Tensor = torch.cat(list(self.who.values())).unique()
+        return senders
+
+    def _before(self, state: State, source: str, into: str) -> Sent:
+        """What the server had for each before the round's uploads."""
+        senders = self._senders
+        had = _of_each(state.shared[into] if into in state.shared else state.kept[into], senders)
+        given = _of_each(state.shared[source], senders) if source in state.shared else had
+        nobody = torch.zeros(len(senders), dtype=torch.bool, device=senders.device)
+        return Sent(given.clone(), had.double().clone(), nobody)
+
+    def _of(self, kind: str, sent: Sent) -> Sent:
+        """Those of the clients of one kind, in the run's precision."""
+        index = torch.searchsorted(self._senders, self.who[kind])
+        return Sent(sent.given[index], sent.value[index].to(sent.given.dtype), sent.sent[index])
+
+    def _record_uploads(self, name: str, uploads: Sent, round_: int) -> None:
+        sent = uploads.sent
+        self._numbers(f"uploads/{name}", uploads.value)[sent] = uploads.value[sent]
+        self._rounds("uploaded_in", sent)[sent] = round_
+
+    def _record_traffic(self, name: str, uploads: Sent, round_: int) -> None:
+        sent = uploads.sent
+        download, upload, earlier = (
+            self._numbers(f"traffic/{name}/{part}", uploads.value)
+            for part in ("download", "upload", "earlier")
+        )
+        earlier[sent] = upload[sent]
+        download[sent], upload[sent] = uploads.given[sent], uploads.value[sent]
+        rounds = self._rounds(f"traffic/{name}/rounds", sent.unsqueeze(1).expand(-1, 2))
+        rounds[sent, 1] = rounds[sent, 0]
+        rounds[sent, 0] = round_
+
+    def _numbers(self, key: str, like: Tensor) -> Tensor:
+        """What is recorded below `key`; of its shape, and NaN at first."""
+        if key not in self.seen:
+            self.seen[key] = torch.full_like(like, torch.nan)
+        return self.seen[key]
+
+    def _rounds(self, key: str, like: Tensor) -> Tensor:
+        """Rounds recorded below `key`; of its shape, and 0 at first."""
+        if key not in self.seen:
+            self.seen[key] = torch.zeros_like(like, dtype=torch.int64)
+        return self.seen[key]
+
+
+def is_by_item(parameter: Parameter) -> bool:
+    """Whether the server has a row of it for every item: of vectors, or of numbers for all items."""
+    on_server = parameter.location in ("shared", "personal", "server")
+    return on_server and (parameter.table or parameter.location == "server")
+
+
+def _of_each(value: Tensor | Kept, who: Tensor) -> Tensor:
+    """What is one for all or kept of each client, of the clients `who`."""
+    return value.expand(len(who), *value.shape) if isinstance(value, Tensor) else value.whole(who)
