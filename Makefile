@@ -6,18 +6,23 @@ BIN := $(VENV)/bin
 CORES ?= 2
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help demo test check format clean
+TESTS := $(BIN)/python -m pytest --numprocesses $(CORES) --dist worksteal --durations 10
+
+.PHONY: help demo test test-all check format clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- demo
 	@echo; cat results/tables/demo_comparison.md
 	@echo; echo "The report of the demonstration: $(CURDIR)/results/report/demo.html"
 
-test: $(VENV)/.tests check ## run the linters and all tests
-	$(BIN)/python -m pytest --numprocesses $(CORES)
+test: $(VENV)/.tests check ## run the linters and every test that reaches what no other does
+	$(TESTS) -m "not matrix"
+
+test-all: $(VENV)/.tests check ## run the linters and all tests, with the whole matrix of methods and settings
+	$(TESTS)
 
 check: $(VENV)/.tests ## run the linters alone
 	$(BIN)/ruff check .

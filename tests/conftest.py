@@ -34,12 +34,11 @@ def protocols() -> dict[str, Protocol]:
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
-    """The folder of real raw files: FEDREC_MIRROR, or `datasets` in a folder beside this checkout."""
-    named = os.environ.get("FEDREC_MIRROR")
-    found = [Path(named)] if named else sorted(ROOT.parent.glob("*/datasets"))
-    if not found or not found[0].is_dir():
-        pytest.skip("no mirror of raw files here; set FEDREC_MIRROR to run the tests on real data")
-    return found[0]
+    """The folder of real raw files: FEDREC_MIRROR, or `shared/datasets` beside this checkout."""
+    folder = Path(os.environ.get("FEDREC_MIRROR") or ROOT.parent / "shared/datasets")
+    if not folder.is_dir():
+        pytest.skip(f"no mirror of raw files at {folder}; set FEDREC_MIRROR to run the tests on real data")
+    return folder
 
 
 def made_interactions(

@@ -1,21 +1,37 @@
-"""Small federations for tests: planted blocks, random data, and a round of training by hand."""
+"""Small federations for tests: planted blocks, random data, and what is trained on them, once for all tests."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
 from fedrec.federation.federation import Federation
+from fedrec.federation.learner import Learner
+from fedrec.federation.model.method import Method
 from fedrec.federation.model.server_rule import ServerSide
+from fedrec.runs.registry import make_learner, make_method
 from tests.conftest import ROOT, made_interactions
+from tests.engines import ENGINES, LOOP
 
 CPU = torch.device("cpu")
 METHODS = load_methods(ROOT / "config/methods.yaml")
+GENTLE = MappingProxyType(
+    {
+        "rate": 0.05, "item_factor": 1, "item_scale": "one", "item_rate": 1,
+        "user_factor": 1, "adapter_rate": 0.01, "head_rate": 0.01, "align_rate": 0.002,
+    }
+)  # fmt: skip
+"""Rates at which rounding stays rounding: with the papers' hundreds a difference of 1e-16 grows to 1e-6."""
 
 
 def split_of(rows, items, protocol="clean", **changes) -> Split:
@@ -62,6 +78,99 @@ def clients_of(split: Split) -> Clients:
 
 def settings_of(method: str, *changes: str, paper: str | None = None) -> dict:
     return resolve(METHODS, method, paper, "made", changes)[0]
+
+
+def chosen(name: str, values: Mapping[str, object]) -> list[str]:
+    """Those of `values` that a method has settings for, as changes."""
+    return [f"{key}={value}" for key, value in values.items() if key in settings_of(name)]
+
+
+def gentle(name: str, *changes: str) -> tuple[str, ...]:
+    """Changes to gentle rates, where a method has them, and then `changes`."""
+    return *chosen(name, GENTLE), *changes
+
+
+def method_of(name: str, *changes: str, items: int = 80) -> Method | None:
+    """The federated method of a composition; None for one whose clients do not train."""
+    return make_method(name, settings_of(name, *changes), items)
+
+
+def learner_of(
+    name: str,
+    clients: Clients,
+    *changes: str,
+    engine: str = next(iter(ENGINES)),
+    seed: int = 0,
+    paper: str | None = None,
+) -> Learner:
+    """A composition before its first round, on an engine of `tests.engines` or the `loop`."""
+    settings, held = settings_of(name, *changes, paper=paper), LOOP if engine == "loop" else ENGINES[engine]
+    method = make_method(name, settings, clients.items)
+    if method is None:
+        return make_learner(name, clients, settings, seed, held.make())
+    return Federation(method, clients, held.make(), settings, seed, held.dense_bytes)
+
+
+@contextmanager
+def precision(dtype: torch.dtype) -> Iterator[None]:
+    """Floating point numbers are of this kind: in double precision a difference is a mistake, not rounding."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a learner knew after its last round. Tests share it, and change nothing."""
+
+    values: Mapping[str, Tensor]
+    """Every number that it stores, tables whole, and every round's report."""
+    scores: Tensor
+    """Of every item for every client."""
+
+
+@cache
+def trained(
+    name: str,
+    *changes: str,
+    engine: str = next(iter(ENGINES)),
+    rounds: int = 2,
+    seed: int = 0,
+    users: int = 60,
+    dtype: torch.dtype = torch.float32,
+) -> Trained:
+    """A composition after some rounds on planted blocks: trained by the first test that asks."""
+    with precision(dtype):
+        clients = clients_of(planted_blocks(users=users))
+        learner = learner_of(name, clients, *changes, engine=engine, seed=seed)
+        reports = [learner.train_round(round_) for round_ in range(1, rounds + 1)]
+        told = [[report.loss, report.clients, report.down, report.up] for report in reports]
+        values = values_of(learner) | {"reports": torch.tensor(told)}
+        items = torch.arange(clients.items).expand(len(clients), -1)
+        scores = learner.scores(torch.arange(len(clients)), items)
+    return Trained(MappingProxyType({key: value.clone() for key, value in values.items()}), scores)
+
+
+def values_of(learner: Learner) -> dict[str, Tensor]:
+    """Every number a learner stores; a table that clients keep is whole, however it is stored."""
+    stored = dict(learner.tensors())
+    if isinstance(learner, Federation):
+        everyone = torch.arange(len(learner.clients))
+        stored = {key: value for key, value in stored.items() if not key.startswith("kept/")}
+        stored |= {f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.kept.items()}
+    return stored
+
+
+def assert_same(first: Mapping[str, Tensor], second: Mapping[str, Tensor], relative: float = 0.0) -> None:
+    """Equal up to a share of the largest number of each tensor."""
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        expected, actual = value.double(), second[name].double()
+        scale = expected.abs().max().clamp(min=1e-12)
+        assert float((expected - actual).abs().max() / scale) <= relative, name
 
 
 def server_side(share, initial=None, shared=None, personal=None, round_=1) -> ServerSide:

@@ -117,8 +117,8 @@ def test_the_interval_does_not_depend_on_how_much_is_drawn_at_once(monkeypatch):
     differences = np.random.default_rng(0).normal(size=50)
     whole = bootstrap_interval(differences, resamples=500)
     monkeypatch.setattr("fedrec.audit.significance._AT_ONCE", 50 * 7)
-    # A matrix product of other shape may add in another order: one unit in the last place.
-    assert bootstrap_interval(differences, resamples=500) == pytest.approx(whole, rel=1e-14)
+    # A matrix product of other shape may add in another order: some units in the last place.
+    assert bootstrap_interval(differences, resamples=500) == pytest.approx(whole, rel=1e-12, abs=1e-14)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():

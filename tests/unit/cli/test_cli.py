@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -107,6 +108,6 @@ def test_training_needs_neither_polars_nor_jsonschema_nor_pooch():
 
 
 def test_a_reader_that_has_enough_gets_no_traceback():
-    command = f"{sys.executable} -m fedrec datasets | true"
+    command = f"{shlex.quote(sys.executable)} -m fedrec datasets | true"
     outcome = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert outcome.stderr == ""

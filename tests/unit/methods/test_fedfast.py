@@ -68,7 +68,7 @@ def test_with_everyone_in_every_round_only_the_rule_for_items_is_left(engine, ch
     plain = federation_of("fedmf", clients, *changes, "combine=change", engine=engine, paper="fedem")
     own.train_round(1)
     plain.train_round(1)
-    assert torch.equal(own.state.shared["Q"], plain.state.shared["Q"])
+    assert near(own.state.shared["Q"], plain.state.shared["Q"])
     # User vectors come to the server as changes, which may round their last digit.
     for round_ in (2, 3):
         own.train_round(round_)

@@ -50,7 +50,7 @@ def test_the_nearest_point_of_the_simplex_by_hand(vector, nearest):
 def test_every_row_is_projected_by_itself():
     together = drawn(50, 6)
     alone = torch.cat([project_on_simplex(row.unsqueeze(0)) for row in together])
-    assert torch.equal(project_on_simplex(together), alone)
+    assert torch.allclose(project_on_simplex(together), alone, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -141,7 +141,7 @@ def test_cosine_distances_by_hand():
     found = cosine_distances(torch.tensor([[3.0, 4.0], [8.0, 6.0], [-0.3, -0.4], [-4.0, 3.0]]))
     assert torch.allclose(found[0], torch.tensor([0.0, 0.04, 2.0, 1.0]), atol=1e-12)
     assert torch.equal(found.diagonal(), torch.zeros(4))
-    assert torch.equal(found, found.T)
+    assert torch.allclose(found, found.T, rtol=1e-12, atol=1e-15)
 
 
 def test_directions_that_are_almost_equal_are_told_apart_in_single_precision():

@@ -1,0 +1,157 @@
+"""The cases in which engines are held to the plain loop: the whole matrix, and those of it that every push runs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from fedrec.config.modules import method_names
+from tests.compositions import compositions
+from tests.contract.paths import ITEMS, paths_and_kind
+from tests.federations import METHODS, gentle, method_of
+
+NAMES = [*method_names(), *compositions(METHODS)]
+FEDERATED = [name for name in NAMES if method_of(name) is not None]
+SETTINGS = [
+    ("optimiser=adam", "batch_size=16", "early_stop=0.05", "local_epochs=3"),
+    ("optimiser=sgd", "batch_size=7", "batch_decay=0.9"),
+    ("optimiser=adam", "batch_size=1000", "participation=0.3"),
+    ("optimiser=adam", "batch_size=7", "aggregated=0.5", "weighting=equal", "negatives=7"),
+]
+"""What every method meets; here no method is tested but the engines' ways through any of them."""
+FURTHER_SETTINGS = [
+    ("optimiser=adam", "batch_size=16"),
+    ("optimiser=sgd", "batch_size=16"),
+    ("optimiser=adam", "batch_size=7", "batch_decay=0.9", "round_decay=0.9"),
+    ("optimiser=adam", "negatives=7", "local_epochs=1"),
+]
+SIMPLE = ["fedmf", "fedncf", "local-only", "fedrap"]
+VARIANTS = [
+    "pfedclr[correction=full][training=joint]",
+    "pfedclr[aggregate_from=3]",
+    "fedmf[aggregate_from=2]",
+    "fedmf[ldp=0.1]",
+    "fedmf[ldp=0.1][ldp_clip=3]",
+    "fedmf[combine=touched]",
+    "fedmf[combine=change]",
+    "fedmf[combine=touched][ldp=0.1][ldp_clip=3]",
+    "fedmf[combine=change][ldp=0.1][ldp_clip=3]",
+    "fedncf[combine=touched][ldp=0.1]",
+    "fedrecon[split=none]",
+    "fedrecon[combine=touched]",
+    "fedrecon[participation=0.5][ldp=0.1]",
+    "fedfast[participation=0.5]",
+    "fedfast[product=weighted]",
+    "fedfast[participation=0.5][product=weighted][ldp=0.1][ldp_clip=3]",
+    "colr[rows=sum][optimiser=adam]",
+    "colr[combine=mean]",
+    "colr[ldp=0.1][ldp_clip=3]",
+    "fedrap[tables=shared]",
+    "fedrap[tables=personal]",
+    "fedrap[penalty=l2][curriculum=sin]",
+    "fedrap[penalty=none][curriculum=frac]",
+    "fedrap[dp_noise=1]",
+    "fedmf[dp_noise=1]",
+    "fedncf[dp_noise=1]",
+    "pfedrec[dp_noise=1]",
+    "fedrap[ldp=0.1][ldp_clip=3]",
+    "fedem[aggregated=1][early_stop=null][merging=once][similarity=distance][weights=closed]",
+    "fedem[merging=epoch]",
+    "fedem[merge=dynamic]",
+    "fedem[merge=dynamic][merging=once]",
+    "fedem[merge=static]",
+    "fedem[merge=replace]",
+    "fedem[similarity=cosine]",
+    "fedem[ldp=0.1][ldp_clip=3]",
+    "fedrap+em[merging=epoch]",
+    "fedncf+em[merging=batch]",
+    "fedncf+dualper[score_part=shared]",
+    "fedmf+plgc[redundancy=au]",
+    "fedmf+plgc[redundancy=duorec]",
+    "fedmf+plgc[redundancy=feddecorr]",
+    "fedmf+plgc[mixing=off][centred=yes]",
+    "fedmf+plgc[participation=0.3]",
+    "perfedrec[forward=official]",
+    "perfedrec[forward=none][adaptation=cluster]",
+    "perfedrec[participation=0.5]",
+    "perfedrec[ldp=0.1][ldp_clip=3]",
+    "perfedrec+plgc[participation=0.5]",
+    "fedcia[adam_state=fresh]",
+    "fedcia[fitting=dimensions]",
+    "fedcia[participation=0.5]",
+    "fedcia[aggregate_from=2]",
+    "fedcia[ldp=0.01][ldp_clip=50]",
+    "pfedgraph[penalty=0.5]",
+    "pfedgraph[penalty=0.5][sign=plus][aggregated=1]",
+    "pfedgraph[penalty=0.5][batch_decay=0.9][round_decay=0.9]",
+    "pfedgraph[penalty=0.5][aggregated=1][ldp=0.1][ldp_clip=3]",
+    "gpfedrec[graph=similarity]",
+    "gpfedrec[neighbours=3][depth=2]",
+    "gpfedrec[participation=0.5]",
+    "gpfedrec[optimiser=adam][batch_decay=0.9]",
+    "gpfedrec[ldp=0.1][ldp_clip=3]",
+    "gpfedrec+em[merging=batch]",
+    "gpfedrec+em[merging=epoch]",
+    "gpfedrec+em[merge=dynamic][participation=0.5]",
+    "gpfedrec+em[merging=epoch][ldp=0.1][ldp_clip=3]",
+    "gpfedrec+plgc[participation=0.5]",
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A composition with changes, trained for some rounds."""
+
+    name: str
+    changes: tuple[str, ...]
+    rounds: int = 2
+
+    @property
+    def id(self) -> str:
+        return "-".join((self.name, *self.changes))
+
+    @property
+    def all_changes(self) -> tuple[str, ...]:
+        return gentle(self.name, "local_epochs=2", *self.changes)
+
+    @cached_property
+    def reached(self) -> frozenset[tuple[str, str]]:
+        """Each engine path it takes, with the kind of its method."""
+        method = method_of(self.name, *self.all_changes, items=ITEMS)
+        assert method is not None
+        paths, kind = paths_and_kind(method)
+        return frozenset((path, kind) for path in paths)
+
+
+def _matrix() -> list[Case]:
+    each = [Case(name, settings) for name in FEDERATED for settings in SETTINGS]
+    further = [Case(name, settings) for name in SIMPLE for settings in FURTHER_SETTINGS]
+    variant = ("batch_size=16", "early_stop=0.05", "local_epochs=3")
+    return each + further + [Case(name, variant, rounds=3) for name in VARIANTS]
+
+
+def _rotated() -> list[Case]:
+    """Two settings of every method, every pair of settings in its turn."""
+    pairs = list(combinations(SETTINGS, 2))
+    return [
+        Case(name, settings) for turn, name in enumerate(FEDERATED) for settings in pairs[turn % len(pairs)]
+    ]
+
+
+def _covering(cases: list[Case], chosen: list[Case]) -> list[Case]:
+    """`chosen`, and then always the case that reaches most of what none before it does, until nothing is left."""
+    covered = reached(chosen)
+    while covered != reached(cases):
+        best = max(cases, key=lambda case: len(case.reached - covered))
+        chosen = [*chosen, best]
+        covered |= best.reached
+    return chosen
+
+
+def reached(cases: list[Case]) -> frozenset[tuple[str, str]]:
+    return frozenset().union(*(case.reached for case in cases))
+
+
+MATRIX = _matrix()
+LEADING = _rotated()[::2]
+"""One case of every method, in which it meets every way of running an engine at every push."""
+PUSHED = _covering(MATRIX, _rotated())

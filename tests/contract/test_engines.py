@@ -1,0 +1,169 @@
+"""Every engine against the plain loop, on every method: a new one joins by itself."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from fedrec.federation.federation import Federation
+from fedrec.federation.state.rows import RowsKept
+from tests.contract.matrix import (
+    FEDERATED,
+    FURTHER_SETTINGS,
+    LEADING,
+    MATRIX,
+    PUSHED,
+    SETTINGS,
+    SIMPLE,
+    Case,
+    reached,
+)
+from tests.engines import ENGINES
+from tests.federations import (
+    assert_same,
+    clients_of,
+    gentle,
+    learner_of,
+    method_of,
+    planted_blocks,
+    precision,
+    trained,
+)
+
+USERS = 6
+"""Of 13 to 18 training rows: mini-batches are cut at other places for each."""
+
+
+def assert_equals_the_loop(case: Case, engine: str, relative: float, dtype: torch.dtype) -> None:
+    how = {"rounds": case.rounds, "users": USERS, "dtype": dtype}
+    expected = trained(case.name, *case.all_changes, engine="loop", **how)
+    actual = trained(case.name, *case.all_changes, engine=engine, **how)
+    assert_same(expected.values, actual.values, relative)
+    assert_same({"scores": expected.scores}, {"scores": actual.scores}, relative)
+
+
+def held() -> Iterator[tuple[Case, str]]:
+    """Every case with the first way of running engines, and one case of every method with all of them."""
+    for case in MATRIX:
+        for engine in ENGINES if case in LEADING else list(ENGINES)[:1]:
+            yield case, engine
+
+
+def marks(case: Case, engine: str) -> list[pytest.MarkDecorator]:
+    # Threads that wait for each other are slow where cores are busy: at a push a few methods speak for all.
+    pushed = case in PUSHED and (engine != "threads" or case.name in SIMPLE)
+    return [] if pushed else [pytest.mark.matrix]
+
+
+@pytest.mark.parametrize(
+    ("case", "engine"),
+    [pytest.param(*pair, id=f"{pair[0].id}-{pair[1]}", marks=marks(*pair)) for pair in held()],
+)
+def test_an_engine_equals_the_plain_loop(case, engine):
+    """In double precision, where a difference is a mistake and not rounding that Adam blew up."""
+    refusal = ENGINES[engine].refusal(method_of(case.name, *case.all_changes))
+    if refusal is not None:
+        pytest.skip(f"{engine}: {refusal}")
+    assert_equals_the_loop(case, engine, relative=1e-9, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "optimiser"),
+    [
+        ("fedmf", "adam"),
+        ("fedmf", "sgd"),
+        ("fedncf", "adam"),
+        ("fedncf", "sgd"),
+        ("pfedrec", "sgd"),
+        ("fedrap", "sgd"),
+    ],
+)
+def test_single_precision_differs_by_rounding_alone(name, optimiser):
+    case = Case(name, ("batch_size=16", f"optimiser={optimiser}"))
+    assert_equals_the_loop(case, next(iter(ENGINES)), relative=1e-5, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("name", ["pfedclr", "pfedrec", "fedrap", "fedmf+plgc"])
+def test_tables_kept_as_changed_rows_go_on_from_a_stored_state(name):
+    """With partial participation, where some clients have rows to keep and others have none."""
+    changes = gentle(name, "participation=0.5", "batch_size=16", "local_epochs=2")
+    with precision(torch.float64):
+        clients = clients_of(planted_blocks(users=12))
+        dense, rows, resumed = (
+            learner_of(name, clients, *changes, engine=engine) for engine in ("batched", "rows", "rows")
+        )
+        assert any(isinstance(kept, RowsKept) for kept in rows.state.kept.values())
+        for round_ in range(1, 5):
+            dense.train_round(round_)
+            rows.train_round(round_)
+        resumed.load({key: value.clone() for key, value in rows.tensors().items()})
+        for learner in (dense, rows, resumed):
+            learner.train_round(5)
+        everyone = torch.arange(len(clients))
+        for key, kept in dense.state.kept.items():
+            whole = kept.whole(everyone)
+            assert torch.allclose(rows.state.kept[key].whole(everyone), whole, rtol=1e-9, atol=1e-12), key
+            assert torch.equal(rows.state.kept[key].whole(everyone), resumed.state.kept[key].whole(everyone))
+        items = torch.arange(clients.items).expand(len(clients), -1)
+        assert torch.allclose(
+            rows.scores(everyone, items), dense.scores(everyone, items), rtol=1e-9, atol=1e-9
+        )
+
+
+def test_blocks_of_little_memory_are_many(monkeypatch):
+    """What is compared with the loop as `blocks` is not one block."""
+    from fedrec.federation.engines.batched import engine
+
+    made = []
+    monkeypatch.setattr(engine, "Block", lambda *args, of=engine.Block: made.append(args) or of(*args))
+    learner = learner_of("fedmf", clients_of(planted_blocks(users=USERS)), "participation=1", engine="blocks")
+    learner.train_round(1)
+    assert isinstance(learner, Federation)
+    assert len(made) >= USERS / 2
+
+
+def test_a_push_reaches_what_the_matrix_reaches():
+    """Every path through the engines with every kind of method that takes it; the rest is the same once more."""
+    assert reached(PUSHED) == reached(MATRIX)
+    assert set(PUSHED) <= set(MATRIX)
+    assert len(PUSHED) < len(MATRIX) / 2
+
+
+def test_a_push_meets_every_method_twice_and_every_setting_with_half_of_the_methods():
+    for name in FEDERATED:
+        assert len({case for case in PUSHED if case.name == name}) >= 2
+        assert sum(case.name == name for case in LEADING) == 1
+    for settings in SETTINGS:
+        assert sum(case.changes == settings for case in PUSHED) >= len(FEDERATED) // 2
+
+
+@pytest.mark.parametrize(
+    ("case", "path"),
+    [
+        (Case("fedmf", ("optimiser=sgd",)), "by sgd"),
+        (Case("fedmf", ("early_stop=0.05",)), "early stop"),
+        (Case("fedmf[ldp=0.1]", ()), "noise on uploads"),
+        (Case("fedmf[ldp=0.1][ldp_clip=3]", ()), "noise on clipped uploads"),
+        (Case("fedmf[combine=touched]", ()), "combined by touched"),
+        (Case("fedmf[dp_noise=1]", ()), "guarded gradients"),
+        (Case("fedmf[aggregate_from=2]", ()), "clients alone at first"),
+        (Case("fedrap", ("weight_decay=0.1",)), "weights decay by sgd"),
+        (Case("pfedgraph[penalty=0.5]", ()), "a loss of the step's own"),
+        (Case("fedem[merge=dynamic]", ()), "asks for row_sum"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else part.id,
+)
+def test_paths_are_read_off_the_settings(case, path):
+    """A path that nobody sees would be covered by nobody, and missed by no one."""
+    plain = Case(case.name.partition("[")[0], ("weight_decay=0",) if "weight_decay" in case.id else ())
+    assert path in {one for one, _ in case.reached}
+    assert path not in {one for one, _ in plain.reached}
+
+
+def test_other_tests_have_as_many_threads_as_the_environment_says():
+    assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
+
+
+def test_further_settings_are_not_those_of_every_method():
+    assert not set(SETTINGS) & set(FURTHER_SETTINGS)
