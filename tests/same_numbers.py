@@ -26,7 +26,7 @@ from fedrec.data.split import read_split
 from fedrec.runs.train import train
 from tests.compositions import compositions
 from tests.conftest import ROOT
-from tests.contract.test_methods import VARIANTS
+from tests.contract.matrix import VARIANTS
 
 METHODS = ROOT / "config/methods.yaml"
 TABLES = ("curve", "ranks")
