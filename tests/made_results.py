@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from fedrec.config.papers import Artefact, Paper, load_papers
 from fedrec.files.parquet import write_table
+from fedrec.plan.runs import RunId
 from fedrec.reporting.comparison import comparison_rows, comparison_table
 from fedrec.reporting.tables import Table, write_forms
 from tests.conftest import ROOT
@@ -118,7 +119,7 @@ class Made:
                 "versions": {"fedrec": "0.1.0", "torch": "2.13.0"},
             },
         }
-        folder = self.folder / f"runs/pfedclr/{dataset}/{kind}/{method}/seed0"
+        folder = self.folder / RunId("pfedclr", dataset, protocol["name"], method, 0).folder
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps(summary))
         timing = {

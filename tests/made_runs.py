@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from fedrec.config.methods import resolve
-from fedrec.config.papers import Artefact, Run, runs_of
-from fedrec.config.protocol import protocol_name
+from fedrec.config.papers import Artefact
+from fedrec.config.protocol import short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
 from fedrec.files.parquet import write_table
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_of
 from fedrec.reporting.results import Result
 from tests.conftest import ROOT
 
@@ -29,7 +31,7 @@ def curve_of(final: float, rounds: int) -> list[float]:
 
 def write_run(
     results: Path,
-    run: Run,
+    run: RunId,
     methods: Mapping[str, Any],
     *,
     final: float = 0.5,
@@ -65,7 +67,7 @@ def write_run(
     for rule, end in ends.items():
         for part, metric in names:
             reached[rule][part][metric] = scale[part, metric] * end
-    protocol = protocol_named(PROTOCOLS, protocol_name(run.kind, run.paper))
+    protocol = protocol_named(PROTOCOLS, run.protocol)
     summary = {
         "dataset": run.dataset,
         "method": run.method,
@@ -118,9 +120,11 @@ def made(
 ) -> dict[tuple[int, str, str], list[Result]]:
     """A run for everything an artefact shows; final values grow with the line and the seed."""
     return {
-        key: [
-            write_run(results, run, methods, **({"final": 0.3 + 0.02 * key[0] + 0.01 * run.seed} | more))
+        (index, dataset, short_name(protocol)): [
+            write_run(results, run, methods, **({"final": 0.3 + 0.02 * index + 0.01 * run.seed} | more))
             for run in runs
         ]
-        for key, runs in runs_of(artefact, methods, seeds, set(artefact.datasets) - set(datasets)).items()
+        for (index, dataset, protocol), runs in runs_of(
+            artefact, methods, seeds, set(artefact.datasets) - set(datasets)
+        ).items()
     }

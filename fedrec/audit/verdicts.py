@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.significance import bootstrap_interval
-from fedrec.config.claims import Claim, named_lines, runs_by_line
-from fedrec.config.papers import KINDS, Artefact, Run
+from fedrec.config.claims import Claim, named_lines
+from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.printed import printed
+from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.files.parquet import read_table
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_by_line
 
 JUDGED_BY = "hr@10"
 """The metric that decides a claim as a whole; other metrics have verdicts of their own beside it."""
@@ -55,7 +58,7 @@ class Ranks:
     rank: NDArray[np.float32]
 
 
-Find = Callable[[Run, bool], Ranks | None]
+Find = Callable[[RunId, bool], Ranks | None]
 """The ranks of a run, in the whole catalogue if so asked; None where it is not finished."""
 
 
@@ -90,7 +93,7 @@ class Judgement:
     """Why an effect of ours is missing; empty where none is."""
     command: str
     """Trains the runs that are missing and could be trained; empty where there are none."""
-    runs: tuple[Run, ...]
+    runs: tuple[RunId, ...]
     """The runs the effects are of."""
 
 
@@ -150,7 +153,7 @@ def ranks_below(results: Path, runs: Sequence[Path] | None = None) -> Find:
     known = None if runs is None else {path.absolute() for path in runs}
 
     @cache
-    def find(run: Run, catalogue: bool) -> Ranks | None:
+    def find(run: RunId, catalogue: bool) -> Ranks | None:
         folder = results / run.folder
         path = (folder / "run.json").absolute()
         if not path.is_file() or (known is not None and path not in known):
@@ -186,15 +189,15 @@ def _judgement(
     artefact: Artefact,
     dataset: str,
     metric: str,
-    runs: Mapping[tuple[str, str, str], Sequence[Run]],
+    runs: Mapping[tuple[str, str, str], Sequence[RunId]],
     evidence: Evidence,
 ) -> Judgement:
     in_catalogue = artefact.options.get("ranks") == "catalogue"
     effects: dict[str, Effect] = {}
-    used: dict[Run, Ranks] = {}
-    missing: list[Run] = []
-    for kind in KINDS:
-        groups = {name: runs.get((name, dataset, kind), ()) for name in claim.lines}
+    used: dict[RunId, Ranks] = {}
+    missing: list[RunId] = []
+    for kind in BOTH:
+        groups = {name: runs.get((name, dataset, full_name(kind, claim.paper)), ()) for name in claim.lines}
         found = {run: evidence.find(run, in_catalogue) for group in groups.values() for run in group}
         ranks = {run: one for run, one in found.items() if one is not None}
         missing += [run for run in found if run not in ranks]
@@ -212,21 +215,21 @@ def _judgement(
     )  # fmt: skip
 
 
-def _reason(claim: Claim, dataset: str, missing: Sequence[Run], unavailable: Mapping[str, str]) -> str:
+def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: Mapping[str, str]) -> str:
     """Which data cannot be had, and which of the other runs are not finished."""
     reasons = [
         f"{name}: {unavailable[name]}"
         for name in (dataset, f"{dataset}/published-{claim.paper}")
         if name in unavailable
     ]
-    kinds = sorted({run.kind for run in missing})
+    kinds = sorted({short_name(run.protocol) for run in missing})
     if kinds:
         reasons.append(f"{dataset}: not trained here ({' and '.join(kinds)})")
     return "; ".join(reasons)
 
 
 def _effect(
-    claim: Claim, groups: Mapping[str, Sequence[Run]], ranks: Mapping[Run, Ranks], metric: str
+    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Mapping[RunId, Ranks], metric: str
 ) -> Effect:
     """The effect of finished runs of one dataset under one protocol; `groups` has one per line and seed."""
     _check_users(ranks)
@@ -240,7 +243,7 @@ def _effect(
     return Effect(float(differences.mean()), low, high, rival, float(values[rival].mean()), len(differences))
 
 
-def _check_users(ranks: Mapping[Run, Ranks]) -> None:
+def _check_users(ranks: Mapping[RunId, Ranks]) -> None:
     """Refuse runs on different users: their differences could not be paired."""
     (first, expected), *others = ranks.items()
     for run, found in others:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.config.protocol import kind_of
+from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
-    from fedrec.plan.steps import Ladder
+    from fedrec.plan.steps import ProtocolSteps
     from fedrec.runs.finished import Finished
 
 Command = Callable[[argparse.Namespace], None]
@@ -119,7 +119,7 @@ def _run(parsed: argparse.Namespace) -> None:
     found["uploads"] = (
         attack_uploads(run.tensors, run.clients)
         if "users/traffic" in extras(run.tensors)
-        else "to attack what clients send, train with --keep traffic"
+        else "to attack what clients send, train with --record traffic"
     )
     text = json.dumps(found, indent=2) + "\n"
     if parsed.out is None:
@@ -143,10 +143,11 @@ def _hits(run: "Finished", exposed: Path | None) -> "dict[str, Any] | str":
 
 def _beside(run: "Finished") -> Path | None:
     """The same run under only-pool, where the workflow would have put it; it differs from published alone."""
-    place = run.folder.absolute()
-    found = place.parents[2] / "only-pool" / place.parent.name / place.name
-    published = kind_of(run.summary["protocol"]["name"]) == "published"
-    return found if published and (found / "run.json").is_file() else None
+    folder, protocol = run.folder.absolute(), run.summary["protocol"]["name"]
+    exposed = full_name("only-pool", run.summary["paper"])
+    beside = folder.parents[2] / exposed / folder.parent.name / folder.name
+    published = short_name(protocol) == "published"
+    return beside if published and (beside / "run.json").is_file() else None
 
 
 def _protocols(parsed: argparse.Namespace) -> None:
@@ -166,14 +167,14 @@ def _protocols(parsed: argparse.Namespace) -> None:
     )
 
 
-def _ladders(parsed: argparse.Namespace) -> "list[Ladder]":
+def _ladders(parsed: argparse.Namespace) -> "list[ProtocolSteps]":
     from fedrec.config.catalogue import load_catalogue
     from fedrec.config.methods import load_methods
-    from fedrec.plan.steps import ladder_of
+    from fedrec.plan.steps import protocol_steps
 
     catalogue, methods = load_catalogue(parsed.catalogue), load_methods(parsed.methods)
     return [
-        ladder_of(
+        protocol_steps(
             methods,
             parsed.names,
             dataset=dataset,

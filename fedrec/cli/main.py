@@ -157,14 +157,14 @@ def _train(parsed: argparse.Namespace) -> None:
         methods_file=parsed.methods,
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        keep=parsed.keep,
+        record=parsed.record,
     )
 
 
 def _compare(parsed: argparse.Namespace) -> None:
     """Write the table that compares runs."""
     from fedrec.config.methods import load_methods, title
-    from fedrec.config.protocol import kind_of
+    from fedrec.config.protocol import short_name
     from fedrec.reporting.comparison import comparison_rows, comparison_table
     from fedrec.reporting.results import read_result
     from fedrec.reporting.significances import marks, significance_rows
@@ -185,7 +185,7 @@ def _compare(parsed: argparse.Namespace) -> None:
         | {
             f"{metric}_mark": mark
             for (paper, method, kind, metric), mark in found.items()
-            if (paper, method, kind) == (row["paper"], row["method"], kind_of(row["protocol"]))
+            if (paper, method, kind) == (row["paper"], row["method"], short_name(row["protocol"]))
         }
         for row in comparison_rows(runs)
     ]
@@ -361,11 +361,11 @@ def _parser() -> argparse.ArgumentParser:
         "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
     )
     command.add_argument(
-        "--keep",
+        "--record",
         action="append",
         default=[],
         metavar="KIND[=USER,USER]",
-        help="keep more than the final state: vectors, uploads or weights of some users (numbers in the "
+        help="record more than the final state: vectors, uploads or weights of some users (numbers in the "
         "dataset), or abundance",
     )
     command.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")

@@ -10,38 +10,38 @@ from fedrec.errors import ConfigurationError, did_you_mean
 KINDS = ("vectors", "uploads", "traffic", "weights", "abundance")
 
 
-def merged_keeps(keeps: Iterable[str]) -> dict[str, list[int]]:
+def merged_records(texts: Iterable[str]) -> dict[str, list[int]]:
     """What texts such as `vectors=94,233` and `abundance` ask for: users by kind, sorted, each once."""
     found: dict[str, set[int]] = {}
-    for text in keeps:
+    for text in texts:
         kind, _, users = text.partition("=")
         if kind not in KINDS:
             raise ConfigurationError(
-                f"--keep {text}: unknown kind '{kind}'.{did_you_mean(kind, KINDS)} There are: "
+                f"--record {text}: unknown kind '{kind}'.{did_you_mean(kind, KINDS)} There are: "
                 f"{', '.join(KINDS)}."
             )
         try:
             listed = {int(user) for user in users.split(",")} if users else set()
         except ValueError:
-            raise ConfigurationError(f"--keep {text}: users are numbers joined by commas.") from None
+            raise ConfigurationError(f"--record {text}: users are numbers joined by commas.") from None
         if kind != "traffic" and bool(listed) == (kind == "abundance"):
             raise ConfigurationError(
-                f"--keep {text}: abundance is of every user, and takes no numbers."
+                f"--record {text}: abundance is of every user, and takes no numbers."
                 if listed
-                else f"--keep {text}: name the users, for example {kind}=94,233."
+                else f"--record {text}: name the users, for example {kind}=94,233."
             )
         if kind in found and bool(found[kind]) != bool(listed):
             raise ConfigurationError(
-                f"--keep {text}: {kind} is asked for with and without users. Ask for one of both."
+                f"--record {text}: {kind} is asked for with and without users. Ask for one of both."
             )
         found.setdefault(kind, set()).update(listed)
     return {kind: sorted(found[kind]) for kind in KINDS if kind in found}
 
 
-def spelled_keeps(keeps: Mapping[str, Sequence[int]]) -> list[str]:
+def spelled_records(records: Mapping[str, Sequence[int]]) -> list[str]:
     """The texts that ask for users by kind, in one order."""
     return [
-        kind + ("=" + ",".join(map(str, sorted(keeps[kind]))) if keeps[kind] else "")
+        kind + ("=" + ",".join(map(str, sorted(records[kind]))) if records[kind] else "")
         for kind in KINDS
-        if kind in keeps
+        if kind in records
     ]

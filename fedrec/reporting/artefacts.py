@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.config.catalogue import Catalogue
-from fedrec.config.papers import PICTURES, Artefact, runs_of
+from fedrec.config.papers import PICTURES, Artefact
+from fedrec.config.protocol import short_name
 from fedrec.plan.fingerprint import code_hash
+from fedrec.plan.selection import runs_of
 from fedrec.reporting import figures, other_tables, pictures
 from fedrec.reporting.captions import table_caption
 from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
@@ -52,7 +54,10 @@ class Workshop:
 
     def _found(self, artefact: Artefact) -> Found:
         found = runs_of(artefact, self.methods, self.seeds, self.unavailable)
-        return {key: [Result(run, self.results / run.folder) for run in runs] for key, runs in found.items()}
+        return {
+            (index, dataset, short_name(protocol)): [Result(run, self.results / run.folder) for run in runs]
+            for (index, dataset, protocol), runs in found.items()
+        }
 
     def _statistics(self, artefact: Artefact, stem: Path) -> None:
         described = {name: found for name in artefact.datasets if (found := self._described(name))}

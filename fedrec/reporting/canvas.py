@@ -49,7 +49,7 @@ def places(
     artefact: Artefact, found: Mapping[tuple[int, str, str], Sequence[Result]]
 ) -> list[tuple[str, str]]:
     """The datasets and protocols there are results of, in the artefact's order."""
-    kinds = artefact.options.get("kinds", ("published", "clean"))
+    kinds = artefact.options.get("protocols", ("published", "clean"))
     there = {(dataset, kind) for _, dataset, kind in found}
     return [(dataset, kind) for dataset in artefact.datasets for kind in kinds if (dataset, kind) in there]
 

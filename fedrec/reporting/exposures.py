@@ -7,7 +7,8 @@ from typing import Any
 
 from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
 from fedrec.config.methods import title
-from fedrec.config.papers import Run
+from fedrec.config.protocol import full_name, short_name
+from fedrec.plan.runs import RunId
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
@@ -77,15 +78,17 @@ def _drawn_together(results: Sequence[Result]) -> Iterator[tuple[Result, Mapping
     drawers = [Drawers.of(Finished(result.folder)) for result in results]
     counts = draw_counts(Finished(results[0].folder).clients, drawers)
     for result, drawn in zip(results, counts, strict=True):
-        print(f"{result.run.dataset}, {result.run.kind}: {result.run.method}", file=sys.stderr)
+        print(
+            f"{result.run.dataset}, {short_name(result.run.protocol)}: {result.run.method}", file=sys.stderr
+        )
         yield result, described(Finished(result.folder), drawn)
 
 
 def _row(result: Result, found: Mapping[str, Any]) -> Row:
     run, told = result.run, result.summary
     row: dict[str, Any] = {
-        "dataset": run.dataset, "paper": run.paper, "protocol": run.kind, "method": run.method,
-        "seed": run.seed, "rounds": told["settings"]["rounds"],
+        "dataset": run.dataset, "paper": run.paper, "protocol": short_name(run.protocol),
+        "method": run.method, "seed": run.seed, "rounds": told["settings"]["rounds"],
         "draws_per_client": found.get("draws_per_client"),
     }  # fmt: skip
     for part in ("validation", "test"):
@@ -102,11 +105,11 @@ def _row(result: Result, found: Mapping[str, Any]) -> Row:
     }
 
 
-def _vanished(result: Result, by_run: Mapping[Run, Result]) -> Row:
+def _vanished(result: Result, by_run: Mapping[RunId, Result]) -> Row:
     """What becomes of a published run's hits, where the run with exposed items was given too."""
     run = result.run
-    exposed = by_run.get(Run(run.paper, run.dataset, _EXPOSED, run.method, run.seed))
-    if run.kind != "published" or exposed is None:
+    exposed = by_run.get(RunId(run.paper, run.dataset, full_name(_EXPOSED, run.paper), run.method, run.seed))
+    if short_name(run.protocol) != "published" or exposed is None:
         return {}
     found = vanished(Finished(result.folder), Finished(exposed.folder))
     hits = found["hits"]

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedrec.config.papers import Artefact, Line
+from fedrec.config.protocol import short_name
 from fedrec.files.atomic import write_text
 from fedrec.reporting.bubbles import bubbles
 from fedrec.reporting.captions import caption, metric_title, own_title, space_title
@@ -68,12 +69,12 @@ def convergence_of(runs: Iterable[Path], methods: Mapping[str, Any], stem: Path)
     for path in runs:
         result = read_result(path.parent)
         place = names.setdefault(result.run.method, len(names))
-        found.setdefault((place, result.run.dataset, result.run.kind), []).append(result)
+        found.setdefault((place, result.run.dataset, short_name(result.run.protocol)), []).append(result)
     datasets = distinct(dataset for _, dataset, _ in found)
     kinds = [kind for kind in ("published", "clean") if any(kind == key[2] for key in found)]
     first = next(iter(found.values()))[0].run
     # The axis shows how many rounds each was given, and names need not.
-    options = {"kinds": kinds, "setting": "rounds"}
+    options = {"protocols": kinds, "setting": "rounds"}
     artefact = Artefact(
         first.paper, "comparison", f"Convergence on {', '.join(datasets)}", "convergence", tuple(datasets),
         ("hr@10", "ndcg@10"), tuple(Line(run=name) for name in names), options=options,

@@ -86,7 +86,7 @@ def _kept_weights(inside: Inside, users: Sequence[int]) -> NDArray[np.float64]:
     known = kept["users/weights"].tolist() if names else []
     if not names or any(user not in known for user in users):
         listed = ",".join(map(str, users))
-        raise ResultError(f"{inside.folder}: weights were not kept. Train it with --keep weights={listed}.")
+        raise ResultError(f"{inside.folder}: weights were not kept. Train it with --record weights={listed}.")
     order = [known.index(user) for user in users]
     chosen: NDArray[np.float64] = kept[names[0]].double().numpy()[:, order][:, :, order]
     return chosen
@@ -228,7 +228,7 @@ def _measures(artefact: Artefact, inside: Inside) -> dict[str, NDArray[np.float6
         }
     kept, name = extras(inside.tensors), own_table(inside.federation.method)
     if f"abundance/{name}/after" not in kept:
-        raise ResultError(f"{inside.folder}: abundance was not kept. Train it with --keep abundance.")
+        raise ResultError(f"{inside.folder}: abundance was not kept. Train it with --record abundance.")
     moments = ("before", "after")
     return {f"{moment} local training": kept[f"abundance/{name}/{moment}"].numpy() for moment in moments}
 

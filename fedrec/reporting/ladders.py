@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedrec.config.methods import title
-from fedrec.config.papers import Run
-from fedrec.config.protocol import Protocol
+from fedrec.config.protocol import Protocol, short_name
 from fedrec.files.atomic import write_text
-from fedrec.plan.steps import Ladder, Step, runs_of_step, steps
+from fedrec.plan.runs import RunId
+from fedrec.plan.steps import ProtocolStep, ProtocolSteps, runs_of_step, steps
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import origins_told, provenance_of_rows
 from fedrec.reporting.style import WIDTH, Look, canvas, looks, save, theme
@@ -29,7 +29,7 @@ _PER_METHOD = 0.2
 
 def write_ladders(
     results: Path,
-    ladders: Sequence[Ladder],
+    ladders: Sequence[ProtocolSteps],
     methods: Mapping[str, Any],
     protocols: Mapping[str, Protocol],
     seeds: Sequence[int],
@@ -53,7 +53,7 @@ def write_ladders(
 
 def ladder_rows(
     results: Path,
-    ladders: Iterable[Ladder],
+    ladders: Iterable[ProtocolSteps],
     methods: Mapping[str, Any],
     protocols: Mapping[str, Protocol],
     seeds: Sequence[int],
@@ -137,14 +137,14 @@ def _at_ranks(rows: Iterable[Row]) -> dict[float, list[str]]:
     return found
 
 
-def _read(results: Path, step: Step, runs: Sequence[Run]) -> Row:
+def _read(results: Path, step: ProtocolStep, runs: Sequence[RunId]) -> Row:
     """What the runs of a method tell at a step."""
     told = [Finished(results / run.folder).summary for run in runs]
     found = [one["metrics"][step.rule]["test"] for one in told]
     return {
         **{metric: float(np.mean([one[metric] for one in found])) for metric in _SHOWN},
         "round_rule": step.rule,
-        "runs": runs[0].kind,
+        "runs": short_name(runs[0].protocol),
         "rounds": told[0]["settings"]["rounds"],
         "seeds": " ".join(str(run.seed) for run in runs),
         # Repetitions may have been trained by different code.

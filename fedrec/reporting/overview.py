@@ -8,7 +8,9 @@ from typing import Any
 from fedrec.config.catalogue import Catalogue, Dataset
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
-from fedrec.config.papers import UNTRAINED, Artefact, Paper, Run, runs_of
+from fedrec.config.papers import UNTRAINED, Artefact, Paper
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_of
 
 _ROWS = 100_000
 """Rows of the dataset that the methods' seconds were measured on."""
@@ -50,7 +52,7 @@ def standing(
     )
 
 
-def seconds_of(run: Run, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
+def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
     """About how long a run takes on one CPU core.
 
     From the seconds of a round that `config/methods.yaml` holds, for as many rounds, epochs and rows.

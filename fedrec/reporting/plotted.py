@@ -13,7 +13,7 @@ import numpy as np
 
 from fedrec.config.methods import canonical, resolve, title
 from fedrec.config.names import parse
-from fedrec.config.papers import KINDS, Artefact, Line
+from fedrec.config.papers import BOTH, Artefact, Line
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import activity_groups
 from fedrec.files.parquet import read_table
@@ -58,7 +58,7 @@ def plotted(artefact: Artefact, found: Found, methods: Mapping[str, Any], data: 
 
 def kinds_of(artefact: Artefact) -> Sequence[str]:
     """The kinds of protocol it is shown under."""
-    kinds: Sequence[str] = artefact.options.get("kinds", KINDS)
+    kinds: Sequence[str] = artefact.options.get("protocols", BOTH)
     return kinds
 
 

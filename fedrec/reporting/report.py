@@ -14,9 +14,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from fedrec.config.papers import Artefact, Paper, can_be_built, without
+from fedrec.config.papers import Artefact, Paper
 from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
+from fedrec.plan.available import can_be_built, without
 from fedrec.reporting.report_artefacts import comparison_of, label, shown_of, statistics_of
 from fedrec.reporting.report_audit import audited
 from fedrec.reporting.report_runs import costs_view, finished_run, protocols_view, provenance_view

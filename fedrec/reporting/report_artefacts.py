@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrec.config.papers import KINDS, Artefact, without
+from fedrec.config.papers import BOTH, Artefact
+from fedrec.plan.available import without
 from fedrec.plan.fingerprint import code_hash
 from fedrec.reporting.comparison import comparison_table
 from fedrec.reporting.dataset_statistics import statistics_tables
@@ -34,7 +35,7 @@ _CHARTS = {
     "curricula": "Curves",
     "bubbles": "Bubbles",
 }
-_METRICS = tuple(f"{name}@10_{kind}" for name in ("hr", "ndcg") for kind in KINDS)
+_METRICS = tuple(f"{name}@10_{kind}" for name in ("hr", "ndcg") for kind in BOTH)
 TABLE_FORMS = ("csv", "md", "tex")
 FIGURE_FORMS = ("csv", "pdf", "png")
 """The forms that the page links to."""

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedrec.config.papers import Run
-from fedrec.config.protocol import kind_of
 from fedrec.evaluation.metrics import metrics_of
+from fedrec.plan.runs import RunId
 from fedrec.reporting.tables import Row
 from fedrec.runs.finished import Finished
 
@@ -23,7 +22,7 @@ _SHOWN_LETTERS = 8
 class Result:
     """A finished run and its files."""
 
-    run: Run
+    run: RunId
     folder: Path
 
     @cached_property
@@ -72,9 +71,8 @@ class Result:
 
 def read_result(folder: Path) -> Result:
     """The run of a folder, which its own `run.json` names."""
-    found = Result(Run("", "", "", "", 0), folder).summary
-    kind = kind_of(found["protocol"]["name"])
-    run = Run(found["paper"], found["dataset"], kind, found["method"], found["seed"])
+    found = Result(RunId("", "", "", "", 0), folder).summary
+    run = RunId(found["paper"], found["dataset"], found["protocol"]["name"], found["method"], found["seed"])
     return Result(run, folder)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedrec.audit.significance import ALPHA, Comparison, compare, holm, least_seeds, over_seeds
 from fedrec.config.methods import title
 from fedrec.config.names import parse
+from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.reporting.panels import distinct
@@ -39,9 +40,9 @@ def significance_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> 
     Users are paired, each with its mean over seeds; p-values of one table are corrected together.
     """
     rows: list[Row] = []
-    groups = distinct((one.run.dataset, one.run.kind) for one in results)
+    groups = distinct((one.run.dataset, short_name(one.run.protocol)) for one in results)
     for dataset, kind in groups:
-        there = [one for one in results if (one.run.dataset, one.run.kind) == (dataset, kind)]
+        there = [one for one in results if (one.run.dataset, short_name(one.run.protocol)) == (dataset, kind)]
         origins = _origins(there)
         for metric in _SHOWN:
             found = _compared(_values(there, metric), dataset, kind, metric, methods)

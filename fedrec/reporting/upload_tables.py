@@ -9,6 +9,7 @@ from typing import Any
 from fedrec.audit.uploads import FEW, attack_uploads
 from fedrec.config.methods import title
 from fedrec.config.names import parse
+from fedrec.config.protocol import short_name
 from fedrec.reporting.panels import distinct
 from fedrec.reporting.results import Result, origins_told, provenance_of_rows, read_result
 from fedrec.reporting.tables import Column, Row, Table, write_forms
@@ -29,12 +30,14 @@ def write_uploads(folders: Sequence[Path], methods: Mapping[str, Any], out: Path
 
 def upload_rows(results: Sequence[Result], methods: Mapping[str, Any]) -> list[Row]:
     """One row per run and uploaded item table."""
-    plain = {(one.run.dataset, one.run.kind, one.run.method, one.run.seed): one for one in results}
+    plain = {
+        (one.run.dataset, short_name(one.run.protocol), one.run.method, one.run.seed): one for one in results
+    }
     rows = []
     for result in results:
         run = result.run
-        print(f"{run.dataset}, {run.kind}: {run.method}", file=sys.stderr)
-        without = plain.get((run.dataset, run.kind, _without_noise(run.method), run.seed))
+        print(f"{run.dataset}, {short_name(run.protocol)}: {run.method}", file=sys.stderr)
+        without = plain.get((run.dataset, short_name(run.protocol), _without_noise(run.method), run.seed))
         opened = Finished(result.folder)
         for table, found in attack_uploads(opened.tensors, opened.clients).items():
             rows.append(_row(result, title(methods, run.method, ["rounds"]), table, found, without))
@@ -72,9 +75,9 @@ def _row(
 ) -> Row:
     run, utility = result.run, result.metric(_UTILITY)
     row: dict[str, Any] = {
-        "dataset": run.dataset, "paper": run.paper, "protocol": run.kind, "method": run.method, "title": name,
-        "seed": run.seed, "table": table, "clients": found["norm"]["clients"],
-        "chance": found["norm"]["chance"],
+        "dataset": run.dataset, "paper": run.paper, "protocol": short_name(run.protocol),
+        "method": run.method, "title": name, "seed": run.seed, "table": table,
+        "clients": found["norm"]["clients"], "chance": found["norm"]["chance"],
     }  # fmt: skip
     for attacker in _ATTACKERS:
         for measure in ("auc", "auc_error", "precision_at_k", f"precision_at_{FEW}"):

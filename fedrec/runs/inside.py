@@ -56,7 +56,7 @@ class Inside(Finished):
         users = found.get(f"users/{kind}", torch.empty(0)).tolist()
         if f"{kind}/{name}" not in found or user not in users:
             raise ResultError(
-                f"{self.folder}: {kind} of user {user} were not kept. Train it with --keep {kind}={user}."
+                f"{self.folder}: {kind} of user {user} were not kept. Train it with --record {kind}={user}."
             )
         kept = found[f"{kind}/{name}"]
         return kept[:, users.index(user)] if kind == "vectors" else kept[users.index(user)]

@@ -32,7 +32,9 @@ def make_learner(
     if made is not None:
         return Federation(made, clients, engine, settings, seed, watch=watch)
     if watch is not None:
-        raise ConfigurationError(f"{name} has no clients that train: there is nothing --keep could look at.")
+        raise ConfigurationError(
+            f"{name} has no clients that train: there is nothing --record could look at."
+        )
     method = importlib.import_module(modules_of(name)[0]).METHOD
     if issubclass(method, CentralMethod):
         return CentralLearner(method(settings, len(clients), clients.items), clients, settings, seed)

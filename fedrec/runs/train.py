@@ -8,8 +8,8 @@ import torch
 
 from fedrec.config.methods import canonical, load_methods, resolve
 from fedrec.config.modules import modules_of
-from fedrec.config.protocol import protocol_name
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.protocol import full_name
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import read_split
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
@@ -39,16 +39,16 @@ def train(
     methods_file: Path,
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
-    keep: Sequence[str] = (),
+    record: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
 
-    `keep` tells what to keep besides (see `fedrec.federation.observe.recorder`).
+    `record` tells what to record besides (see `fedrec.federation.observe.recorder`).
     """
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
-    split = read_split(data / protocol_name(protocol, paper))
+    split = read_split(data / full_name(protocol, paper))
     place = device_named(device)
     clients = Clients.of_split(split, place)
     chosen = _engine(engine, place, memory_gib)
@@ -67,9 +67,9 @@ def train(
         "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
     }
     try:
-        watch = Watch.of(keep, clients, settings["rounds"]) if keep else None
+        watch = Watch.of(record, clients, settings["rounds"]) if record else None
         learner = make_learner(method, clients, settings, seed, chosen, watch)
-        kept = tuple(spelled_keeps(merged_keeps(keep)))
+        kept = tuple(spelled_records(merged_records(record)))
         run = Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds, kept)
         return run.train()
     except torch.OutOfMemoryError as error:

@@ -10,32 +10,29 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from fedrec.plan.steps import ladder_of, runs_of_step, steps
-from fedrec.config.claims import load_claims, runs_of_claim
-from fedrec.config.names import SPELLING
+from fedrec.plan.steps import protocol_steps, runs_of_step, steps
+from fedrec.config.claims import load_claims
+from fedrec.config.names import FOLDER_NAME, folder_name, spelling_of
 from fedrec.plan.available import (
+    can_be_built,
     why_file_unavailable,
     why_split_unavailable,
     why_unavailable,
 )
 from fedrec.config.catalogue import load_catalogue
-from fedrec.config.protocol import SWITCHES, protocol_name
+from fedrec.config.protocol import SWITCHES, short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.errors import FedrecError
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.files.atomic import canonical_json
 from fedrec.config.papers import (
     PICTURES,
     UNTRAINED,
-    Run,
     artefacts_of,
-    can_be_built,
-    keeps_of,
     load_papers,
-    run_of,
-    runs_of,
-    shortened,
 )
+from fedrec.plan.runs import RunId, run_of, shortened
+from fedrec.plan.selection import records_of, runs_of, runs_of_claim
 from fedrec.plan.fingerprint import sources_of
 from fedrec.config.printed import printed_for
 from fedrec.config.modules import modules_of
@@ -175,7 +172,7 @@ def statistics_table(selection):
     ]
 
 
-RUN = "runs/{paper}/{dataset}/{kind}/{method}/seed{seed}"
+RUN = "runs/{paper}/{dataset}/{protocol}/{method}/seed{seed}"
 
 
 def run_file(name):
@@ -185,35 +182,41 @@ def run_file(name):
 
 def run_split(wildcards, file):
     """The split a run reads: of its paper's protocol, a step from it, or the clean one."""
-    protocol = protocol_name(wildcards.kind, wildcards.paper)
-    return results(f"data/{wildcards.dataset}/{protocol}/{file}.parquet")
+    return results(f"data/{wildcards.dataset}/{wildcards.protocol}/{file}.parquet")
+
+
+def run_of_wildcards(wildcards):
+    """The run that a path names."""
+    return RunId(
+        wildcards.paper,
+        wildcards.dataset,
+        wildcards.protocol,
+        spelling_of(wildcards.method),
+        int(wildcards.seed),
+    )
 
 
 def run_code(wildcards):
     """The sources of a run, whose path must spell its method canonically: one run has one path."""
-    spelling = canonical(METHODS, wildcards.method)
-    if spelling != wildcards.method:
-        raise WorkflowError(f"'{wildcards.method}' in a path is spelt '{spelling}'.")
+    spelling = canonical(METHODS, spelling_of(wildcards.method))
+    if folder_name(spelling) != wildcards.method:
+        raise WorkflowError(
+            f"'{wildcards.method}' in a path is spelt '{folder_name(spelling)}'."
+        )
     return code("fedrec.runs.train", *modules_of(spelling))
 
 
 def run_keeps(wildcards):
     """What a run keeps for what looks inside it, figures and attackers, whatever target is asked for."""
-    run = Run(
-        wildcards.paper,
-        wildcards.dataset,
-        wildcards.kind,
-        wildcards.method,
-        int(wildcards.seed),
-    )
+    run = run_of_wildcards(wildcards)
     traffic = ["traffic"] if run in attacked_runs(wildcards.dataset) else []
-    return spelled_keeps(merged_keeps([*KEEPS.get(run, []), *traffic]))
+    return spelled_records(merged_records([*KEEPS.get(run, []), *traffic]))
 
 
 def run_settings(wildcards):
     """Every setting of a run in one canonical line: a change of one re-runs what uses it."""
     values, _, _ = resolve(
-        METHODS, wildcards.method, wildcards.paper, wildcards.dataset
+        METHODS, spelling_of(wildcards.method), wildcards.paper, wildcards.dataset
     )
     return canonical_json(values)
 
@@ -262,7 +265,7 @@ def comparison_of(datasets):
 
 
 ARTEFACTS = {one.target: one for one in artefacts_of(PAPERS, PAPERS)}
-KEEPS = keeps_of(PAPERS, METHODS, config["seeds"])
+KEEPS = records_of(PAPERS, METHODS, config["seeds"])
 
 
 def names_of(form):
@@ -395,7 +398,7 @@ def chosen_artefacts():
 
 def audit_of(dataset):
     """The steps that the audit takes methods through on a dataset."""
-    return ladder_of(
+    return protocol_steps(
         METHODS,
         config["audit"]["methods"],
         dataset=dataset,
@@ -439,7 +442,7 @@ def audit_of_paper(paper):
     main = main_comparison(paper)
     missing = unavailable(main.datasets)
     return [
-        ladder_of(
+        protocol_steps(
             METHODS,
             compared_in(paper),
             dataset=dataset,
@@ -486,7 +489,9 @@ def exposed_runs(datasets):
     """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
     found = {run for dataset in datasets for run in compared_runs(dataset)}
     audited = stepped_runs([audit_of(dataset) for dataset in datasets])
-    return sorted(found | {run for run in audited if run.kind == "only-pool"})
+    return sorted(
+        found | {run for run in audited if short_name(run.protocol) == "only-pool"}
+    )
 
 
 def audited_runs(datasets):
@@ -590,17 +595,7 @@ def verdict_words(rounds):
 
 def announcement(jobs, cores):
     """How many runs are to be trained, and about how long that takes: a guess, from times on one CPU core."""
-    runs = [
-        Run(
-            job.wildcards.paper,
-            job.wildcards.dataset,
-            job.wildcards.kind,
-            job.wildcards.method,
-            int(job.wildcards.seed),
-        )
-        for job in jobs
-        if job.rule.name == "train"
-    ]
+    runs = [run_of_wildcards(job.wildcards) for job in jobs if job.rule.name == "train"]
     seconds = sum(seconds_of(run, METHODS, CATALOGUE) for run in runs)
     if not runs:
         return "fedrec: nothing to train."

@@ -18,18 +18,19 @@ rule train:
     benchmark:
         results(f"benchmarks/jobs/{RUN}/train.tsv")
     wildcard_constraints:
-        method=SPELLING,
+        method=FOLDER_NAME,
     resources:
         gpu=config["gpu_per_run"],
     params:
+        method=lambda wildcards: spelling_of(wildcards.method),
         settings=lambda wildcards: run_settings(wildcards),
-        keeps=lambda wildcards: [f"--keep {one}" for one in run_keeps(wildcards)],
+        keeps=lambda wildcards: [f"--record {one}" for one in run_keeps(wildcards)],
         methods=config["method_file"],
         data=lambda wildcards, input: str(Path(input.split).parent.parent),
         folder=lambda wildcards, output: str(Path(output.run).parent),
     shell:
-        "fedrec train --data {params.data} --method {wildcards.method:q} --paper {wildcards.paper}"
-        " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
+        "fedrec train --data {params.data} --method {params.method:q} --paper {wildcards.paper}"
+        " --protocol {wildcards.protocol} --seed {wildcards.seed} --methods {params.methods}"
         " --out {params.folder:q} {params.keeps} > {log:q} 2>&1"
 
 

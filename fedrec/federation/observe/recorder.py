@@ -26,7 +26,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fedrec.config.records import merged_keeps
+from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.model.parameters import Parameter
@@ -72,15 +72,15 @@ class Watch:
 
     @classmethod
     def of(cls, keeps: Iterable[str], clients: Clients, rounds: int) -> Self:
-        """A watch by the texts of `--keep`: `vectors=94,233`, `abundance`."""
-        wanted = merged_keeps(keeps)
+        """A watch by the texts of `--record`: `vectors=94,233`, `abundance`."""
+        wanted = merged_records(keeps)
         places = {int(user): place for place, user in enumerate(clients.user.tolist())}
         who = {}
         for kind, users in wanted.items():
             for user in users:
                 if user not in places:
                     raise ConfigurationError(
-                        f"--keep {kind}: there is no user {user} in this split. Users are numbered "
+                        f"--record {kind}: there is no user {user} in this split. Users are numbered "
                         f"{min(places)} to {max(places)}; {len(places)} of them were split."
                     )
             who[kind] = torch.tensor(
@@ -92,14 +92,14 @@ class Watch:
         """Get ready; raise `ConfigurationError` where a method has nothing of what is asked for."""
         if "weights" in self.who and not state.personal:
             raise ConfigurationError(
-                "--keep weights: this method's server makes no aggregate for each client, so that there are "
-                "no weights to keep. Leave it out."
+                "--record weights: this method's server makes no aggregate for each client, so that there "
+                "are no weights to keep. Leave it out."
             )
         if "traffic" in self.who:
             sizes = [one.count for one in state.parameters.values() if _is_by_item(one)]
             if not sizes:
                 raise ConfigurationError(
-                    "--keep traffic: no item table of this method ever leaves a client, so that there is "
+                    "--record traffic: no item table of this method ever leaves a client, so that there is "
                     "no traffic to keep. Leave it out."
                 )
             if not len(self.who["traffic"]):

@@ -18,11 +18,12 @@ from fedrec.audit.exposure import (
     score_correlation,
     vanished,
 )
-from fedrec.config.papers import Run
+from fedrec.config.protocol import full_name
 from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
+from fedrec.plan.runs import RunId
 from fedrec.runs.finished import Finished
 from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
 from tests.made_runs import write_run
@@ -301,7 +302,7 @@ def test_nothing_follows_what_does_not_vary(small):
 
 
 def by_hand(results, kind, method="fedmf", **more):
-    run = Run(PAPER, "ml-100k", kind, method, 0)
+    run = RunId(PAPER, "ml-100k", full_name(kind, PAPER), method, 0)
     return Finished(write_run(results, run, METHODS, **more).folder)
 
 

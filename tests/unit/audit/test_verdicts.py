@@ -20,11 +20,13 @@ from fedrec.audit.verdicts import (
     ranks_below,
     verdict_on,
 )
-from fedrec.config.claims import load_claims, named_lines, runs_by_line
+from fedrec.config.claims import load_claims, named_lines
 from fedrec.config.papers import load_papers
+from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
 from fedrec.files.parquet import read_table, write_table
+from fedrec.plan.selection import runs_by_line
 from tests.conftest import ROOT
 from tests.federations import METHODS
 from tests.made_runs import write_run
@@ -55,7 +57,7 @@ def train(results, claim, ranks, kinds=("published", "clean"), seeds=(0,)):
     """Made runs of a claim's lines; `ranks` by the line's name."""
     (artefact,) = claim.artefacts
     for (name, _, kind), runs in runs_by_line(claim, artefact, METHODS, seeds, None, ()).items():
-        if kind in kinds and name in ranks:
+        if short_name(kind) in kinds and name in ranks:
             for run in runs:
                 write_run(results, run, METHODS, ranks=ranks[name])
 
@@ -177,7 +179,7 @@ def test_ranks_are_those_of_the_round_the_protocol_reports(tmp_path):
         rank = pa.array(np.where(at == "best_validation", HIT, MISS).astype(np.float32))
         return table.set_column(table.schema.get_field_index("test_rank"), "test_rank", rank)
 
-    for kind in ("published", "clean"):
+    for kind in ("published-pfedclr", "clean"):
         rewrite(tmp_path, GAIN, "w/ CF", kind, only_validation)
     found = judged(tmp_path, GAIN)
     # The papers' protocol reports the best round on test, the clean one on validation.
@@ -201,8 +203,8 @@ def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path)
     assert (found.verdict, found.clean) == (UNTESTED, None)
     assert found.published.value == pytest.approx(0.6)
     assert found.reason == "ml-100k: not trained here (clean)"
-    folder = "runs/pfedclr/ml-100k/clean/pfedclr[correction=full]/seed0"
-    assert found.command == f"snakemake --cores 2 '{tmp_path}/{folder}/run.json'"
+    folder = "runs/pfedclr/ml-100k/clean/pfedclr@correction-full/seed0"
+    assert found.command == f"snakemake --cores 2 {tmp_path}/{folder}/run.json"
 
 
 def test_a_run_without_its_summary_is_not_finished(tmp_path):
@@ -226,7 +228,7 @@ def test_shortened_runs_are_runs_of_their_own(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     found = judged(tmp_path, GAIN, rounds=15)
     assert found.verdict == UNTESTED
-    assert "[rounds=15]" in found.command
+    assert "@rounds-15" in found.command
 
 
 def test_a_printed_effect_needs_every_printed_number():

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.config.papers import Run
+from fedrec.config.protocol import full_name
+from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 from tests.federations import METHODS, uniform_noise
 from tests.made_runs import write_run
@@ -50,11 +51,11 @@ def test_a_run_tells_of_its_draws_and_what_else_could_be_known(small, capsys):
     assert found["hits"] == (
         "to see which vanish where held-out items may be drawn, train the same under only-pool"
     )
-    assert found["uploads"] == "to attack what clients send, train with --keep traffic"
+    assert found["uploads"] == "to attack what clients send, train with --record traffic"
 
 
 def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
-    run = finished(small, "fedmf", "published", *TINY, keep=["traffic"])
+    run = finished(small, "fedmf", "published", *TINY, record=["traffic"])
     exposed = finished(small, "fedmf", "only-pool", *TINY)
     capsys.readouterr()
     found = printed(capsys, "--run", run.folder)
@@ -151,7 +152,7 @@ def test_a_table_of_uploads_of_a_run_that_kept_none_says_how_to_keep_them(small,
     assert audit("uploads", run.folder / "run.json", "--out", tmp_path / "uploads") == 1
     said = capsys.readouterr().err
     assert "fedmf[d=4]" in said
-    assert "Train it again with --keep traffic" in said
+    assert "Train it again with --record traffic" in said
     assert not (tmp_path / "uploads.csv").exists()
 
 
@@ -173,7 +174,7 @@ def steps_of(results, datasets="ml-100k=pfedclr=3", switch="pool"):
 def test_steps_are_written_from_the_runs_of_the_workflow(tmp_path):
     for kind in ("published", "only-pool", "clean"):
         for method in ("popularity", "fedmf[rounds=3]"):
-            write_run(tmp_path, Run("pfedclr", "ml-100k", kind, method, 0), METHODS)
+            write_run(tmp_path, RunId("pfedclr", "ml-100k", full_name(kind, "pfedclr"), method, 0), METHODS)
     assert steps_of(tmp_path) == 0
     with (tmp_path / "steps.csv").open() as stream:
         found = [(row["step"], row["method"]) for row in csv.DictReader(stream)]
@@ -196,7 +197,7 @@ def test_steps_are_written_from_the_runs_of_the_workflow(tmp_path):
             "unknown protocol 'published-pfedcrl'. Did you mean 'published-pfedclr'?",
         ),
         ({"datasets": "ml-100=pfedclr"}, "unknown dataset 'ml-100'. Did you mean 'ml-100k'?"),
-        ({}, "published/popularity/seed0/run.json: this run is not finished."),
+        ({}, "published-pfedclr/popularity/seed0/run.json: this run is not finished."),
     ],
 )
 def test_steps_that_cannot_be_shown_are_refused(tmp_path, capsys, told, said):

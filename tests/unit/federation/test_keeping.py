@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrec.config.papers import keeps_of, load_papers, runs_of
-from fedrec.config.records import merged_keeps, spelled_keeps
+from fedrec.config.papers import load_papers
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import write_split
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
@@ -14,6 +14,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.observe.recorder import Watch, extras
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.files.tensors import load_tensors
+from fedrec.plan.selection import records_of, runs_of
 from fedrec.runs.registry import make_learner
 from fedrec.runs.train import train
 from fedrec.runs.training import Run
@@ -267,7 +268,7 @@ def run(tmp_path, split, name, keep=()):
     train(
         data=tmp_path / "made", method=name, paper=None, protocol="clean", seed=0, out=out,
         changes=["rounds=3", "local_epochs=2"], device="cpu", methods_file=ROOT / "config/methods.yaml",
-        keep=keep,
+        record=keep,
     )  # fmt: skip
     return out
 
@@ -340,12 +341,12 @@ def test_users_are_numbers_in_the_dataset(clients):
 )
 def test_a_mistake_is_named(text, said):
     with pytest.raises(ConfigurationError, match=said):
-        merged_keeps([text])
+        merged_records([text])
 
 
 def test_traffic_is_of_named_users_or_of_some_of_all():
     with pytest.raises(ConfigurationError, match="traffic is asked for with and without users"):
-        merged_keeps(["traffic=3", "traffic"])
+        merged_records(["traffic=3", "traffic"])
 
 
 @pytest.mark.parametrize(("name", "change"), [("local-only", "d=4"), ("fedrap", "tables=personal")])
@@ -362,10 +363,10 @@ def test_what_a_method_has_not_got_cannot_be_kept(clients):
 
 
 def test_keeps_are_spelt_in_one_way():
-    assert spelled_keeps(merged_keeps(["uploads=7,2", "abundance", "uploads=2", "vectors=1", "traffic"])) == [
+    assert spelled_records(merged_records(["uploads=7,2", "abundance", "uploads=2", "vectors=1", "traffic"])) == [
         "vectors=1", "uploads=2,7", "traffic", "abundance",
     ]  # fmt: skip
-    assert spelled_keeps(merged_keeps(["traffic=7,2", "traffic=3"])) == ["traffic=2,3,7"]
+    assert spelled_records(merged_records(["traffic=7,2", "traffic=3"])) == ["traffic=2,3,7"]
 
 
 def test_a_run_keeps_what_all_figures_ask_for():
@@ -374,14 +375,14 @@ def test_a_run_keeps_what_all_figures_ask_for():
     (place, dataset, kind), (run, _) = next(
         iter(runs_of(figure, METHODS, (0, 1), set(figure.datasets) - {"ml-100k"}).items())
     )
-    assert (place, dataset, kind) == (0, "ml-100k", "published")
+    assert (place, dataset, kind) == (0, "ml-100k", "published-pfedclr")
 
     def paper(*keeps):
-        named = {f"fig{n}": replace(figure, keep=keep) for n, keep in enumerate(keeps)}
+        named = {f"fig{n}": replace(figure, record=keep) for n, keep in enumerate(keeps)}
         return {"pfedclr": replace(papers["pfedclr"], artefacts=named)}
 
-    found = keeps_of(paper(("uploads=4,2",), (), ("abundance", "uploads=3")), METHODS, (0, 1))
+    found = records_of(paper(("uploads=4,2",), (), ("abundance", "uploads=3")), METHODS, (0, 1))
     assert found[run] == ["uploads=2,3,4", "abundance"]
     assert {one.seed for one in found} == {0, 1}
-    assert {one.kind for one in found} == {"published", "clean"}
-    assert keeps_of(paper((), ()), METHODS, (0, 1)) == {}
+    assert {run.protocol for run in found} == {"published-pfedclr", "clean"}
+    assert records_of(paper((), ()), METHODS, (0, 1)) == {}

@@ -8,10 +8,11 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods
-from fedrec.config.papers import Artefact, Line, Run, load_papers
+from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
 from fedrec.errors import ResultError
 from fedrec.files.parquet import write_table
+from fedrec.plan.runs import RunId
 from fedrec.reporting.artefacts import Workshop
 from fedrec.reporting.overview import listed, seconds_of, standing
 from tests.conftest import ROOT
@@ -237,7 +238,7 @@ def test_a_run_costs_by_rounds_epochs_and_rows(tmp_path):
 
 
 def test_a_dataset_whose_rows_nobody_prints_costs_as_much_as_a_usual_one():
-    part, usual = (Run("fedrap", name, "clean", "fedrap", 0) for name in ("ml-1m-500u-1", "ml-100k"))
+    part, usual = (RunId("fedrap", name, "clean", "fedrap", 0) for name in ("ml-1m-500u-1", "ml-100k"))
     assert seconds_of(part, METHODS, CATALOGUE) == seconds_of(usual, METHODS, CATALOGUE)
 
 

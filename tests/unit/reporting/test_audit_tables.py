@@ -6,9 +6,10 @@ import re
 import pytest
 
 from fedrec.audit.uploads import attack_uploads
-from fedrec.config.papers import Run
+from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
-from fedrec.plan.steps import ladder_of, runs_of_step, steps
+from fedrec.plan.runs import RunId
+from fedrec.plan.steps import protocol_steps, runs_of_step, steps
 from fedrec.reporting.exposures import write_exposures
 from fedrec.reporting.ladders import figure_of_moves, ladder_rows, ladder_tables, moves, write_ladders
 from fedrec.reporting.results import provenance, read_result
@@ -45,12 +46,12 @@ NAMES = ("popularity", "fedmf", "pfedclr")
 def made_ladder(results, protocols, seeds=(0,), switches=("pool", "round", "order"), **more):
     """A ladder and all its runs."""
     told = {"dataset": "ml-100k", "paper": "pfedclr", "rounds": 15} | more
-    ladder = ladder_of(METHODS, NAMES, switches=switches, distinct_pairs=True, **told)
+    ladder = protocol_steps(METHODS, NAMES, switches=switches, distinct_pairs=True, **told)
     for step in steps(ladder, protocols):
         for place, runs in enumerate(runs_of_step(ladder, METHODS, step, seeds).values()):
             for run in runs:
-                value = TEST_HR[step.kind][place] + 0.01 * run.seed
-                lower = value if step.kind == "clean" else value - 0.1
+                value = TEST_HR[short_name(step.protocol)][place] + 0.01 * run.seed
+                lower = value if step.protocol == "clean" else value - 0.1
                 values = {"best_test": value, "best_validation": lower}
                 write_run(results, run, METHODS, final_at=values, rounds=2)
     return ladder
@@ -116,7 +117,7 @@ def test_steps_that_change_nothing_are_noted(tmp_path, protocols):
 def test_a_method_is_one_row_even_where_its_runs_are_spelt_otherwise(tmp_path, protocols):
     """100 rounds are no change of the paper that clean runs of FedRecon are shared with."""
     told = {"dataset": "ml-100k", "paper": "fedrap", "rounds": 100}
-    ladder = ladder_of(METHODS, ["fedrecon"], switches=["pool"], distinct_pairs=True, **told)
+    ladder = protocol_steps(METHODS, ["fedrecon"], switches=["pool"], distinct_pairs=True, **told)
     spelled = set()
     for step in steps(ladder, protocols):
         for run in runs_of_step(ladder, METHODS, step, (0,))["fedrecon[rounds=100]"]:
@@ -169,9 +170,11 @@ def test_steps_are_written_in_all_forms(tmp_path, protocols):
 
 def test_a_run_of_a_step_that_is_not_there_is_named(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols)
-    (tmp_path / Run("pfedclr", "ml-100k", "only-pool", "fedmf[rounds=15]", 0).folder / "run.json").unlink()
+    (
+        tmp_path / RunId("pfedclr", "ml-100k", "only-pool-pfedclr", "fedmf[rounds=15]", 0).folder / "run.json"
+    ).unlink()
     with pytest.raises(
-        ResultError, match=r"only-pool/fedmf\[rounds=15\]/seed0/run.json: this run is not finished"
+        ResultError, match=r"only-pool-pfedclr/fedmf@rounds-15/seed0/run.json: this run is not finished"
     ):
         ladder_rows(tmp_path, [ladder], METHODS, protocols, (0,))
 
@@ -233,7 +236,12 @@ HIT, MISS = [1] * 40, [30] * 40
 def compared(results, ranks, kind="clean", seeds=(0,)):
     """Runs with these ranks, by method, the same for every seed."""
     return [
-        write_run(results, Run("pfedclr", "ml-100k", kind, method, seed), METHODS, ranks=found)
+        write_run(
+            results,
+            RunId("pfedclr", "ml-100k", full_name(kind, "pfedclr"), method, seed),
+            METHODS,
+            ranks=found,
+        )
         for method, found in ranks.items()
         for seed in seeds
     ]
@@ -298,7 +306,7 @@ def test_corrected_values_are_those_of_the_table_alone(tmp_path):
 
 
 def test_the_settings_of_two_papers_are_two_methods_and_not_two_seeds(tmp_path):
-    run = Run("fedem", "ml-100k", "clean", "fedmf", 0)
+    run = RunId("fedem", "ml-100k", "clean", "fedmf", 0)
     runs = [*compared(tmp_path, {"fedmf": HIT}), write_run(tmp_path, run, METHODS, ranks=MISS)]
     found = {
         row["paper"]: row["value"] for row in significance_rows(runs, METHODS) if row["metric"] == "hr@10"
@@ -354,7 +362,7 @@ def watched(small):
     """FedMF with and without noise, of two seeds, and PFedRec."""
     quick = ("rounds=2", "d=4", "local_epochs=1", "participation=1")
     return [
-        finished(small, method, "clean", *changes, *quick, seed=seed, keep=["traffic"])
+        finished(small, method, "clean", *changes, *quick, seed=seed, record=["traffic"])
         for method, *changes in (["fedmf"], ["fedmf", "ldp=0.5"], ["colr"])
         for seed in ((0, 1) if method == "fedmf" else (0,))
     ]

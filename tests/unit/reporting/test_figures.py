@@ -7,8 +7,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from fedrec.config.methods import load_methods
-from fedrec.config.papers import PICTURES, Artefact, Line, artefacts_of, load_papers, runs_of
+from fedrec.config.papers import PICTURES, Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
+from fedrec.plan.selection import runs_of
 from fedrec.reporting.figures import convergence_of, draw, figure_of
 from fedrec.reporting.plotted import plotted
 from fedrec.reporting.style import LOOKS, MUTED, theme
@@ -269,7 +270,7 @@ def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_pat
 
 
 def test_the_csv_and_the_caption_hold_the_extra_space(tmp_path):
-    one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", kinds=["clean"])
+    one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", protocols=["clean"])
     write_rows(tmp_path / "data", "ml-100k", "clean", [5, 6], items=1682)
     found = made(tmp_path, one, METHODS, ["ml-100k"])
     draw(one, found, METHODS, tmp_path / "figure", data=tmp_path / "data")
@@ -358,11 +359,13 @@ def test_groups_refuse_another_split(tmp_path):
 
 def test_bubbles_are_space_against_space_with_time_as_area(tmp_path):
     one = replace(
-        artefact("bubbles", ["fedmf", "gpfedrec"], paper="pfedclr", kinds=["published"]), metrics=()
+        artefact("bubbles", ["fedmf", "gpfedrec"], paper="pfedclr", protocols=["published"]), metrics=()
     )
     found = {
-        key: [write_run(tmp_path, run, METHODS, seconds=0.1 * (1 + key[0])) for run in runs]
-        for key, runs in runs_of(one, METHODS, [0], set(one.datasets) - {"ml-100k"}).items()
+        (index, dataset, "published"): [
+            write_run(tmp_path, run, METHODS, seconds=0.1 * (1 + index)) for run in runs
+        ]
+        for (index, dataset, _), runs in runs_of(one, METHODS, [0], set(one.datasets) - {"ml-100k"}).items()
     }
     write_rows(tmp_path / "data", "ml-100k", "published-pfedclr", [3] * 943, items=1682)
     figure, rows = drawn(one, found, tmp_path / "data")

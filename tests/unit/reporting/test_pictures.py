@@ -10,10 +10,12 @@ import torch
 
 from fedrec.config.document import Document, check
 from fedrec.config.methods import resolve
-from fedrec.config.papers import PICTURES, Artefact, Line, Run, keeps_of, load_papers, runs_of
+from fedrec.config.papers import PICTURES, Artefact, Line, load_papers
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.federation.observe.spectrum import information_abundance
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import records_of, runs_of
 from fedrec.reporting import pictures
 from fedrec.reporting.insights import abundance, heatmaps
 from fedrec.reporting.insights import inference as inference_figure
@@ -41,13 +43,13 @@ def results(tmp_path_factory):
     write_split(split, root / "data/made/clean")
     found = {}
     for method in RUNS:
-        run = Run("pfedclr", "made", "clean", method, 0)
+        run = RunId("pfedclr", "made", "clean", method, 0)
         calm = [] if method == "mf" else ["local_epochs=2"]
         calm += ["item_scale=one", "item_factor=1"] if method in ("pfedrec", "fedmf+plgc") else []
         train(
             data=root / "data/made", method=method, paper="pfedclr", protocol="clean", seed=0,
             out=root / run.folder, changes=["rounds=4", "d=4", *calm], device="cpu",
-            methods_file=ROOT / "config/methods.yaml", keep=KEEPS.get(method, ()),
+            methods_file=ROOT / "config/methods.yaml", record=KEEPS.get(method, ()),
         )  # fmt: skip
         found[method] = Result(run, root / run.folder)
     return found
@@ -61,7 +63,7 @@ def plain(monkeypatch):
 
 def made(layout, lines, metrics=(), **options) -> Artefact:
     lines = [Line(**({"run": one} if isinstance(one, str) else one)) for one in lines]
-    options = {"kinds": ["clean"]} | options
+    options = {"protocols": ["clean"]} | options
     return Artefact("pfedclr", "fig0", "Made", layout, ("made",), metrics, tuple(lines), options=options)
 
 
@@ -346,14 +348,14 @@ def test_a_projection_keeps_equal_points_equal():
     [
         (
             made("trajectories", ["fedrap"], of=[2]),
-            "vectors of user 2 were not kept. Train it with --keep vectors=2",
+            "vectors of user 2 were not kept. Train it with --record vectors=2",
         ),
-        (made("maps", ["fedrap"], of=[2], tables=["upload"]), "--keep uploads=2"),
+        (made("maps", ["fedrap"], of=[2], tables=["upload"]), "--record uploads=2"),
         (made("maps", ["fedmf"], of=[2], tables=["own"]), "keep no item table of their own"),
         (made("maps", ["fedrap"], of=[99], tables=["own"]), "no user 99"),
         (made("maps", ["mf"], of=[2], tables=["own"]), "shared tables alone"),
-        (made("heatmaps", ["fedmf"], show="aggregation", of=[2, 5], rounds=[1]), "--keep weights=2,5"),
-        (made("abundance", ["fedrap"], show="training"), "--keep abundance"),
+        (made("heatmaps", ["fedmf"], show="aggregation", of=[2, 5], rounds=[1]), "--record weights=2,5"),
+        (made("abundance", ["fedrap"], show="training"), "--record abundance"),
         (made("inference", ["mf"], ("hr@10",)), "no clients to look into"),
     ],
 )
@@ -378,7 +380,7 @@ SHOWN = [one for paper in PAPERS.values() for one in paper.artefacts.values() if
 @pytest.mark.parametrize("artefact", SHOWN, ids=lambda one: one.target)
 def test_every_run_of_a_picture_resolves_and_keeps_what_it_shows(artefact):
     assert artefact.form == "figure"
-    keeps = keeps_of(PAPERS, METHODS, (0,))
+    keeps = records_of(PAPERS, METHODS, (0,))
     for (place, _, _), (run,) in runs_of(artefact, METHODS, (0,), artefact.datasets).items():
         settings, _, _ = resolve(METHODS, run.method, run.paper, run.dataset)
         tables = artefact.lines[place].tables or artefact.options.get("tables", ())
@@ -416,15 +418,15 @@ def test_aggregation_from_a_later_round_on_is_what_figure_2_compares():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"keep": {"vector": [1]}}, "unknown key 'vector'. Did you mean 'vectors'?"),
-        ({"keep": {"abundance": [1]}}, "keep.abundance: True was expected"),
+        ({"record": {"vector": [1]}}, "unknown key 'vector'. Did you mean 'vectors'?"),
+        ({"record": {"abundance": [1]}}, "record.abundance: True was expected"),
         ({"of": []}, "of"),
         ({"tables": ["mine"]}, "Write one of: own, shared, scored, upload, correction"),
         ({"show": "all"}, "'all' (text) is not allowed"),
     ],
 )
 def test_a_mistake_in_a_picture_is_named(change, said):
-    figure = {"title": "Made", "layout": "maps", "of": [1], "tables": ["own"], "keep": {"uploads": [1]}}
+    figure = {"title": "Made", "layout": "maps", "of": [1], "tables": ["own"], "record": {"uploads": [1]}}
     check(Document("made", {"title": "Made", "artefacts": {"fig1": figure}}), "paper")
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         check(Document("made", {"title": "Made", "artefacts": {"fig1": figure | change}}), "paper")

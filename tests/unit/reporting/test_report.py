@@ -8,8 +8,9 @@ from urllib.parse import unquote
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.config.papers import Artefact, can_be_built, without
+from fedrec.config.papers import Artefact
 from fedrec.errors import ResultError
+from fedrec.plan.available import can_be_built, without
 from fedrec.reporting.report import PAGE, folders_of_runs, page_files, write_report
 from fedrec.reporting.report_artefacts import label
 from fedrec.reporting.tables import Column
@@ -233,7 +234,7 @@ def test_every_run_is_listed_with_what_it_was(page, original):
     assert "versions fedrec 0.1.0, torch 2.13.0" in caption
     assert "code of method 12121212" in caption
     links = [unquote(found["href"]) for found in page.all("a")]
-    assert "../runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0/run.json" in links
+    assert "../runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0/run.json" in links
 
 
 def test_costs_are_per_round_and_client(page):
@@ -318,7 +319,7 @@ def test_what_can_be_built_depends_on_the_datasets():
     assert without(one, {"c": "x", "b/published-pfedrec": "no order", "b/published-plgc": "x"}) == {
         "b/published-pfedrec": "no order"
     }
-    published = Artefact("pfedrec", "table5", "T", "effort", ("b",), options={"kinds": ["published"]})
+    published = Artefact("pfedrec", "table5", "T", "effort", ("b",), options={"protocols": ["published"]})
     assert not can_be_built(published, {"b/published-pfedrec": "no order"})
     assert can_be_built(Artefact("fedrap", "fig4", "Curricula", "curricula"), {"a": "gone"})
 
@@ -391,12 +392,12 @@ def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
 
 def test_runs_are_named_by_folder_file_pattern_or_list(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bracketed = "results/runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0"
+    bracketed = "results/runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
     (tmp_path / "runs.txt").write_text(f"{bracketed}/run.json\n\n{bracketed}\n")
     assert [str(path) for path in folders_of_runs([], [tmp_path / "runs.txt"])] == [bracketed]
     assert len(folders_of_runs(["results/runs/**/run.json"], [])) == len(made.runs)
-    found = folders_of_runs(["results/runs/*/*/clean/fedmf[d=8]/*/run.json"], [])
-    assert [path.parent.name for path in found] == ["fedmf[d=8]"] * 2
+    found = folders_of_runs(["results/runs/*/*/clean/fedmf@d-8/*/run.json"], [])
+    assert [path.parent.name for path in found] == ["fedmf@d-8"] * 2
     assert len(folders_of_runs([f"{tmp_path}/results/runs/pfedclr/ml-100k/*/mf/seed*"], [])) == 2
     with pytest.raises(ResultError, match="matches"):
         folders_of_runs(["nowhere/*"], [])

@@ -7,8 +7,9 @@ import pytest
 
 from fedrec.audit.verdicts import VERDICTS
 from fedrec.cli.main import main
-from fedrec.config.papers import Run, load_papers
+from fedrec.config.papers import load_papers
 from fedrec.errors import ConfigurationError, ResultError
+from fedrec.plan.runs import RunId
 from fedrec.reporting.report import PAGE, write_report
 from fedrec.reporting.report_audit import MARKS, audited
 from fedrec.reporting.significances import write_significances
@@ -168,7 +169,7 @@ def test_the_figure_has_its_caption(page):
 def test_differences_of_runs_say_on_the_page_where_they_come_from(results):
     ranks = {"popularity": (1, 20, 20), "fedmf": (1, 1, 20), "pfedclr": (20, 20, 20)}
     folders = [
-        write_run(results, Run("pfedclr", "ml-100k", "clean", method, seed), METHODS, ranks=found).folder
+        write_run(results, RunId("pfedclr", "ml-100k", "clean", method, seed), METHODS, ranks=found).folder
         for method, found in ranks.items()
         for seed in (0, 1)
     ]

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.config.claims import load_claims, runs_by_line
+from fedrec.config.claims import load_claims
 from fedrec.config.papers import load_papers
+from fedrec.plan.selection import runs_by_line
 from fedrec.reporting.verdicts import write_verdicts
 from tests.conftest import ROOT
 from tests.federations import METHODS
@@ -64,7 +65,7 @@ def test_the_csv_says_everything(tmp_path):
     missing = found["pfedclr-beats-federated-under-noise", "ml-100k", "hr@10"]
     assert (missing["verdict"], missing["clean"]) == ("not testable here", "")
     assert missing["command"].startswith("snakemake --cores 2 ")
-    assert "pfedclr/ml-100k/clean/pfedclr[ldp=0.5]/seed0/run.json" in missing["command"]
+    assert "pfedclr/ml-100k/clean/pfedclr@ldp-0.5/seed0/run.json" in missing["command"]
     assert found["pfedclr-calibration-helps", "hetrec2011", "hr@10"]["reason"] == "hetrec2011: no file"
     # HR decides over datasets; NDCG is shown beside it.
     assert found["pfedclr-calibration-helps", "all", "hr@10"]["verdict"] == "holds 1, not testable here 1"

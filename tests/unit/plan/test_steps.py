@@ -5,16 +5,17 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from fedrec.config.papers import PAPERS
-from fedrec.config.protocol import SWITCHES, Protocol, kind_of, protocol_name
+from fedrec.config.papers import load_papers
+from fedrec.config.protocol import SWITCHES, Protocol, full_name, short_name
 from fedrec.config.protocol_file import protocol_named, switches_of
 from fedrec.data.split import TEST, TRAIN, make_split
 from fedrec.errors import ConfigurationError
-from fedrec.plan.steps import Step, ladder_of, runs_of_step, steps
-from tests.conftest import made_interactions
+from fedrec.plan.steps import ProtocolStep, protocol_steps, runs_of_step, steps
+from tests.conftest import ROOT, made_interactions
 from tests.federations import METHODS
 
-KINDS = [f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES]
+PAPERS = tuple(load_papers(ROOT / "config/papers"))
+STEPS = [f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES]
 
 
 def changed(protocols, name, start):
@@ -67,17 +68,18 @@ def test_switches_up_to_one_come_in_their_order():
     assert switches_of("upto-order") == tuple(SWITCHES)
 
 
-@pytest.mark.parametrize("kind", ["published", *KINDS])
+@pytest.mark.parametrize("kind", ["published", *STEPS])
 @pytest.mark.parametrize("paper", PAPERS)
-def test_the_protocol_of_a_kind_of_run_is_the_papers(kind, paper):
-    assert protocol_name(kind, paper) == f"{kind}-{paper}"
-    assert kind_of(f"{kind}-{paper}") == kind
+def test_the_full_name_of_a_step_has_its_paper(kind, paper):
+    assert full_name(kind, paper) == f"{kind}-{paper}"
+    assert full_name(f"{kind}-{paper}", paper) == f"{kind}-{paper}"
+    assert short_name(f"{kind}-{paper}") == kind
 
 
 @pytest.mark.parametrize("kind", ["clean", "only-nothing", "upto"])
 def test_other_protocols_are_shared_by_all_papers(kind):
-    assert protocol_name(kind, "pfedclr") == kind
-    assert kind_of(kind) == kind
+    assert full_name(kind, "pfedclr") == kind
+    assert short_name(kind) == kind
 
 
 @pytest.mark.parametrize(
@@ -102,14 +104,17 @@ def test_an_unknown_step_or_paper_is_an_error_that_helps(protocols, name, said):
 
 
 def made(paper, switches=tuple(SWITCHES), distinct_pairs=True, names=("popularity", "fedmf")):
-    return ladder_of(
+    return protocol_steps(
         METHODS, names, dataset="ml-100k", paper=paper, rounds=15, switches=switches,
         distinct_pairs=distinct_pairs,
     )  # fmt: skip
 
 
 def read(protocols, *arguments, **more):
-    return {step.name: (step.kind, step.rule) for step in steps(made(*arguments, **more), protocols)}
+    return {
+        step.name: (short_name(step.protocol), step.rule)
+        for step in steps(made(*arguments, **more), protocols)
+    }
 
 
 def test_the_steps_of_a_paper_on_distinct_pairs(protocols):
@@ -158,16 +163,15 @@ def test_the_runs_a_step_reads_are_trained_and_ranked_as_the_step_says(protocols
     """In all but the round, and what becomes of repeats where there are none."""
     free = {"round_rule"} | ({"repeated_pairs"} if distinct_pairs else set())
     for step in steps(made(paper, distinct_pairs=distinct_pairs), protocols):
-        meant = protocol_named(protocols, protocol_name(step.name, paper))
-        name = protocol_name(step.kind, paper)
-        assert changed(protocols, name, meant.name) <= free
+        meant = protocol_named(protocols, full_name(step.name, paper))
+        assert changed(protocols, step.protocol, meant.name) <= free
         assert step.rule == meant.round_rule
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_rule_for_the_round_trains_nothing(protocols, paper):
-    kinds = {step.kind for step in steps(made(paper), protocols)}
-    assert not {"only-round", "upto-round"} & kinds
+    read_from = {short_name(step.protocol) for step in steps(made(paper), protocols)}
+    assert not {"only-round", "upto-round"} & read_from
 
 
 def test_switches_come_in_the_order_of_the_way_whatever_order_they_are_asked_for(protocols):
@@ -181,7 +185,7 @@ def test_switches_come_in_the_order_of_the_way_whatever_order_they_are_asked_for
 def test_a_paper_that_differs_in_more_than_switches_does_not_end_in_clean_runs(protocols):
     other = dict(protocols) | {"published-pfedclr": replace(protocols["published-pfedclr"], candidates=50)}
     found = {step.name: step for step in steps(made("pfedclr"), other)}
-    assert found["clean"] == Step("clean", "upto-order", "best_validation")
+    assert found["clean"] == ProtocolStep("clean", "upto-order-pfedclr", "best_validation")
 
 
 def test_a_step_reads_a_run_of_each_method_and_seed(protocols):
@@ -190,7 +194,7 @@ def test_a_step_reads_a_run_of_each_method_and_seed(protocols):
     found = runs_of_step(ladder, METHODS, pool, (0, 3))
     assert list(found) == ["popularity", "fedmf[rounds=15]"]
     assert [run.folder for run in found["fedmf[rounds=15]"]] == [
-        f"runs/fedrap/ml-100k/only-pool/fedmf[rounds=15]/seed{seed}" for seed in (0, 3)
+        f"runs/fedrap/ml-100k/only-pool-fedrap/fedmf@rounds-15/seed{seed}" for seed in (0, 3)
     ]
 
 
