@@ -126,7 +126,7 @@ def _describe(parsed: argparse.Namespace) -> None:
 def _table(parsed: argparse.Namespace) -> None:
     """Write the table of dataset statistics."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.fingerprint import code_hash
+    from fedrec.plan.fingerprint import code_fingerprint
     from fedrec.reporting.dataset_statistics import statistics_rows, statistics_tables
     from fedrec.reporting.tables import write_forms
 
@@ -137,7 +137,9 @@ def _table(parsed: argparse.Namespace) -> None:
     rows = statistics_rows(load_catalogue(parsed.catalogue), described, json.loads(parsed.unavailable))
     if not rows:
         raise ConfigurationError("no dataset was given to tabulate.")
-    write_forms(parsed.out, rows, statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics")))
+    write_forms(
+        parsed.out, rows, statistics_tables(rows, code_fingerprint("fedrec.reporting.dataset_statistics"))
+    )
 
 
 def _train(parsed: argparse.Namespace) -> None:

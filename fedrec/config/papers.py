@@ -18,7 +18,6 @@ BOTH = ("published", "clean")
 """The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
 PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
 """Figures that look inside trained models."""
-FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups", *PICTURES)
 UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
 """Layouts that need no runs."""
 DATALESS = ("rates", "curricula", "costs")
@@ -75,7 +74,7 @@ class Artefact:
     @property
     def form(self) -> Literal["table", "figure"]:
         """Whether it is written or drawn."""
-        return "figure" if self.layout in FIGURES else "table"
+        return "figure" if self.name.startswith("fig") else "table"
 
     @property
     def files(self) -> list[str]:

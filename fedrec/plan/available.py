@@ -11,8 +11,9 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from fedrec.config.catalogue import Dataset, RawFile
-from fedrec.config.papers import DATALESS, UNTRAINED, Artefact
+from fedrec.config.papers import Artefact
 from fedrec.config.protocol import paper_of
+from fedrec.plan.layouts import Layout
 
 _TIMEOUT_SECONDS = 5
 # Servers that refuse the question may still answer the download.
@@ -68,12 +69,12 @@ def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str
     return {name: unavailable[name] for name in own if name in unavailable}
 
 
-def can_be_built(artefact: Artefact, unavailable: Mapping[str, str]) -> bool:
+def can_be_built(artefact: Artefact, layout: Layout, unavailable: Mapping[str, str]) -> bool:
     """Whether an artefact needs no data, or one of its datasets is available under a protocol it shows."""
     shared = any(paper_of(protocol) is None for protocol in artefact.protocols)
-    split_matters = artefact.layout not in UNTRAINED and not shared
+    split_matters = "runs" in layout.needs and not shared
     missing = without(artefact, unavailable)
-    return artefact.layout in DATALESS or any(
+    return layout.dataless or any(
         dataset not in missing and not (split_matters and f"{dataset}/published-{artefact.paper}" in missing)
         for dataset in artefact.datasets
     )

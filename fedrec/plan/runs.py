@@ -5,7 +5,7 @@ share (`clean`) are shared too: a run with the settings of several papers is fil
 in the order in which `config/methods.yaml` mentions papers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,14 +73,16 @@ def shortened(
     return spellings
 
 
-def papers_alike(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> list[str]:
+def papers_alike(
+    methods: Mapping[str, Any], name: str, paper: str, dataset: str, changes: Sequence[str] = ()
+) -> list[str]:
     """The papers whose settings train `name` as those of `paper` do, itself included; in order."""
-    wanted, _, _ = resolve(methods, name, paper, dataset)
-    known = [*papers_in(methods)]
+    wanted, _, _ = resolve(methods, name, paper, dataset, changes)
+    known = papers_in(methods)
     return [
         other
-        for other in (known if paper in known else [*known, paper])
-        if other == paper or resolve(methods, name, other, dataset)[0] == wanted
+        for other in (known if paper in known else (*known, paper))
+        if other == paper or resolve(methods, name, other, dataset, changes)[0] == wanted
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedrec.config.catalogue import Catalogue
 from fedrec.config.papers import PICTURES, Artefact
 from fedrec.config.protocol import short_name
-from fedrec.plan.fingerprint import code_hash
+from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.selection import runs_of
 from fedrec.reporting import figures, other_tables, pictures
 from fedrec.reporting.captions import table_caption
@@ -67,7 +67,9 @@ class Workshop:
             for row in statistics_rows(self.catalogue, described, missing)
             if row["paper"] == artefact.paper
         ]
-        write_forms(stem, rows, statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics")))
+        write_forms(
+            stem, rows, statistics_tables(rows, code_fingerprint("fedrec.reporting.dataset_statistics"))
+        )
 
     def _other(self, artefact: Artefact, stem: Path) -> None:
         found: Found = {}

@@ -14,10 +14,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from fedrec.config.papers import Artefact, Paper
+from fedrec.config.papers import DATALESS, UNTRAINED, Artefact, Paper
 from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
 from fedrec.plan.available import can_be_built, without
+from fedrec.plan.layouts import Layout
 from fedrec.reporting.report_artefacts import comparison_of, label, shown_of, statistics_of
 from fedrec.reporting.report_audit import audited
 from fedrec.reporting.report_runs import costs_view, finished_run, protocols_view, provenance_view
@@ -54,7 +55,7 @@ def write_report(
     finished = sorted((finished_run(folder) for folder in set(runs)), key=lambda run: run.key)
     asked = {one.target for one in chosen}
     every = [one for paper in papers.values() for one in paper.artefacts.values()]
-    built = [one for one in every if one.target in asked and can_be_built(one, unavailable)]
+    built = [one for one in every if one.target in asked and can_be_built(one, _layout_of(one), unavailable)]
     compared = [name for name in dict.fromkeys(datasets) if name not in unavailable]
     style, script = (_page_file(name) for name in ("report.css", "report.js"))
     page = _template().render(
@@ -122,6 +123,13 @@ def _breakable(text: str) -> Markup:
 def _hash_of(text: str) -> str:
     """What the page's policy calls an inline style or script that may be used."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
+
+
+def _layout_of(artefact: Artefact) -> Layout:
+    needs = (
+        () if artefact.layout in DATALESS else ("statistics",) if artefact.layout in UNTRAINED else ("runs",)
+    )
+    return Layout(artefact.form, needs)
 
 
 def folders_of_runs(named: Sequence[str], listed: Sequence[Path]) -> list[Path]:

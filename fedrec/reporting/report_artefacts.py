@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedrec.config.papers import BOTH, Artefact
 from fedrec.plan.available import without
-from fedrec.plan.fingerprint import code_hash
+from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.reporting.comparison import comparison_table
 from fedrec.reporting.dataset_statistics import statistics_tables
 from fedrec.reporting.metric_tables import metric_tables
@@ -103,7 +103,7 @@ def statistics_of(results: Path, selection: str, out: Path) -> tuple[list[View],
     path = stem.with_name(f"{stem.name}.csv")
     with telling(path):
         rows = [{key: typed(key, text) for key, text in row.items()} for row in read_csv(path)]
-        tables = statistics_tables(rows, code_hash("fedrec.reporting.dataset_statistics"))
+        tables = statistics_tables(rows, code_fingerprint("fedrec.reporting.dataset_statistics"))
         views = [
             view(f"statistics-{selection}-{part}", table)
             for part, table in zip(("counts", "splits"), tables, strict=True)

@@ -1,28 +1,26 @@
 """A run by name: finds split, settings, device and engine, and trains."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedrec.config.methods import canonical, load_methods, resolve
-from fedrec.config.modules import modules_of
 from fedrec.config.protocol import full_name
 from fedrec.config.records import merged_records, spelled_records
-from fedrec.data.split import read_split
+from fedrec.data.split import Split, read_split
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.observe.recorder import Watch
-from fedrec.plan.fingerprint import code_hash
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients
 from fedrec.runs.registry import make_learner
 from fedrec.runs.training import Run
-
-ENGINE_MODULE = "fedrec.runs.train"
 
 
 def train(
@@ -52,6 +50,7 @@ def train(
     place = device_named(device)
     clients = Clients.of_split(split, place)
     chosen = _engine(engine, place, memory_gib)
+    used = "loop" if engine == "loop" else "batched"
     identity = {
         "dataset": split.dataset,
         "method": method,
@@ -60,11 +59,12 @@ def train(
         "seed": seed,
         "settings": settings,
         "sources": sources,
-        "engine": "loop" if engine == "loop" else "batched",
+        "engine": used,
         "device": place.type,
         "split": split.content_hash(),
         "interactions": split.interactions,
-        "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
+        "code": run_fingerprint(method, used),
+        "also_settings_of": _sharing(methods, method, paper, split, changes),
     }
     try:
         watch = Watch.of(record, clients, settings["rounds"]) if record else None
@@ -77,6 +77,16 @@ def train(
             f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "
             f"another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
         ) from error
+
+
+def _sharing(
+    methods: Mapping[str, Any], method: str, paper: str, split: Split, changes: Sequence[str]
+) -> list[str]:
+    """The other papers whose run this is too: same settings, under a protocol that is nobody's own."""
+    if split.protocol.paper is not None:
+        return []
+    alike = papers_alike(methods, method, paper, split.dataset, changes)
+    return [other for other in alike if other != paper]
 
 
 def _engine(name: str, device: torch.device, memory_gib: float | None) -> Engine:
