@@ -10,13 +10,12 @@ import pyarrow as pa
 
 from fedrec.config.methods import resolve
 from fedrec.config.papers import Artefact
-from fedrec.config.protocol import short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
 from fedrec.files.parquet import write_table
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
-from fedrec.reporting.results import Result
+from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
 
 PROTOCOLS = load_protocols(ROOT / "config/protocols.yaml")
@@ -40,13 +39,13 @@ def write_run(
     ranks_at: Mapping[str, Sequence[int]] | None = None,
     final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
-) -> Result:
+) -> RunRecord:
     """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
 
     `ranks_at` and `final_at` give other ranks and values to the rounds of some rules.
     """
     folder = results / run.folder
-    settings, _, _ = resolve(methods, run.method, run.paper, run.dataset)
+    settings, sources, _ = resolve(methods, run.method, run.paper, run.dataset)
     names = [(part, metric) for part in ("validation", "test") for metric in METRICS]
     scale = {
         (part, metric): (0.9 if part == "validation" else 1.0) * (1.0 if metric == "hr@10" else 0.5)
@@ -75,14 +74,15 @@ def write_run(
         "protocol": {"name": protocol.name, "round_rule": protocol.round_rule},
         "seed": run.seed,
         "settings": settings,
+        "sources": sources,
         "split": SPLIT,
-        "code": {"method": "m" * 64, "engine": "c0de" * 16},
+        "code": "c0de" * 16,
         "rounds": {"best_validation": rounds - 1, "best_test": rounds, "last": rounds},
         "metrics": reached,
         "measured": {"seconds_per_round": seconds, "device": "a device"},
     }
     (folder / "run.json").write_text(json.dumps(summary))
-    return Result(run, folder)
+    return RunRecord(folder)
 
 
 def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:
@@ -117,14 +117,12 @@ def made(
     datasets: Iterable[str],
     seeds: Sequence[int] = (0,),
     **more: Any,
-) -> dict[tuple[int, str, str], list[Result]]:
+) -> dict[tuple[int, str, str], list[RunRecord]]:
     """A run for everything an artefact shows; final values grow with the line and the seed."""
     return {
-        (index, dataset, short_name(protocol)): [
-            write_run(results, run, methods, **({"final": 0.3 + 0.02 * index + 0.01 * run.seed} | more))
+        key: [
+            write_run(results, run, methods, **({"final": 0.3 + 0.02 * key[0] + 0.01 * run.seed} | more))
             for run in runs
         ]
-        for (index, dataset, protocol), runs in runs_of(
-            artefact, methods, seeds, set(artefact.datasets) - set(datasets)
-        ).items()
+        for key, runs in runs_of(artefact, methods, seeds, set(artefact.datasets) - set(datasets)).items()
     }

@@ -20,7 +20,7 @@ from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients
 from fedrec.runs.registry import make_learner
-from fedrec.runs.training import Run
+from fedrec.runs.training import Training
 
 
 def train(
@@ -69,8 +69,8 @@ def train(
     try:
         watch = Watch.of(record, clients, settings["rounds"]) if record else None
         learner = make_learner(method, clients, settings, seed, chosen, watch)
-        kept = tuple(spelled_records(merged_records(record)))
-        run = Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds, kept)
+        records = tuple(spelled_records(merged_records(record)))
+        run = Training(clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records)
         return run.train()
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(

@@ -14,7 +14,7 @@ from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.state.kept import RowsKept
 from fedrec.runs.registry import make_learner
-from fedrec.runs.training import Run
+from fedrec.runs.training import Training
 from tests.compositions import compositions
 from tests.federations import METHODS, clients_of, planted_blocks, settings_of, uniform_noise
 
@@ -327,7 +327,6 @@ def test_neither_blocks_nor_threads_change_anything(name):
 
 def test_a_killed_run_ends_where_an_unbroken_one_does(tmp_path, clients):
     """Stop after a checkpoint, as a kill would, and run again: the same bytes."""
-    split = planted_blocks()
 
     class KilledError(Exception):
         pass
@@ -344,7 +343,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_does(tmp_path, clients):
 
             learner.train_round = train_round
         identity = {"method": "fedmf", "seed": 0}
-        return Run(split, clients, learner, 6, tmp_path / folder, identity, checkpoint_seconds=0).train()
+        return Training(clients, learner, 6, tmp_path / folder, identity, checkpoint_seconds=0).train()
 
     run("whole")
     with pytest.raises(KilledError):

@@ -17,7 +17,7 @@ from fedrec.files.tensors import load_tensors
 from fedrec.plan.selection import records_of, runs_of
 from fedrec.runs.registry import make_learner
 from fedrec.runs.train import train
-from fedrec.runs.training import Run
+from fedrec.runs.training import Training
 from tests.by_hand import ENGINES, kept, near
 from tests.conftest import ROOT
 from tests.federations import METHODS, clients_of, dies_in_round, planted_blocks, settings_of
@@ -286,16 +286,16 @@ def test_keeping_changes_no_other_number(tmp_path, split, name, keep):
         assert value.numpy().tobytes() == second[key].numpy().tobytes(), key
 
 
-def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, capsys, monkeypatch):
-    def made(*keep) -> Run:
+def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, clients, capsys, monkeypatch):
+    def made(*keep) -> Training:
         settings = settings_of("fedmf", "rounds=2", "local_epochs=1")
         watch = Watch.of(keep, clients, 2) if keep else None
         learner = make_learner("fedmf", clients, settings, 0, BATCHED, watch)
-        return Run(split, clients, learner, 2, tmp_path, {"method": "fedmf"}, 0.0, keep)
+        return Training(clients, learner, 2, tmp_path, {"method": "fedmf"}, 0.0, keep)
 
     plain = made()
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_write", lambda *_: pytest.fail("killed"))
+        patched.setattr(Training, "_write", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             plain.train()
     assert (tmp_path / "checkpoint.safetensors").is_file()
@@ -305,11 +305,11 @@ def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, c
 
 
 @pytest.mark.parametrize(("name", "keep"), [("pfedclr", ALL), ("fedem", (*ALL, "weights=1,2"))])
-def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypatch, name, keep):
-    def made(out) -> Run:
+def test_a_killed_run_ends_in_the_same_bytes(tmp_path, clients, monkeypatch, name, keep):
+    def made(out) -> Training:
         settings = settings_of(name, "rounds=4", "local_epochs=1", "participation=0.5")
         learner = make_learner(name, clients, settings, 0, BATCHED, Watch.of(keep, clients, 4))
-        return Run(split, clients, learner, 4, out, {"method": name}, 0.0, keep)
+        return Training(clients, learner, 4, out, {"method": name}, 0.0, keep)
 
     made(tmp_path / "whole").train()
     dies_in_round(monkeypatch, 3)
