@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedrec.config.methods import canonical, resolve
+from fedrec.config.modules import modules_of
 from fedrec.config.names import folder_name, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.protocol import paper_of
+from fedrec.config.protocol import Protocol, paper_of
 from fedrec.config.protocol_file import protocol_named
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.cost import seconds_of
@@ -18,6 +19,9 @@ from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
+
+_IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark")
+"""Targets that the Snakefile names itself."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,9 @@ class Project(Workspace):
 
     def target(self, name: str) -> Target:
         """One table, figure or page by name; an unknown name is an error with the nearest known one."""
-        if name not in self._made:
-            if name not in self.targets.names:
-                raise ConfigurationError(self.no_target(name))
-            self._made[name] = self.targets.made(name)
-        return self._made[name]
+        if name not in self.targets.names:
+            raise ConfigurationError(self.no_target(name))
+        return self.targets.made(name)
 
     def group(self, name: str) -> list[Target]:
         """The targets of a group (all, audit, demo, a paper, audit_<paper>), or one target by its name."""
@@ -106,22 +108,10 @@ class Project(Workspace):
         return groups
 
     def files(self, group: str) -> list[str]:
-        """Every file of a group's targets, below the results, their plans included."""
-        names = self.groups.get(group, [group])
+        """Every file of a group, or of one target if it can be built, below the results; plans included."""
+        names = self.groups[group] if group in self.groups else self._single(group)
         forms = self.targets.names
-        unknown = [name for name in names if name not in forms]
-        if unknown:
-            raise ConfigurationError(self.no_target(unknown[0]))
         return [file for name in names for file in (*files_of(forms[name], name), f"plan/{name}.json")]
-
-    def single_targets(self) -> dict[str, list[str]]:
-        """Every target that has no group of its name: itself, or nothing where it cannot be built."""
-        artefacts = {artefact.target: artefact for artefact in artefacts_of(self.papers, self.papers)}
-        return {
-            name: self._buildable([artefacts[name]]) if name in artefacts else [name]
-            for name in self.targets.names
-            if name not in self.groups
-        }
 
     def no_target(self, name: str) -> str:
         """Says that there is no target called `name`, and which is nearest."""
@@ -140,34 +130,72 @@ class Project(Workspace):
         """The table or figure of a paper that a target builds."""
         return self.artefact_named(target.name)
 
-    def run_at(self, paper: str, dataset: str, protocol: str, folder: str, seed: int) -> RunId:
+    def run_at(self, *, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
         """The run that the parts of a path name; the folder of a method must spell it canonically."""
-        spelling = canonical(self.methods, spelling_of(folder))
-        if folder_name(spelling) != folder:
-            raise ConfigurationError(f"'{folder}' in a path is spelt '{folder_name(spelling)}'.")
+        spelling = canonical(self.methods, spelling_of(method))
+        if folder_name(spelling) != method:
+            raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
-        return RunId(paper, dataset, protocol, spelling, seed)
+        return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:
         """What training a run takes."""
-        settings, _, _ = resolve(self.methods, run.method, run.paper, run.dataset)
-        return RunJob(
-            run,
-            settings,
-            tuple(self._records.get(run, ())),
-            run_fingerprint(run.method),
-            seconds_of(run, self.methods, self.catalogue),
-        )
+        if run not in self._jobs:
+            settings, _, _ = resolve(self.methods, run.method, run.paper, run.dataset)
+            self._jobs[run] = RunJob(
+                run,
+                settings,
+                tuple(self._records.get(run, ())),
+                self._fingerprint(run.method),
+                seconds_of(run, self.methods, self.catalogue),
+            )
+        return self._jobs[run]
+
+    def protocol(self, name: str) -> Protocol:
+        """A protocol by its full name."""
+        return protocol_named(self.protocols, name)
+
+    def pattern(self, form: str | None = None) -> str:
+        """A regular expression of the names of all targets, or of those of one form."""
+        return "|".join(name for name, its in self.targets.names.items() if form in (None, its))
+
+    def chapter_of(self, name: str) -> str:
+        """The part of a report that a target belongs to: its paper, its dataset or the audit."""
+        stem = name.rpartition("_")[0]
+        if name in self.targets.audits:
+            return "Audit"
+        return self.papers[stem].title if stem in self.papers else stem
+
+    def names_for_rules(self) -> list[str]:
+        """The names of groups and targets that are rules of their own, besides those of the Snakefile."""
+        names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
+        return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
 
     @cached_property
-    def _made(self) -> dict[str, Target]:
+    def _jobs(self) -> dict[RunId, RunJob]:
+        return {}
+
+    @cached_property
+    def _fingerprints(self) -> dict[tuple[str, ...], str]:
         return {}
 
     @cached_property
     def _records(self) -> dict[RunId, list[str]]:
         return records_of_run(self)
+
+    def _fingerprint(self, method: str) -> str:
+        modules = tuple(modules_of(method))
+        if modules not in self._fingerprints:
+            self._fingerprints[modules] = run_fingerprint(method)
+        return self._fingerprints[modules]
+
+    def _single(self, name: str) -> list[str]:
+        if name not in self.targets.names:
+            raise ConfigurationError(self.no_target(name))
+        artefacts = {artefact.target: artefact for artefact in artefacts_of(self.papers, self.papers)}
+        return self._buildable([artefacts[name]]) if name in artefacts else [name]
 
     def _buildable(self, artefacts: Iterable[Artefact]) -> list[str]:
         return [artefact.target for artefact in artefacts if self.targets.can_be_built(artefact)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedrec.config.methods import canonical, resolve
+from fedrec.config.methods import canonical, remembered, resolve
 from fedrec.config.names import folder_name, parse
 from fedrec.config.protocol import full_name, paper_of
 
@@ -43,11 +43,24 @@ def run_of(
     `protocol` may be short for the paper's own: `published`, `only-pool`.
     """
     protocol = full_name(protocol, paper)
-    name = minimal(methods, method, paper, dataset)
-    if paper_of(protocol) is None:
-        paper = papers_alike(methods, name, paper, dataset)[0]
-        name = minimal(methods, method, paper, dataset)
+    shared = paper_of(protocol) is None
+    paper, name = remembered(
+        methods,
+        ("run_of", paper, dataset, shared, method),
+        lambda: _settings_of(methods, paper, dataset, method, shared=shared),
+    )
     return RunId(paper, dataset, protocol, name, seed)
+
+
+def _settings_of(
+    methods: Mapping[str, Any], paper: str, dataset: str, method: str, *, shared: bool
+) -> tuple[str, str]:
+    """The paper a run is filed under, and its method's name there."""
+    name = minimal(methods, method, paper, dataset)
+    if not shared:
+        return paper, name
+    first = papers_alike(methods, name, paper, dataset)[0]
+    return first, minimal(methods, method, first, dataset)
 
 
 def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
@@ -88,6 +101,10 @@ def papers_alike(
 
 def papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
     """Every paper that `config/methods.yaml` mentions, in the order of their first mention."""
+    return remembered(methods, "papers", lambda: _papers_in(methods))
+
+
+def _papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
     named: dict[str, None] = {}
     for entry in methods.values():
         named[entry["paper"]] = None

@@ -1,5 +1,6 @@
 """Tables, figures and pages by name: what each is made of, and everything that decides its content."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ from fedrec.config.printed import printed_for, published
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.available import can_be_built
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.plan.layouts import Form, Layout
+from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import (
     claimed_datasets,
@@ -30,7 +31,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "figure": ("csv", "pdf", "png", "txt"),
     "page": ("html",),
 }
-"""The files of each form; pages show a table's json, a figure's data is in its csv, its caption in its txt."""
+"""The files of each form; pages show a table's json, and a figure's csv and txt hold its data and caption."""
 FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
 PAGES = ("report", "demo")
 _NOT_AUDITED = ("compared", "described")
@@ -97,6 +98,8 @@ class Targets:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._targets: dict[str, Target] = {}
+        self._fingerprints: dict[frozenset[str], str] = {}
 
     @cached_property
     def names(self) -> dict[str, Form]:
@@ -164,6 +167,11 @@ class Targets:
 
     def made(self, name: str) -> Target:
         """The target called `name`, which must be one of `names`."""
+        if name not in self._targets:
+            self._targets[name] = self._make(name)
+        return self._targets[name]
+
+    def _make(self, name: str) -> Target:
         stem, _, last = name.rpartition("_")
         layouts = self._workspace.layouts
         if name in PAGES:
@@ -282,6 +290,7 @@ class Targets:
             "statistics": [f"{statistics}_statistics"],
             "targets": shown,
             "titles": {paper.name: paper.title for paper in workspace.papers.values()},
+            "assets": _assets(),
             "unavailable": unavailable,
         }
         runs = sorted({run for target in targets for run in target.runs})
@@ -321,8 +330,19 @@ class Targets:
             tuple(runs),
             tuple(reads),
             json.loads(canonical_json(content)),
-            code_fingerprint(*sorted(modules)),
+            self._fingerprint(frozenset(modules)),
         )
+
+    def _fingerprint(self, modules: frozenset[str]) -> str:
+        if modules not in self._fingerprints:
+            self._fingerprints[modules] = code_fingerprint(*modules)
+        return self._fingerprints[modules]
+
+
+def _assets() -> dict[str, str]:
+    """Hashes of the files of pages that are no Python sources: template, style, script."""
+    files = sorted(path for path in (FOLDER / "page").glob("*") if path.is_file() and path.suffix != ".py")
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _named_models(artefact: Artefact) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, check, load
-from fedrec.config.methods import canonical, canonical_all, resolve
+from fedrec.config.methods import Methods, canonical, canonical_all, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
@@ -104,7 +104,7 @@ class Workspace:
     def raw_files(self, dataset: str) -> list[Path]:
         """The raw files of a dataset; optional ones (titles, orders of rows) only where available."""
         entry = self.catalogue[dataset]
-        optional = entry.welcome_files()
+        optional = entry.optional_files()
         return [
             self.raw / file.path
             for file in entry.files()
@@ -142,7 +142,7 @@ def read_workspace(configuration: Mapping[str, Any], root: Path, mirror: Path | 
     """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
     content = dict(configuration)
     check(Document("configuration", content), "config")
-    methods = load(root / content["method_file"], "methods").content
+    methods = Methods(load(root / content["method_file"], "methods").content)
     papers = load_papers(root / content["paper_folder"])
     fields: dict[str, Any] = {
         "configuration": _spelled(content, methods),

@@ -45,7 +45,7 @@ def more(text):
 
 def in_other_words(text):
     """The same code: another docstring, another comment, another docstring of an attribute."""
-    _, first, rest = text.split('"""', 2)
+    _, _, rest = text.split('"""', 2)
     return f'"""Other words."""{rest}\n# A comment.\n"""About what is above."""\n'
 
 
