@@ -12,11 +12,12 @@ from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
 from fedrec.errors import ResultError
 from fedrec.files.parquet import write_table
+from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
+from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
-from fedrec.reporting.overview import listed, seconds_of, standing
 from tests.conftest import ROOT
-from tests.made_project import build_artefact
+from tests.made_project import build_artefact, project_with
 from tests.made_runs import made, write_run
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
@@ -244,15 +245,16 @@ def test_space_time_and_effort_stand_beside_print(tmp_path):
 
 def test_how_far_an_artefact_is_and_what_is_left_to_do(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
-    before = standing(one, METHODS, CATALOGUE, tmp_path, [0], {})
+    project = project_with(tmp_path, {}, one, seeds=[0])
+    before = standing(project, one)
     assert (before.built, before.runs, before.done) == (False, 4, 0)
     # 100 rounds of PFedCLR on 100,000 rows, four times.
     assert before.hours == pytest.approx(4 * 100 * METHODS["pfedclr"]["seconds"] / 3600)
     made(tmp_path, one, METHODS, ["ml-100k"])
     build_artefact(tmp_path, one)
-    after = standing(one, METHODS, CATALOGUE, tmp_path, [0], {})
+    after = standing(project, one)
     assert (after.built, after.done, after.hours) == (True, 4, 0.0)
-    text = listed({"pfedclr": PAPERS["pfedclr"]}, [after])
+    text = listing(project, [one])
     assert (
         "pfedclr_table3   PFedCLR with local differential privacy (metrics): built; 4 of 4 runs done" in text
     )
