@@ -1,6 +1,6 @@
 """The project of the repository with other results, papers or layouts, for tests that build targets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,6 +10,8 @@ import yaml
 
 from fedrec.config.papers import Artefact, Paper
 from fedrec.plan.project import Project
+from fedrec.plan.runs import RunId
+from fedrec.plan.targets import Target, files_of
 from fedrec.reporting.build import build
 from tests.conftest import ROOT
 
@@ -47,3 +49,20 @@ def build_artefact(
     """Plan and build one table or figure of a paper, from the runs below `results`."""
     project = project_with(results, unavailable, artefact, seeds=list(seeds))
     build(project.target(artefact.target), project)
+
+
+def build_target(
+    results: Path,
+    layout: str,
+    name: str,
+    runs: Iterable[RunId] = (),
+    reads: Iterable[str] = (),
+    **content: Any,
+) -> None:
+    """Build a target of our own that nobody planned, from the runs below `results`."""
+    project = project_with(results)
+    form = project.layouts[layout].form
+    build(
+        Target(name, form, layout, files_of(form, name), tuple(runs), tuple(reads), content, "f" * 64),
+        project,
+    )

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from fedrec.config.methods import canonical
 from fedrec.config.protocol import full_name
 from fedrec.data.split import Split, write_split
 from fedrec.plan.runs import RunId
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
+from tests.federations import METHODS
 from tests.once import once_for_all_workers
 
 PAPER = "fedem"
@@ -37,7 +39,7 @@ def finished(root: Path, method: str, kind: str, *changes: str, seed: int = 0, *
 
     Workers may share the folder: one trains, others that ask for the same run wait for it.
     """
-    spelled = method + "".join(f"[{change}]" for change in changes)
+    spelled = canonical(METHODS, method + "".join(f"[{change}]" for change in changes))
     run = RunId(PAPER, "made", full_name(kind, PAPER), spelled, seed)
     folder = root / run.folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,12 +11,12 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import metric_title, series_of
 from fedrec.reporting.figures.panels import legend, protocol_title
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
-from fedrec.reporting.subject import Subject, stem_of, subject_of
+from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -25,9 +25,13 @@ LAYOUT = Layout("figure", needs=("runs",))
 
 def build(target: Target, project: Project) -> None:
     """Draw the bars of an artefact."""
-    subject = subject_of(target, project)
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
     rows = line_rows(subject, bar_rows)
-    build_chart(stem_of(target, project), subject, rows, draw, shown(subject.artefact))
+    return chart(subject, rows, figure_of, shown(subject.artefact))
 
 
 def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -38,7 +42,7 @@ def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Ite
         yield about | over_seeds_columns(metric, values, records)
 
 
-def draw(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per metric, a column per protocol."""
     protocols = [name for name in artefact.protocols if any(row["protocol"] == name for row in rows)]
     datasets = [name for name in artefact.datasets if any(row["dataset"] == name for row in rows)]

@@ -17,12 +17,12 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import under_protocols
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.panels import distinct
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import MUTED, WIDTH, blank_figure, looks
 from fedrec.reporting.parameters import megabytes, numbers_held
-from fedrec.reporting.subject import Subject, split_sizes, stem_of, subject_of
+from fedrec.reporting.subject import Subject, split_sizes
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -36,9 +36,13 @@ _DIRECTIONS = 16
 
 def build(target: Target, project: Project) -> None:
     """Draw the bubbles of an artefact."""
-    subject = subject_of(target, project)
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
     rows = line_rows(subject, bubble_rows)
-    build_chart(stem_of(target, project), subject, rows, draw, shown(subject.artefact), "", timed=True)
+    return chart(subject, rows, figure_of, shown(subject.artefact), "", timed=True)
 
 
 def bubble_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -59,7 +63,7 @@ def shown(artefact: Artefact) -> str:
     )
 
 
-def draw(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """One panel per dataset and protocol, one labelled bubble per method."""
     values = {
         (row["dataset"], row["protocol"], row["method"], row["metric"]): float(row["mean"]) for row in rows

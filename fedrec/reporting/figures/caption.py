@@ -18,7 +18,7 @@ _PROTOCOLS = {
 def chart_caption(
     subject: Subject, rows: Sequence[Row], shown: str, deviation: str, *, timed: bool = False
 ) -> str:
-    """The caption of a figure of metrics, one statement a line; see `chart.build_chart`."""
+    """The caption of a figure of metrics, one statement a line; see `chart.chart`."""
     artefact = subject.artefact
     lines = [f"{artefact.title} ({artefact.paper}, {artefact.name}).", shown]
     if rows and subject.groups:

@@ -29,31 +29,32 @@ def write_figure(stem: Path, figure: Figure, rows: Sequence[Row], caption: str) 
     write_text(stem.with_name(f"{stem.name}.txt"), caption.rstrip("\n") + "\n")
 
 
-def build_chart(
-    stem: Path,
+def build_figure(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+    """Draw and write the figure of an artefact."""
+    with theme():
+        write_figure(stem_of(target, project), *draw(subject_of(target, project)))
+
+
+def build_inside(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+    """The same of a figure that looks inside trained models, and so needs one at the least."""
+    if not target.runs:
+        raise ResultError(f"{target.name}: there is no run to show. Are its datasets available?")
+    build_figure(target, project, draw)
+
+
+def chart(
     subject: Subject,
     rows: Sequence[Row],
-    draw: Callable[[Artefact, Sequence[Row]], Figure],
+    figure_of: Callable[[Artefact, Sequence[Row]], Figure],
     shown: str,
     deviation: str = "bar",
     *,
     timed: bool = False,
-) -> None:
-    """Draw and write a figure of metrics; without rows it says that no dataset is available.
+) -> Drawn:
+    """A figure of metrics with its caption; without rows it says that no dataset is available.
 
     `shown` is the sentence of its caption that says what is seen, `deviation` how deviations are drawn (empty
     where they are not); a figure with `timed` names the devices.
     """
-    with theme():
-        figure = draw(subject.artefact, rows) if rows else empty()
-        caption = chart_caption(subject, rows, shown, deviation, timed=timed)
-        write_figure(stem, figure, rows, caption)
-
-
-def build_inside(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
-    """Draw and write a figure that looks inside trained models: of several seeds it shows the first."""
-    subject = subject_of(target, project)
-    if not subject.groups:
-        raise ResultError(f"{target.name}: there is no run to show. Are its datasets available?")
-    with theme():
-        write_figure(stem_of(target, project), *draw(subject))
+    figure = figure_of(subject.artefact, rows) if rows else empty()
+    return figure, list(rows), chart_caption(subject, rows, shown, deviation, timed=timed)

@@ -10,11 +10,11 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, chart, write_figure
 from fedrec.reporting.figures.drawing import draw_curve, label_panels, panel_of, series_of
 from fedrec.reporting.figures.panels import PanelKey, legend, metric_panels
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, part_of
-from fedrec.reporting.figures.style import looks
+from fedrec.reporting.figures.style import looks, theme
 from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
@@ -26,9 +26,16 @@ _EXTRA_HEIGHT = 1.0  # inches
 
 def build(target: Target, project: Project) -> None:
     """Draw the curves of an artefact, or of the runs that are compared on a dataset."""
-    subject = subject_of(target, project) if is_of_a_paper(target) else compared_subject(target, project)
+    of_a_paper = is_of_a_paper(target)
+    with theme():
+        subject = subject_of(target, project) if of_a_paper else compared_subject(target, project)
+        write_figure(stem_of(target, project), *draw(subject))
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
     rows = line_rows(subject, curve_rows)
-    build_chart(stem_of(target, project), subject, rows, draw, shown(subject.artefact, rows), "band")
+    return chart(subject, rows, figure_of, shown(subject.artefact, rows), "band")
 
 
 def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -42,7 +49,7 @@ def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> I
             yield about | over_seeds_columns(metric, values, records)
 
 
-def draw(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side on one scale."""
     figure, axes = metric_panels(artefact, rows, share=True)
     look = looks(row["method"] for row in rows)

@@ -10,11 +10,11 @@ from fedrec.config.papers import Artefact
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_curve
 from fedrec.reporting.figures.panels import distinct, legend
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
-from fedrec.reporting.subject import stem_of, subject_of
+from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.registry import make_method
 
@@ -30,8 +30,12 @@ SHOWN = (
 
 def build(target: Target, project: Project) -> None:
     """Draw the curricula."""
-    subject = subject_of(target, project)
-    build_chart(stem_of(target, project), subject, list(curriculum_rows(subject.methods)), draw, SHOWN)
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
+    return chart(subject, list(curriculum_rows(subject.methods)), figure_of, SHOWN)
 
 
 def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
@@ -49,7 +53,7 @@ def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def draw(_artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def figure_of(_artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """One panel for the paper's formulas and one for the code's."""
     schedules = distinct(row["schedule"] for row in rows)
     look = looks(row["method"] for row in rows)

@@ -13,7 +13,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_rings, draw_swept, label_panels, ring_handle, series_of
 from fedrec.reporting.figures.panels import (
     LEAST_SPAN,
@@ -25,7 +25,7 @@ from fedrec.reporting.figures.panels import (
 )
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, setting_columns
 from fedrec.reporting.figures.style import ordered_looks
-from fedrec.reporting.subject import Subject, split_table, stem_of, subject_of
+from fedrec.reporting.subject import Subject, split_table
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -35,9 +35,13 @@ GROUPS = 5
 
 def build(target: Target, project: Project) -> None:
     """Draw the groups of an artefact."""
-    subject = subject_of(target, project)
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
     rows = line_rows(subject, group_rows)
-    build_chart(stem_of(target, project), subject, rows, draw, shown(subject.artefact, rows))
+    return chart(subject, rows, figure_of, shown(subject.artefact, rows))
 
 
 def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -56,7 +60,7 @@ def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
             yield axis | {"part": "test", **over_seeds_columns(metric, values, records), **about}
 
 
-def draw(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side."""
     figure, axes = metric_panels(artefact, rows, share=False)
     shades = ordered_looks(GROUPS)

@@ -13,7 +13,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
-from fedrec.reporting.figures.chart import build_chart
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import draw_rings, draw_swept, label_panels, ring_handle, series_of
 from fedrec.reporting.figures.panels import (
     LEAST_SPAN,
@@ -28,7 +28,7 @@ from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, part_of
 from fedrec.reporting.figures.style import MUTED, looks
 from fedrec.reporting.parameters import megabytes, numbers_held
 from fedrec.reporting.provenance import mean_over_seeds
-from fedrec.reporting.subject import Subject, split_sizes, stem_of, subject_of
+from fedrec.reporting.subject import Subject, split_sizes
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -40,9 +40,13 @@ _SPACE_LINE = {"linestyle": (0, (3.2, 1.4)), "color": MUTED, "linewidth": 0.9, "
 
 def build(target: Target, project: Project) -> None:
     """Draw the sweep of an artefact."""
-    subject = subject_of(target, project)
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
     rows = line_rows(subject, sweep_rows)
-    build_chart(stem_of(target, project), subject, rows, draw, shown(subject.artefact, rows))
+    return chart(subject, rows, figure_of, shown(subject.artefact, rows))
 
 
 def sweep_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -73,7 +77,7 @@ def _extra_space(subject: Subject, records: Sequence[RunRecord]) -> dict[str, An
     }
 
 
-def draw(artefact: Artefact, every: Sequence[Row]) -> Figure:
+def figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side."""
     rows = [row for row in every if row["metric"] != EXTRA_SPACE]
     spaces = [row for row in every if row["metric"] == EXTRA_SPACE]

@@ -5,18 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from fedrec.audit.verdicts import Evidence
 from fedrec.config.claims import load_claims
 from fedrec.config.papers import load_papers
 from fedrec.plan.selection import runs_by_line
-from fedrec.reporting.verdicts import write_verdicts
+from fedrec.reporting.tables.audit.verdicts import write_verdicts
+from fedrec.reporting.tables.table import read_shown
 from tests.conftest import ROOT
 from tests.federations import METHODS
 from tests.made_runs import write_run
 
 GOLDEN = ROOT / "tests/unit/reporting/golden"
-CLAIMS = {
-    one.id: one for one in load_claims(ROOT / "config/claims.yaml", load_papers(ROOT / "config/papers"))
-}
+PAPERS = load_papers(ROOT / "config/papers")
+CLAIMS = {one.id: one for one in load_claims(ROOT / "config/claims.yaml", PAPERS)}
 HIT, MISS = (1, 1, 1), (20, 20, 20)
 """Everyone hit, or no one: such effects have intervals of one point."""
 
@@ -39,7 +40,8 @@ def four(results):
 
 
 def written(results, claims, rounds=None, **unavailable):
-    write_verdicts(results, claims, METHODS, (0,), rounds, unavailable, results / "tables/verdicts")
+    evidence = Evidence(results, METHODS, (0,), rounds, unavailable)
+    write_verdicts(results / "tables/verdicts", claims, evidence, PAPERS)
     return {form: (results / f"tables/verdicts.{form}").read_text() for form in ("csv", "md", "tex")}
 
 
@@ -69,6 +71,46 @@ def test_the_csv_says_everything(tmp_path):
     assert found["pfedclr-calibration-helps", "hetrec2011", "hr@10"]["reason"] == "hetrec2011: no file"
     # HR decides over datasets; NDCG is shown beside it.
     assert found["pfedclr-calibration-helps", "all", "hr@10"]["verdict"] == "holds 1, not testable here 1"
+
+
+def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
+    found = rows(written(tmp_path, four(tmp_path), hetrec2011="no file")["csv"])
+    row = found["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert row["against"] == row["clean_compared_with"] == "w/ CF"
+    clean = "runs/pfedclr/ml-100k/clean"
+    assert row["runs"].split()[-1] == f"{clean}/pfedclr/seed0"
+    assert row["runs_against"].split()[-1] == f"{clean}/pfedclr@correction-full/seed0"
+    assert len(row["runs"].split()) == len(row["runs_against"].split()) == 2
+    assert all((tmp_path / folder / "run.json").is_file() for folder in row["runs"].split())
+    untested = found["pfedclr-beats-federated-under-noise", "ml-100k", "hr@10"]
+    assert (untested["against"][:11], untested["runs"]) == ("the best of", "")
+
+
+def test_protocols_may_not_agree_on_the_rival(tmp_path):
+    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
+    (artefact,) = claim.artefacts
+    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+        best = "w/ CF" if protocol == "clean" else "w/ AF"
+        for run in runs:
+            write_run(tmp_path, run, METHODS, ranks=HIT if name == best else MISS)
+    row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert row["against"] == "w/ CF; published: w/ AF"
+
+
+def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
+    written(tmp_path, four(tmp_path), hetrec2011="no file")
+    shown = read_shown(tmp_path / "tables/verdicts.json")
+    (table,) = shown.tables
+    assert [column.key for column in table.columns][:2] == ["claim", "verdict"]
+    assert all(row["claim"] for row in table.rows)
+    (count,) = shown.chapter.counts
+    assert (count["paper"], count["claims"], count["tested"], count["datasets"]) == (
+        "PFedCLR",
+        4,
+        3,
+        ["ml-100k"],
+    )
+    assert count["verdicts"] == [["holds", 1], ["weaker", 1], ["reversed", 1], ["not testable here", 1]]
 
 
 def test_each_paper_has_a_table(tmp_path):

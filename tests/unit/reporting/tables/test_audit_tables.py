@@ -2,22 +2,25 @@
 
 import csv
 import re
+from dataclasses import asdict
 
 import pytest
 
+from fedrec.audit.differences import difference_rows, significance_marks
+from fedrec.audit.protocols import step_rows
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.plan.runs import RunId
 from fedrec.plan.steps import protocol_steps, runs_of_step, steps
-from fedrec.reporting.exposures import write_exposures
-from fedrec.reporting.ladders import figure_of_moves, ladder_rows, ladder_tables, moves, write_ladders
-from fedrec.reporting.results import provenance, read_result
-from fedrec.reporting.significances import marks, significance_rows, significance_tables, write_significances
-from fedrec.reporting.upload_tables import upload_rows, upload_tables, write_uploads
+from fedrec.reporting.figures import ranks as ranks_figure
+from fedrec.reporting.tables.audit.protocols import step_tables
+from fedrec.reporting.tables.audit.significance import significance_tables
+from fedrec.reporting.tables.audit.uploads import upload_rows, upload_tables
 from tests.federations import METHODS, uniform_noise
+from tests.made_project import build_target
 from tests.made_runs import SPLIT, write_run
-from tests.trained_runs import finished, made_results
+from tests.trained_runs import finished, shared_results
 
 
 def csv_rows(path):
@@ -59,22 +62,28 @@ def made_ladder(results, protocols, seeds=(0,), switches=("pool", "round", "orde
 
 def test_a_row_per_step_and_method_with_its_rank(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols)
-    rows = ladder_rows(tmp_path, [ladder], METHODS, protocols, (0,))
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
     found = {(row["step"], row["title"]): row for row in rows}
     assert len(found) == len(rows) == 7 * 3
     row = found["published", "PFedCLR"]
-    assert (row["hr@10"], row["ndcg@10"], row["rank"], row["runs"]) == (0.90, 0.45, 1, "published")
+    assert (row["hr@10"], row["ndcg@10"], row["rank"], row["protocol"]) == (
+        0.90,
+        0.45,
+        1,
+        "published-pfedclr",
+    )
+    assert row["runs"] == ["runs/pfedclr/ml-100k/published-pfedclr/pfedclr@rounds-15/seed0"]
     assert (row["dataset"], row["paper"], row["method"]) == ("ml-100k", "pfedclr", "pfedclr[rounds=15]")
     assert (row["split_hash"], row["rounds"], row["seeds"]) == (SPLIT, 15, "0")
     # The rule for the round reads published runs, at another round.
     row = found["only-round", "PFedCLR"]
-    assert (row["hr@10"], row["runs"], row["round_rule"]) == (
+    assert (row["hr@10"], short_name(row["protocol"]), row["round_rule"]) == (
         pytest.approx(0.80),
         "published",
         "best_validation",
     )
     row = found["upto-round", "PFedCLR"]
-    assert (row["hr@10"], row["runs"], row["rank"]) == (pytest.approx(0.28), "upto-lists", 2)
+    assert (row["hr@10"], short_name(row["protocol"]), row["rank"]) == (pytest.approx(0.28), "upto-lists", 2)
     # Equal numbers share the better rank.
     ranks = {title: found["clean", title]["rank"] for title in ("popularity", "FedMF", "PFedCLR")}
     assert ranks == {"FedMF": 1, "popularity": 2, "PFedCLR": 2}
@@ -82,14 +91,14 @@ def test_a_row_per_step_and_method_with_its_rank(tmp_path, protocols):
 
 def test_numbers_are_means_over_seeds(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols, seeds=(0, 1, 2))
-    rows = ladder_rows(tmp_path, [ladder], METHODS, protocols, (0, 1, 2))
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0, 1, 2))
     row = next(row for row in rows if (row["step"], row["title"]) == ("published", "FedMF"))
     assert (row["hr@10"], row["seeds"]) == (pytest.approx(0.61), "0 1 2")
 
 
 def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
-    rows = ladder_rows(tmp_path, [made_ladder(tmp_path, protocols)], METHODS, protocols, (0,))
-    hr, ndcg = ladder_tables(rows, "Said of runs.")
+    rows = step_rows(tmp_path, [made_ladder(tmp_path, protocols)], METHODS, protocols, (0,))
+    hr, ndcg = step_tables(rows)
     assert body(hr) == [
         ["method", "published", "only pool", "only round", "only order", "up to pool", "up to round", "clean"],
         ["FedMF", "<u>0.6000</u>", "**0.5800**", "<u>0.5000</u>", "<u>0.5000</u>", "**0.5800**", "**0.4600**",
@@ -101,7 +110,7 @@ def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
     assert hr.caption.startswith(
         "Audit of protocols on ml-100k: test HR@10, settings of pfedclr, 15 rounds. 'only' turns one switch"
     )
-    assert hr.caption.endswith("Said of runs.")
+    assert hr.caption.endswith("Seeds 0; splits 5p1175p1; code c0dec0de.")
     assert hr.notes == []
     assert "test NDCG@10" in ndcg.caption
     assert body(ndcg)[1][1] == "<u>0.3000</u>"
@@ -109,8 +118,8 @@ def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
 
 def test_steps_that_change_nothing_are_noted(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols, switches=("pool", "repeats", "round", "order"))
-    rows = ladder_rows(tmp_path, [ladder], METHODS, protocols, (0,))
-    (note,) = ladder_tables(rows, "")[0].notes
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
+    (note,) = step_tables(rows)[0].notes
     assert note == "only repeats: changes nothing here, so nothing is trained anew."
 
 
@@ -124,8 +133,8 @@ def test_a_method_is_one_row_even_where_its_runs_are_spelt_otherwise(tmp_path, p
             spelled.add(run.method)
             write_run(tmp_path, run, METHODS)
     assert spelled == {"fedrecon", "fedrecon[rounds=100]"}
-    rows = ladder_rows(tmp_path, [ladder], METHODS, protocols, (0,))
-    assert len(body(ladder_tables(rows, "")[0])) == 2
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
+    assert len(body(step_tables(rows)[0])) == 2
 
 
 def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
@@ -133,8 +142,8 @@ def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
         made_ladder(tmp_path, protocols),
         made_ladder(tmp_path, protocols, dataset="filmtrust"),
     ]
-    shown = moves(ladder_rows(tmp_path, ladders, METHODS, protocols, (0,)))
-    figure = figure_of_moves(shown)
+    shown = ranks_figure.rows_drawn(step_rows(tmp_path, ladders, METHODS, protocols, (0,)))
+    figure = ranks_figure.figure_of(shown)
     left, right = figure.axes
     assert (left.get_title(), right.get_title()) == ("ml-100k", "filmtrust")
     lines = {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in left.lines}
@@ -156,8 +165,9 @@ def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
 
 def test_steps_are_written_in_all_forms(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols)
-    table, figure = tmp_path / "tables/steps", tmp_path / "figures/ranks"
-    write_ladders(tmp_path, [ladder], METHODS, protocols, (0,), table, figure)
+    told = {"steps": [asdict(ladder)], "seeds": [0]}
+    build_target(tmp_path, "protocols", "steps", **told)
+    build_target(tmp_path, "ranks", "ranks", **told)
     assert len(csv_rows(tmp_path / "tables/steps.csv")) == 7 * 3
     drawn = csv_rows(tmp_path / "figures/ranks.csv")
     assert {row["step"] for row in drawn} == {"published", "upto-pool", "upto-round", "clean"}
@@ -176,26 +186,28 @@ def test_a_run_of_a_step_that_is_not_there_is_named(tmp_path, protocols):
     with pytest.raises(
         ResultError, match=r"only-pool-pfedclr/fedmf@rounds-15/seed0/run.json: this run is not finished"
     ):
-        ladder_rows(tmp_path, [ladder], METHODS, protocols, (0,))
+        step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
 
 
 # Exposure
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory):
     sizes = {"users": 15, "items": 60, "per_user": 8, "candidates": 25}
-    return made_results(tmp_path_factory.mktemp("small"), uniform_noise, **sizes)
+    return shared_results(tmp_path_factory, "audited", uniform_noise, **sizes)
 
 
-def test_the_table_of_exposure(small, tmp_path):
+def test_the_table_of_exposure(small):
     runs = [
         finished(small, method, kind)
         for method in ("popularity", "draw-counter[rounds=3]", "mf[rounds=2][d=4]")
         for kind in ("published", "only-pool", "clean")
     ]
-    write_exposures([run.folder for run in runs], METHODS, tmp_path / "exposure")
-    rows = {(row["protocol"], row["title"]): row for row in csv_rows(tmp_path / "exposure.csv")}
+    build_target(small, "exposure", "exposure", [run.id for run in runs])
+    rows = {
+        (short_name(row["protocol"]), row["title"]): row for row in csv_rows(small / "tables/exposure.csv")
+    }
     assert len(rows) == 9
     for kind, leaks in (("published", True), ("only-pool", False), ("clean", False)):
         for title in ("draw-counter", "MF[d=4]"):
@@ -211,19 +223,24 @@ def test_the_table_of_exposure(small, tmp_path):
     assert float(counted["vanished_share"]) == int(counted["vanished"]) / int(counted["hits"])
     assert rows["published", "popularity"]["vanished"] == "0"
     assert {rows[kind, "draw-counter"]["hits"] for kind in ("only-pool", "clean")} == {""}
-    text = (tmp_path / "exposure.md").read_text()
+    text = (small / "tables/exposure.md").read_text()
     assert text.startswith("Exposure on made: how often a client drew its test item")
     assert re.search(r"^\| popularity +\| published +\| +– \| +– \|", text, flags=re.MULTILINE)
-    assert (tmp_path / "exposure.tex").is_file()
+    assert (small / "tables/exposure.tex").is_file()
+    run, exposed = (rows[kind, "draw-counter"]["runs"] for kind in ("published", "only-pool"))
+    assert (run, counted["runs_against"]) == (
+        "runs/fedem/made/published-fedem/draw-counter@rounds-3/seed0", exposed,
+    )  # fmt: skip
 
 
-def test_seeds_find_their_own_exposed_run(small, tmp_path):
+def test_seeds_find_their_own_exposed_run(small):
     told = [
-        finished(small, "draw-counter", kind, "rounds=3", seed=seed).folder
+        finished(small, "draw-counter", kind, "rounds=3", seed=seed).id
         for kind, seed in (("published", 0), ("published", 1), ("only-pool", 1))
     ]
-    write_exposures(told, METHODS, tmp_path / "exposure")
-    hits = {(row["protocol"], row["seed"]): row["hits"] for row in csv_rows(tmp_path / "exposure.csv")}
+    build_target(small, "exposure", "seeds", told)
+    rows = csv_rows(small / "tables/seeds.csv")
+    hits = {(short_name(row["protocol"]), row["seeds"]): row["hits"] for row in rows}
     assert hits["published", "0"] == ""
     assert hits["published", "1"] != ""
 
@@ -248,7 +265,7 @@ def compared(results, ranks, kind="clean", seeds=(0,)):
 
 
 def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
-    rows = significance_rows(
+    rows = difference_rows(
         compared(
             tmp_path,
             {
@@ -261,7 +278,9 @@ def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
         ),
         METHODS,
     )
-    found = {method: mark for (_, method, _, metric), mark in marks(rows).items() if metric == "hr@10"}
+    found = {
+        method: mark for (_, method, _, metric), mark in significance_marks(rows).items() if metric == "hr@10"
+    }
     assert found == {
         "pfedclr": "ᵖ",  # the best has no mark of its own
         "fedem": "ᵇᵖ",  # one user less cannot be told from chance
@@ -280,13 +299,13 @@ def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
 
 
 def test_significantly_below_popularity_is_not_above_it(tmp_path):
-    rows = significance_rows(compared(tmp_path, {"popularity": HIT, "fedmf": MISS}), METHODS)
-    assert marks(rows)["pfedclr", "fedmf", "clean", "hr@10"] == ""
+    rows = difference_rows(compared(tmp_path, {"popularity": HIT, "fedmf": MISS}), METHODS)
+    assert significance_marks(rows)["pfedclr", "fedmf", "clean", "hr@10"] == ""
 
 
 def test_without_popularity_there_is_no_mark_of_it(tmp_path):
-    rows = significance_rows(compared(tmp_path, {"fedem": HIT, "fedmf": MISS}), METHODS)
-    assert set(marks(rows).values()) == {""}
+    rows = difference_rows(compared(tmp_path, {"fedem": HIT, "fedmf": MISS}), METHODS)
+    assert set(significance_marks(rows).values()) == {""}
     assert not any("reference_difference" in row for row in rows)
 
 
@@ -294,8 +313,8 @@ def test_corrected_values_are_those_of_the_table_alone(tmp_path):
     """A second dataset or protocol does not count as more comparisons of the first."""
     ranks = {"popularity": MISS, "fedmf": [1] * 6 + MISS[6:], "fedem": [1] * 7 + MISS[7:]}
     clean = compared(tmp_path, ranks)
-    alone = significance_rows(clean, METHODS)
-    both = significance_rows([*clean, *compared(tmp_path, ranks, "published")], METHODS)
+    alone = difference_rows(clean, METHODS)
+    both = difference_rows([*clean, *compared(tmp_path, ranks, "published")], METHODS)
     assert [row for row in both if row["protocol"] == "clean"] == alone
     row = next(row for row in alone if row["method"] == "fedmf")
     # Two comparisons with popularity: the larger p stays, the smaller is doubled unless that is larger.
@@ -308,9 +327,7 @@ def test_corrected_values_are_those_of_the_table_alone(tmp_path):
 def test_the_settings_of_two_papers_are_two_methods_and_not_two_seeds(tmp_path):
     run = RunId("fedem", "ml-100k", "clean", "fedmf", 0)
     runs = [*compared(tmp_path, {"fedmf": HIT}), write_run(tmp_path, run, METHODS, ranks=MISS)]
-    found = {
-        row["paper"]: row["value"] for row in significance_rows(runs, METHODS) if row["metric"] == "hr@10"
-    }
+    found = {row["paper"]: row["value"] for row in difference_rows(runs, METHODS) if row["metric"] == "hr@10"}
     assert found == {"pfedclr": 1.0, "fedem": 0.0}
 
 
@@ -319,21 +336,21 @@ def test_runs_on_other_users_cannot_be_compared(tmp_path):
     with pytest.raises(
         ResultError, match=r"fedem/seed0: has other users than .*fedmf/seed0.* the same split"
     ):
-        significance_rows(runs, METHODS)
+        difference_rows(runs, METHODS)
 
 
 def test_few_seeds_are_said_to_be_few(tmp_path):
     ranks = {"fedmf": HIT, "fedem": MISS}
     runs = compared(tmp_path, ranks)
-    rows = significance_rows(runs, METHODS)
-    table = significance_tables(rows, provenance(runs))[0]
+    rows = difference_rows(runs, METHODS)
+    table = significance_tables(rows)[0]
     assert table.notes[0].startswith(
         "A paired test over seeds can reach p < 0.05 with 6 seeds at the least; there is 1"
     )
     assert not any("best_over_seeds" in row for row in rows)
     many = compared(tmp_path, ranks, seeds=range(6))
-    rows = significance_rows(many, METHODS)
-    table = significance_tables(rows, provenance(many))[0]
+    rows = difference_rows(many, METHODS)
+    table = significance_tables(rows)[0]
     assert table.notes == ["Tests over the 6 seeds are in the csv."]
     row = next(row for row in rows if row["method"] == "fedem")
     assert (row["best_over_seeds"], row["seeds"]) == (2 / 2**6, "0 1 2 3 4 5")
@@ -341,17 +358,21 @@ def test_few_seeds_are_said_to_be_few(tmp_path):
 
 def test_the_table_of_differences(tmp_path):
     runs = compared(tmp_path, {"popularity": MISS, "fedmf": HIT})
-    write_significances([run.folder for run in runs], METHODS, tmp_path / "differences")
-    text = (tmp_path / "differences.md").read_text()
+    build_target(tmp_path, "significance", "differences", [run.id for run in runs])
+    text = (tmp_path / "tables/differences.md").read_text()
     assert text.count("Differences on ml-100k under the clean protocol: test ") == 2
     assert re.search(r"^\| FedMF +\| +\*\*1\.0000\*\* \|", text, flags=re.MULTILINE)
     assert "[-1.0000, -1.0000]" in text
     assert "Seeds 0; splits 5p1175p1; code c0dec0de." in text
-    rows = csv_rows(tmp_path / "differences.csv")
+    rows = csv_rows(tmp_path / "tables/differences.csv")
     assert [(row["method"], row["metric"]) for row in rows] == [
         ("fedmf", "hr@10"), ("popularity", "hr@10"), ("fedmf", "ndcg@10"), ("popularity", "ndcg@10"),
     ]  # fmt: skip
     assert {row["users"] for row in rows} == {"40"}
+    best, other = (f"runs/pfedclr/ml-100k/clean/{method}/seed0" for method in ("fedmf", "popularity"))
+    assert [(row["runs"], row["runs_against"], row["runs_reference"]) for row in rows[:2]] == [
+        (best, "", other), (other, best, ""),
+    ]  # fmt: skip
 
 
 # Uploads
@@ -368,10 +389,10 @@ def watched(small):
     ]
 
 
-def test_uploads_are_attacked_and_noise_has_its_cost(watched, tmp_path):
-    write_uploads([run.folder for run in watched], METHODS, tmp_path / "uploads")
-    rows = csv_rows(tmp_path / "uploads.csv")
-    found = {(row["title"], row["seed"]): row for row in rows}
+def test_uploads_are_attacked_and_noise_has_its_cost(small, watched):
+    build_target(small, "uploads", "uploads", [run.id for run in watched])
+    rows = csv_rows(small / "tables/uploads.csv")
+    found = {(row["title"], row["seeds"]): row for row in rows}
     assert len(found) == len(rows) == 5
     plain, noised = (
         "FedMF[d=4][local_epochs=1][participation=1]",
@@ -383,7 +404,8 @@ def test_uploads_are_attacked_and_noise_has_its_cost(watched, tmp_path):
         # Noise is compared with the run of the same seed.
         change = float(row["hr@10"]) - float(found[plain, seed]["hr@10"])
         assert float(row["utility_change"]) == pytest.approx(change, abs=1e-12)
-        assert found[plain, seed]["utility_change"] == ""
+        assert row["runs_against"] == found[plain, seed]["runs"]
+        assert (found[plain, seed]["utility_change"], found[plain, seed]["runs_against"]) == ("", "")
         assert float(row["direction_auc"]) < float(found[plain, seed]["direction_auc"])
         assert float(row["chance"]) == pytest.approx(6 / 60)
         assert row["clients"] == "15"
@@ -393,16 +415,15 @@ def test_uploads_are_attacked_and_noise_has_its_cost(watched, tmp_path):
     opened = told[row["method"], 0]
     expected = attack_uploads(opened.tensors, opened.clients)["A"]["norm"]["auc"]
     assert float(row["norm_auc"]) == pytest.approx(expected)
-    text = (tmp_path / "uploads.md").read_text()
+    text = (small / "tables/uploads.md").read_text()
     assert text.startswith("What uploads reveal on made, clean protocol: how well a server finds")
     assert "Seeds 0, 1;" in text
 
 
 def test_uploads_have_a_table_per_dataset_and_protocol(watched):
-    results = [read_result(run.folder) for run in watched[:1]]
-    (row,) = upload_rows(results, METHODS)
-    other = dict(row) | {"protocol": "published"}
-    first, second = upload_tables([row, other], provenance(results))
+    (row,) = upload_rows(watched[:1], METHODS)
+    other = row | {"protocol": "published-fedem"}
+    first, second = upload_tables([row, other])
     assert "made, clean protocol" in first.caption
     assert "made, published protocol" in second.caption
     assert len(first.rows) == len(second.rows) == 1

@@ -3,7 +3,7 @@ import pytest
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.printed import printed
 from fedrec.errors import ResultError
-from fedrec.reporting.space import megabytes, space
+from fedrec.reporting.parameters import megabytes, numbers_held
 from tests.conftest import ROOT
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
@@ -18,7 +18,7 @@ SIZES = {
 
 def spaces(name, dataset):
     settings, _, _ = resolve(METHODS, name, "pfedclr", dataset)
-    return tuple(map(megabytes, space(name, settings, *SIZES[dataset])))
+    return tuple(map(megabytes, numbers_held(name, settings, *SIZES[dataset])))
 
 
 def table6(title, dataset, metric):
@@ -27,13 +27,13 @@ def table6(title, dataset, metric):
 
 def test_numbers_of_a_client_and_of_the_server_by_hand():
     settings, _, _ = resolve(METHODS, "fedmf", "pfedclr", "ml-100k")
-    assert space("fedmf", settings, 10, 100) == (101 * 16, 100 * 16)
+    assert numbers_held("fedmf", settings, 10, 100) == (101 * 16, 100 * 16)
     # GPFedRec: the shared table, one table per client on the server, user vector and tower 32-16-8-1.
     settings, _, _ = resolve(METHODS, "gpfedrec", "pfedclr", "ml-100k")
-    assert space("gpfedrec", settings, 10, 100) == (2 * 1600 + 16 + 673, 1600 + 10 * 1600)
+    assert numbers_held("gpfedrec", settings, 10, 100) == (2 * 1600 + 16 + 673, 1600 + 10 * 1600)
     settings, _, _ = resolve(METHODS, "fedmf+plgc", "plgc", "ml-100k")
     plain, _, _ = resolve(METHODS, "fedmf", "plgc", "ml-100k")
-    assert space("fedmf+plgc", settings, 10, 100)[0] > space("fedmf", plain, 10, 100)[0]
+    assert numbers_held("fedmf+plgc", settings, 10, 100)[0] > numbers_held("fedmf", plain, 10, 100)[0]
 
 
 def test_a_megabyte_is_two_to_the_twenty_bytes():
@@ -43,7 +43,7 @@ def test_a_megabyte_is_two_to_the_twenty_bytes():
 def test_a_method_without_clients_has_no_space():
     settings, _, _ = resolve(METHODS, "mf", "pfedclr", "ml-100k")
     with pytest.raises(ResultError, match="no clients that train"):
-        space("mf", settings, 10, 100)
+        numbers_held("mf", settings, 10, 100)
 
 
 @pytest.mark.parametrize("dataset", SIZES)

@@ -1,8 +1,10 @@
 """Pictures of small made models: what they plot, say and write, and that it is what the models hold."""
 
 import csv
+import importlib
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,22 +12,26 @@ import torch
 
 from fedrec.config.document import Document, check
 from fedrec.config.methods import resolve
-from fedrec.config.papers import PICTURES, Artefact, Line, load_papers
+from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of, runs_of
-from fedrec.reporting import pictures
-from fedrec.reporting.insights import abundance, heatmaps
-from fedrec.reporting.insights import inference as inference_figure
-from fedrec.reporting.pictures import draw, maps, projected, trajectories
-from fedrec.reporting.results import Result
-from fedrec.runs.inside import Inside, inference, lenders, merging_weights
+from fedrec.reporting.figures import abundance, heatmaps, inference, maps, trajectories
+from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.projection import projected
+from fedrec.reporting.figures.style import theme
+from fedrec.reporting.subject import Subject
+from fedrec.runs.inside import Inside, lenders, merging_weights, scored_with
+from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
 from tests.federations import METHODS, planted_blocks
+from tests.made_project import build_artefact
+from tests.once import once_for_all_workers
 
+INSIDE = ("trajectories", "maps", "heatmaps", "abundance", "inference")
 USERS = [2, 5]
 KEEPS = {
     "fedmf": ("vectors=2,5", "uploads=2,5", "abundance"),
@@ -35,30 +41,39 @@ KEEPS = {
 RUNS = [*KEEPS, "pfedrec", "fedrap", "fedrap[penalty=l2]", "fedmf+plgc", "fedmf+em", "mf"]
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """A finished run of four rounds of each method, by name."""
-    root = tmp_path_factory.mktemp("results")
-    split = planted_blocks(users=12, items=60)
-    write_split(split, root / "data/made/clean")
-    found = {}
+def train_all(root):
+    """A run of four rounds of each method."""
+    write_split(planted_blocks(users=12, items=60), root / "data/made/clean")
     for method in RUNS:
-        run = RunId("pfedclr", "made", "clean", method, 0)
         calm = [] if method == "mf" else ["local_epochs=2"]
         calm += ["item_scale=one", "item_factor=1"] if method in ("pfedrec", "fedmf+plgc") else []
         train(
             data=root / "data/made", method=method, paper="pfedclr", protocol="clean", seed=0,
-            out=root / run.folder, changes=["rounds=4", "d=4", *calm], device="cpu",
+            out=root / run_id(method).folder, changes=["rounds=4", "d=4", *calm], device="cpu",
             methods_file=ROOT / "config/methods.yaml", record=KEEPS.get(method, ()),
         )  # fmt: skip
-        found[method] = Result(run, root / run.folder)
-    return found
+
+
+def run_id(method):
+    return RunId("pfedclr", "made", "clean", method, 0)
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory):
+    return once_for_all_workers(tmp_path_factory, "looked_into", train_all)
+
+
+@pytest.fixture(scope="session")
+def results(root):
+    """A finished run of each method, by name."""
+    return {method: RunRecord(root / run_id(method).folder) for method in RUNS}
 
 
 @pytest.fixture
 def plain(monkeypatch):
     """A projection that takes no time and can be checked: the first two dimensions."""
-    monkeypatch.setattr(pictures, "projected", lambda points: np.asarray(points, dtype=float)[:, :2])
+    for module in (trajectories, maps):
+        monkeypatch.setattr(module, "projected", lambda points: np.asarray(points, dtype=float)[:, :2])
 
 
 def made(layout, lines, metrics=(), **options) -> Artefact:
@@ -71,6 +86,10 @@ def found_for(artefact, results, *more):
     return {(place, "made", "clean"): [results[line.run], *more] for place, line in enumerate(artefact.lines)}
 
 
+def subject(artefact, found):
+    return Subject(artefact, found, METHODS, Path("nowhere"), {}, {})
+
+
 def texts(figure):
     return [
         one.get_text() for axes in figure.axes for one in (axes.title, axes.xaxis.label, axes.yaxis.label)
@@ -80,9 +99,9 @@ def texts(figure):
 @pytest.mark.usefixtures("plain")
 def test_trajectories_follow_vectors_from_round_to_round(results):
     artefact = made("trajectories", [{"run": "fedmf", "label": "plain"}, "pfedclr"], ("hr@10",), of=USERS)
-    figure, rows, said = trajectories(artefact, found_for(artefact, results), METHODS)
+    figure, rows, said = trajectories.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 2 * 4
-    kept = Inside(results["pfedclr"].folder).kept("vectors", "p", 5)[:, 0]
+    kept = Inside(results["pfedclr"]).recorded("vectors", "p", 5)[:, 0]
     shown = [(row["x"], row["y"]) for row in rows if row["line"] == "PFedCLR" and row["user"] == 5]
     assert np.allclose(shown, kept[:, :2])
     first, second, third, fourth, bar = figure.axes
@@ -106,9 +125,9 @@ def test_maps_mark_a_users_items(results):
         {"run": "pfedclr", "tables": ("own", "correction", "scored")},
     ]
     artefact = made("maps", lines, of=USERS, vector="p", held_out=True)
-    figure, rows, said = maps(artefact, found_for(artefact, results), METHODS)
+    figure, rows, said = maps.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 4 * (60 + 1)
-    split = Inside(results["fedmf"].folder).split
+    split = results["fedmf"].split
     for user in USERS:
         of_user = [row for row in rows if row["user"] == user and row["table"] == "upload"]
         marked = {row["item"] for row in of_user if row["mark"] == "training"}
@@ -132,14 +151,14 @@ def test_maps_mark_a_users_items(results):
 @pytest.mark.usefixtures("plain")
 def test_a_spectrum_stands_beside_maps(results):
     artefact = made("maps", ["fedmf+plgc"], of=[5], tables=["shared", "own", "scored"], spectrum=True)
-    figure, rows, said = maps(artefact, found_for(artefact, results), METHODS)
+    figure, rows, said = maps.draw(subject(artefact, found_for(artefact, results)))
     assert len(figure.axes) == 4
     left = figure.axes[0]
     assert left.get_ylabel() == "log singular value"
     assert [one.get_text() for one in left.get_legend().get_texts()] == [
         "server's table", "own table", "combined table",
     ]  # fmt: skip
-    table = Inside(results["fedmf+plgc"].folder).table("own", 5)
+    table = Inside(results["fedmf+plgc"]).table("own", 5)
     expected = torch.linalg.svdvals(table.double()).log()
     shown = [row["log_singular_value"] for row in rows if row["table"] == "own" and "dimension" in row]
     assert np.allclose(shown, expected)
@@ -148,40 +167,40 @@ def test_a_spectrum_stands_beside_maps(results):
 
 
 def test_tables_are_what_their_names_say(results):
-    opened = {name: Inside(result.folder) for name, result in results.items()}
-    state = opened["pfedclr"].tensors
+    opened = {name: Inside(result) for name, result in results.items()}
+    state = results["pfedclr"].tensors
     q, a, b = (state[f"kept/{name}"][5] for name in "QAB")
     assert torch.equal(opened["pfedclr"].table("own", 5), q)
     assert torch.allclose(opened["pfedclr"].table("correction", 5), a @ b)
     assert torch.allclose(opened["pfedclr"].table("scored", 5), q + a @ b)
-    state = opened["fedrap"].tensors
+    state = results["fedrap"].tensors
     assert torch.equal(opened["fedrap"].table("own", 5), state["kept/D"][5])
     assert torch.equal(opened["fedrap"].table("shared", 5), state["shared/C"])
     assert torch.allclose(opened["fedrap"].table("scored", 5), state["shared/C"] + state["kept/D"][5])
-    state = opened["fedmf+plgc"].tensors
+    state = results["fedmf+plgc"].tensors
     own, other = state["kept/Q"][5], state["shared/G"]
     share = own.square().sum() / (own.square().sum() + other.square().sum())
     assert torch.allclose(
         opened["fedmf+plgc"].table("scored", 5), share * own + (1 - share) * other, atol=1e-6
     )
-    assert torch.equal(opened["mf"].table("shared", 5), opened["mf"].tensors["shared/Q"])
-    state = opened["fedem[aggregated=1]"].tensors
+    assert torch.equal(opened["mf"].table("shared", 5), results["mf"].tensors["shared/Q"])
+    state = results["fedem[aggregated=1]"].tensors
     assert torch.equal(opened["fedem[aggregated=1]"].table("shared", 5), state["kept/G"][5])
 
 
 def test_what_scores_are_made_of_is_what_users_are_scored_with(results):
     """FedMF's score is a product: with the combined table it must be the score of the whole method."""
     for method in ("fedmf", "pfedclr", "fedmf+plgc", "fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method].folder)
-        who, every = inside.place(5), torch.arange(60).unsqueeze(0)
-        p = inside.tensors["kept/p"][5]
+        inside = Inside(results[method])
+        who, every = inside.run.client_index([5]), torch.arange(60).unsqueeze(0)
+        p = inside.run.tensors["kept/p"][5]
         expected = (inside.table("scored", 5) * p).sum(-1)
-        assert torch.allclose(inside.learner.scores(who, every)[0], expected, atol=1e-5), method
+        assert torch.allclose(inside.run.learner.scores(who, every)[0], expected, atol=1e-5), method
 
 
 def test_merging_weights_merge(results):
     for method in ("fedmf+em", "fedem[aggregated=1]"):
-        inside = Inside(results[method].folder)
+        inside = Inside(results[method])
         rho = merging_weights(inside, USERS, 30)
         assert rho.shape == (2, 30)
         own, other = inside.table("own", 5)[:30], inside.table("shared", 5)[:30]
@@ -191,8 +210,8 @@ def test_merging_weights_merge(results):
 
 def test_heat_maps_of_aggregation(results):
     artefact = made("heatmaps", ["fedem[aggregated=1]"], show="aggregation", of=[7, 2], rounds=[1, 4, 100])
-    figure, rows, _ = heatmaps(artefact, found_for(artefact, results), METHODS)
-    weights = Inside(results["fedem[aggregated=1]"].folder).tensors["extra/weights/G"]
+    figure, rows, _ = heatmaps.draw(subject(artefact, found_for(artefact, results)))
+    weights = results["fedem[aggregated=1]"].tensors["extra/weights/G"]
     assert len(rows) == 2 * 4
     found = {(row["round"], row["for_user"], row["of_user"]): row["weight"] for row in rows}
     assert found[4, 7, 2] == pytest.approx(float(weights[3, 2, 0]))
@@ -206,9 +225,9 @@ def test_heat_maps_of_aggregation(results):
 
 def test_heat_maps_of_merging(results):
     artefact = made("heatmaps", ["fedem[aggregated=1]"], show="merging", of=USERS, items=30)
-    figure, rows, said = heatmaps(artefact, found_for(artefact, results), METHODS)
+    figure, rows, said = heatmaps.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 30
-    rho = merging_weights(Inside(results["fedem[aggregated=1]"].folder), USERS, 30)
+    rho = merging_weights(Inside(results["fedem[aggregated=1]"]), USERS, 30)
     assert np.allclose(figure.axes[0].images[0].get_array(), rho)
     assert "share of the aggregate" in texts(figure)
     assert "0 keeps its own, 1 replaces it" in said
@@ -217,9 +236,9 @@ def test_heat_maps_of_merging(results):
 def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
     lines = [{"run": "fedrap", "label": "L1"}, {"run": "fedrap[penalty=l2]", "label": "L2"}]
     artefact = made("heatmaps", lines, show="tables", of=USERS, items=16, tables=["shared", "own"])
-    figure, rows, _ = heatmaps(artefact, found_for(artefact, results), METHODS)
+    figure, rows, _ = heatmaps.draw(subject(artefact, found_for(artefact, results)))
     assert len(rows) == 2 * 3 * 16 * 4
-    shared = Inside(results["fedrap[penalty=l2]"].folder).tensors["shared/C"]
+    shared = results["fedrap[penalty=l2]"].tensors["shared/C"]
     row = next(row for row in rows if row["line"] == "L2" and row["table"] == "shared")
     assert row["share_above_0.1"] == pytest.approx(float((shared.abs() > 0.1).double().mean()))
     assert row["share_above_0.01"] == pytest.approx(float((shared.abs() > 0.01).double().mean()))
@@ -232,8 +251,8 @@ def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
 
 def test_abundance_before_and_after_training(results):
     artefact = made("abundance", ["fedmf"], show="training")
-    figure, rows, _ = abundance(artefact, found_for(artefact, results), METHODS)
-    kept = Inside(results["fedmf"].folder).tensors["extra/abundance/Q/after"]
+    figure, rows, _ = abundance.draw(subject(artefact, found_for(artefact, results)))
+    kept = results["fedmf"].tensors["extra/abundance/Q/after"]
     after = [row for row in rows if row["series"] == "after local training"]
     assert [row["training_rows"] for row in after] == sorted(row["training_rows"] for row in after)
     shown = np.array([row["abundance"] for row in after])
@@ -244,8 +263,8 @@ def test_abundance_before_and_after_training(results):
 
 def test_abundance_of_tables(results):
     artefact = made("abundance", ["fedmf+plgc"], show="tables", tables=["shared", "own", "scored"])
-    _, rows, _ = abundance(artefact, found_for(artefact, results), METHODS)
-    inside = Inside(results["fedmf+plgc"].folder)
+    _, rows, _ = abundance.draw(subject(artefact, found_for(artefact, results)))
+    inside = Inside(results["fedmf+plgc"])
     found = {(row["series"], row["user"]): row["abundance"] for row in rows}
     assert len(found) == 3 * 12
     for name, series in (("shared", "server's table"), ("own", "own table"), ("scored", "combined table")):
@@ -254,9 +273,9 @@ def test_abundance_of_tables(results):
 
 
 def test_inference_scores_users_with_other_tables(results):
-    inside = Inside(results["pfedrec"].folder)
+    inside = Inside(results["pfedrec"])
     stored = results["pfedrec"].summary["metrics"]["last"]["test"]
-    assert inference(inside, "own") == stored
+    assert scored_with(inside, "own") == stored
     federation, kept = inside.federation, inside.federation.state.kept["Q"]
     everyone = torch.arange(12)
     tables = {
@@ -264,13 +283,13 @@ def test_inference_scores_users_with_other_tables(results):
         "another user's": kept.whole(lenders(12, 0)),
     }
     for way, table in tables.items():
-        found = inference(inside, way)
+        found = scored_with(inside, way)
         assert federation.state.kept["Q"] is kept
         before = kept.whole(everyone).clone()
         kept.put(everyone, table)
-        assert inference(inside, "own") == found
+        assert scored_with(inside, "own") == found
         kept.put(everyone, before)
-    assert inference(inside, "own") == stored
+    assert scored_with(inside, "own") == stored
 
 
 @pytest.mark.parametrize("count", [2, 3, 12, 101])
@@ -283,10 +302,10 @@ def test_nobody_lends_to_itself_or_to_two(count):
 
 def test_inference_is_drawn_as_bars_with_their_spread(results):
     artefact = made("inference", ["pfedrec"], ("hr@10", "ndcg@10"))
-    found = found_for(
-        artefact, results, replace(results["pfedrec"], run=replace(results["pfedrec"].run, seed=1))
-    )
-    figure, rows, said = inference_figure(artefact, found, METHODS)
+    other = RunRecord(results["pfedrec"].folder)
+    other.__dict__["summary"] = results["pfedrec"].summary | {"seed": 1}
+    found = found_for(artefact, results, other)
+    figure, rows, said = inference.draw(subject(artefact, found))
     assert len(rows) == 2 * 3
     own = next(row for row in rows if row["table"] == "own" and row["metric"] == "ndcg@10")
     assert own["mean"] == pytest.approx(results["pfedrec"].summary["metrics"]["last"]["test"]["ndcg@10"])
@@ -303,7 +322,8 @@ def test_inference_is_drawn_as_bars_with_their_spread(results):
 def test_a_picture_is_four_files_that_name_where_they_come_from(results, tmp_path):
     artefact = made("maps", ["fedrap"], of=[5], tables=["shared"], note="A note.")
     for stem in ("one", "two"):
-        draw(artefact, found_for(artefact, results), METHODS, tmp_path / stem)
+        with theme():
+            write_figure(tmp_path / stem, *maps.draw(subject(artefact, found_for(artefact, results))))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"{stem}.{ending}" for stem in ("one", "two") for ending in ("csv", "pdf", "png", "txt")
     ]
@@ -322,7 +342,7 @@ def test_a_picture_is_four_files_that_name_where_they_come_from(results, tmp_pat
         "Protocols clean",
         "seeds 0",
         summary["split"][:8],
-        summary["code"]["engine"][:8],
+        summary["code"][:8],
         "last round (4)",
     ):
         assert part in said
@@ -348,7 +368,7 @@ def test_a_projection_keeps_equal_points_equal():
     [
         (
             made("trajectories", ["fedrap"], of=[2]),
-            "vectors of user 2 were not kept. Train it with --record vectors=2",
+            "vectors of user 2 were not recorded. Train it with --record vectors=2",
         ),
         (made("maps", ["fedrap"], of=[2], tables=["upload"]), "--record uploads=2"),
         (made("maps", ["fedmf"], of=[2], tables=["own"]), "keep no item table of their own"),
@@ -359,27 +379,32 @@ def test_a_projection_keeps_equal_points_equal():
         (made("inference", ["mf"], ("hr@10",)), "no clients to look into"),
     ],
 )
-def test_what_is_not_there_is_said(results, tmp_path, artefact, said):
+def test_what_is_not_there_is_said(results, artefact, said):
+    module = importlib.import_module(f"fedrec.reporting.figures.{artefact.layout}")
     with pytest.raises(ResultError, match=said):
-        draw(artefact, found_for(artefact, results), METHODS, tmp_path / "x")
+        module.draw(subject(artefact, found_for(artefact, results)))
+
+
+@pytest.mark.parametrize("layout", INSIDE)
+def test_without_a_run_there_is_nothing_to_look_into(tmp_path, layout):
+    artefact = replace(made(layout, ["fedmf"]), datasets=("ml-100k",))
     with pytest.raises(ResultError, match="pfedclr_fig0: there is no run to show"):
-        draw(artefact, {}, METHODS, tmp_path / "x")
+        build_artefact(tmp_path, artefact, **{"ml-100k": "no file"})
 
 
 def test_another_split_than_the_runs_is_refused(results):
-    changed = Inside(results["fedmf"].folder)
+    changed = RunRecord(results["fedmf"].folder)
     changed.__dict__["summary"] = results["fedmf"].summary | {"split": "0" * 64}
     with pytest.raises(ResultError, match="another split"):
         _ = changed.split
 
 
 PAPERS = load_papers(ROOT / "config/papers")
-SHOWN = [one for paper in PAPERS.values() for one in paper.artefacts.values() if one.layout in PICTURES]
+SHOWN = [one for paper in PAPERS.values() for one in paper.artefacts.values() if one.layout in INSIDE]
 
 
 @pytest.mark.parametrize("artefact", SHOWN, ids=lambda one: one.target)
 def test_every_run_of_a_picture_resolves_and_keeps_what_it_shows(artefact):
-    assert artefact.form == "figure"
     keeps = records_of(PAPERS, METHODS, (0,))
     for (place, _, _), (run,) in runs_of(artefact, METHODS, (0,), artefact.datasets).items():
         settings, _, _ = resolve(METHODS, run.method, run.paper, run.dataset)

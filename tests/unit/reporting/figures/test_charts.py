@@ -1,24 +1,30 @@
 import csv
+import importlib
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from matplotlib.colors import to_hex
 
+from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods
-from fedrec.config.papers import PICTURES, Artefact, Line, artefacts_of, load_papers
+from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
 from fedrec.plan.selection import runs_of
-from fedrec.reporting.figures import convergence_of, draw, figure_of
-from fedrec.reporting.plotted import plotted
-from fedrec.reporting.style import LOOKS, MUTED, theme
+from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.style import LOOKS, MUTED, theme
+from fedrec.reporting.subject import Subject
 from tests.conftest import ROOT
+from tests.made_project import build_target
 from tests.made_runs import curve_of, made, write_rows, write_run
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
 PAPERS = load_papers(ROOT / "config/papers")
+CATALOGUE = load_catalogue(ROOT / "config/datasets.yaml")
 BOTH = ("hr@10", "ndcg@10")
+CHARTS = ("convergence", "sweep", "bars", "groups", "bubbles", "curricula")
 
 
 def artefact(layout, lines, datasets=("ml-100k",), paper="fedrap", **options):
@@ -31,12 +37,25 @@ def swept(method, setting, values, **more):
     return artefact("sweep", lines, setting=setting, **more)
 
 
-def drawn(one, found, data=None):
+def subject(one, found, results=Path("nowhere"), unavailable=()):
+    return Subject(one, found, METHODS, results, CATALOGUE, dict(unavailable))
+
+
+def layout(one):
+    return importlib.import_module(f"fedrec.reporting.figures.{one.layout}")
+
+
+def drawn(one, found, results=Path("nowhere")):
     with theme():
-        rows = plotted(one, found, METHODS, data)
-        figure = figure_of(one, rows)
+        figure, rows, _ = layout(one).draw(subject(one, found, results))
         figure.draw_without_rendering()
     return figure, rows
+
+
+def draw(one, found, stem, results=Path("nowhere"), **more):
+    """Write the files of a figure."""
+    with theme():
+        write_figure(stem, *layout(one).draw(subject(one, found, results, **more)))
 
 
 def panel(figure, title, metric="HR@10"):
@@ -70,8 +89,9 @@ def test_convergence_shows_every_method_round_by_round(tmp_path):
     assert [ax.get_ylabel() for ax in figure.axes] == ["HR@10", "", "NDCG@10", ""]
     assert {ax.get_xlabel() for ax in figure.axes} == {"round"}
     assert rows[0] == {
-        "dataset": "ml-100k", "protocol": "published", "method": "fedmf", "label": "FedMF", "axis": "round",
+        "dataset": "ml-100k", "protocol": "published-fedrap", "method": "fedmf", "label": "FedMF", "axis": "round",
         "x": 1, "part": "test", "metric": "hr@10", "mean": pytest.approx(0.06), "sd": None, "seeds": "0",
+        "runs": ["runs/fedrap/ml-100k/published-fedrap/fedmf/seed0"],
     }  # fmt: skip
     assert len(rows) == 2 * 2 * 2 * 10
 
@@ -102,12 +122,12 @@ def test_a_method_of_one_round_is_a_level_line(tmp_path):
     found = made(tmp_path, one, METHODS, ["ml-100k"])
     for (place, _, _), (result,) in found.items():
         if place == 0:
-            write_run(tmp_path, result.run, METHODS, final=0.5, rounds=1)
+            write_run(tmp_path, result.id, METHODS, final=0.5, rounds=1)
     figure, rows = drawn(one, found)
     line = curve(figure.axes[0], "popularity")
     assert (len(line.get_xdata()), len(set(line.get_ydata()))) == (10, 1)
     assert len([row for row in rows if row["method"] == "popularity"]) == 4
-    draw(one, found, METHODS, tmp_path / "figure")
+    draw(one, found, tmp_path / "figure")
     assert "What is trained in one round is a level line." in (tmp_path / "figure.txt").read_text()
 
 
@@ -135,10 +155,10 @@ def test_a_missing_dataset_has_no_panel_and_is_named(tmp_path):
     found = made(tmp_path, one, METHODS, ["ml-100k", "lastfm-2k-b"])
     del (
         found[1, "ml-100k", "clean"],
-        found[0, "lastfm-2k-b", "published"],
-        found[1, "lastfm-2k-b", "published"],
+        found[0, "lastfm-2k-b", "published-fedrap"],
+        found[1, "lastfm-2k-b", "published-fedrap"],
     )
-    draw(one, found, METHODS, tmp_path / "figure", unavailable={"tafeng": "no network"})
+    draw(one, found, tmp_path / "figure", unavailable={"tafeng": "no network"})
     figure, _ = drawn(one, found)
     assert {ax.get_title() for ax in figure.axes} == {
         "ml-100k, published", "ml-100k, clean", "lastfm-2k-b, clean",
@@ -156,7 +176,7 @@ def test_a_missing_dataset_has_no_panel_and_is_named(tmp_path):
 
 def test_a_figure_of_nothing_is_still_four_files(tmp_path):
     one = artefact("convergence", ["fedmf"])
-    draw(one, {}, METHODS, tmp_path / "none")
+    draw(one, {}, tmp_path / "none")
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".txt"}
     assert "Left out: ml-100k" in (tmp_path / "none.txt").read_text()
 
@@ -165,7 +185,7 @@ def test_files_are_the_same_twice_and_the_csv_holds_what_is_drawn(tmp_path):
     one = artefact("convergence", ["fedmf", "fedrap[penalty=l2]"], part="test")
     found = made(tmp_path, one, METHODS, ["ml-100k"], (0, 1))
     for name in ("one", "two"):
-        draw(one, found, METHODS, tmp_path / "figures" / name)
+        draw(one, found, tmp_path / "figures" / name)
     for ending in ("csv", "pdf", "png", "txt"):
         first, second = (tmp_path / "figures" / f"{name}.{ending}" for name in ("one", "two"))
         assert first.read_bytes() == second.read_bytes()
@@ -244,12 +264,12 @@ def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_pat
     one = swept("pfedclr", "rank", [2, 1, 12], paper="pfedclr", space_over="fedmf")
     for protocol in ("published-pfedclr", "clean"):
         write_rows(tmp_path / "data", "ml-100k", protocol, [5, 6], items=1682)
-    figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k"]), tmp_path / "data")
+    figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k"]), tmp_path)
     extra = [row for row in rows if row["metric"] == "extra_space_client"]
     # The two factors of the correction: rank numbers an item, and rank rows of 16.
     wanted = {rank: 4 * rank * (1682 + 16) / 2**20 for rank in (1, 2, 12)}
     assert [(row["x"], row["protocol"]) for row in extra] == [
-        (rank, kind) for rank in (2, 1, 12) for kind in ("published", "clean")
+        (rank, kind) for rank in (2, 1, 12) for kind in ("published-pfedclr", "clean")
     ]
     assert all(row["mean"] == pytest.approx(wanted[row["x"]]) for row in extra)
     assert {(row["unit"], row["over"]) for row in extra} == {("MB", "FedMF")}
@@ -273,15 +293,15 @@ def test_the_csv_and_the_caption_hold_the_extra_space(tmp_path):
     one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", protocols=["clean"])
     write_rows(tmp_path / "data", "ml-100k", "clean", [5, 6], items=1682)
     found = made(tmp_path, one, METHODS, ["ml-100k"])
-    draw(one, found, METHODS, tmp_path / "figure", data=tmp_path / "data")
+    draw(one, found, tmp_path / "figure", results=tmp_path)
     plotted_rows = list(csv.DictReader((tmp_path / "figure.csv").read_text().splitlines()))
     assert [row["x"] for row in plotted_rows if row["metric"] == "extra_space_client"] == ["1", "2"]
     assert (
         "Dashed: space of a client beyond FedMF (right axis), 4 bytes a number"
         in (tmp_path / "figure.txt").read_text()
     )
-    with pytest.raises(ResultError, match="looks into the splits"):
-        draw(one, found, METHODS, tmp_path / "figure")
+    with pytest.raises(ResultError, match="no such split"):
+        draw(one, found, tmp_path / "figure")
 
 
 def test_bars_are_methods_by_datasets_in_percent(tmp_path):
@@ -305,7 +325,7 @@ def test_bars_are_methods_by_datasets_in_percent(tmp_path):
 
 def test_curricula_are_the_methods_own(tmp_path):
     one = PAPERS["fedrap"].artefacts["fig4"]
-    draw(one, {}, METHODS, tmp_path / "curricula")
+    draw(one, {}, tmp_path / "curricula")
     figure, rows = drawn(one, {})
     ours, code = figure.axes
     assert legend_of(figure) == ["tanh", "fixed", "sin", "square", "frac"]
@@ -328,7 +348,7 @@ def test_groups_are_users_by_their_training_rows(tmp_path):
     found = made(tmp_path, GROUPED, METHODS, ["ml-100k"], ranks=[50] * 8 + [1, 1])
     for protocol in ("published-fedem", "clean"):
         write_rows(tmp_path / "data", "ml-100k", protocol, range(3, 13))
-    figure, rows = drawn(GROUPED, found, tmp_path / "data")
+    figure, rows = drawn(GROUPED, found, tmp_path)
     here = [row for row in rows if (row["protocol"], row["x"], row["metric"]) == ("clean", 0.5, "hr@10")]
     assert [(row["group"], row["users"], row["mean"]) for row in here] == [
         (1, 2, 0.0), (2, 2, 0.0), (3, 2, 0.0), (4, 2, 0.0), (5, 2, 1.0),
@@ -338,23 +358,21 @@ def test_groups_are_users_by_their_training_rows(tmp_path):
         "group 1 (fewest training rows)", "group 2", "group 3", "group 4", "group 5 (most)", "best of the group",
     ]  # fmt: skip
     assert figure.axes[0].get_xlabel() == "weight"
-    draw(GROUPED, found, METHODS, tmp_path / "groups", data=tmp_path / "data")
+    draw(GROUPED, found, tmp_path / "groups", results=tmp_path)
     assert "ml-100k, clean: 3–4, 5–6, 7–8, 9–10, 11–12" in (tmp_path / "groups.txt").read_text()
 
 
 def test_groups_refuse_another_split(tmp_path):
     found = made(tmp_path, GROUPED, METHODS, ["ml-100k"])
-    with pytest.raises(ResultError, match="give the folder they are in"):
-        drawn(GROUPED, found)
     with pytest.raises(ResultError, match="no such split"):
-        drawn(GROUPED, found, tmp_path / "data")
+        drawn(GROUPED, found, tmp_path)
     for protocol in ("published-fedem", "clean"):
         write_rows(tmp_path / "data", "ml-100k", protocol, [5, 6])
-    path = found[0, "ml-100k", "published"][0].folder / "run.json"
+    path = found[0, "ml-100k", "published-fedem"][0].folder / "run.json"
     path.write_text(path.read_text().replace('"split": "5p117', '"split": "other'))
     fresh = {key: [replace(one) for one in results] for key, results in found.items()}
     with pytest.raises(ResultError, match="was trained on split other5p1"):
-        drawn(GROUPED, fresh, tmp_path / "data")
+        drawn(GROUPED, fresh, tmp_path)
 
 
 def test_bubbles_are_space_against_space_with_time_as_area(tmp_path):
@@ -362,13 +380,15 @@ def test_bubbles_are_space_against_space_with_time_as_area(tmp_path):
         artefact("bubbles", ["fedmf", "gpfedrec"], paper="pfedclr", protocols=["published"]), metrics=()
     )
     found = {
-        (index, dataset, "published"): [
+        (index, dataset, protocol): [
             write_run(tmp_path, run, METHODS, seconds=0.1 * (1 + index)) for run in runs
         ]
-        for (index, dataset, _), runs in runs_of(one, METHODS, [0], set(one.datasets) - {"ml-100k"}).items()
+        for (index, dataset, protocol), runs in runs_of(
+            one, METHODS, [0], set(one.datasets) - {"ml-100k"}
+        ).items()
     }
     write_rows(tmp_path / "data", "ml-100k", "published-pfedclr", [3] * 943, items=1682)
-    figure, rows = drawn(one, found, tmp_path / "data")
+    figure, rows = drawn(one, found, tmp_path)
     (ax,) = figure.axes
     assert ax.get_title() == "ml-100k, published"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("space of a client, MB", "space of the server, MB")
@@ -387,7 +407,7 @@ def test_labels_of_bubbles_at_one_place_do_not_overlap(tmp_path):
     one = PAPERS["pfedclr"].artefacts["fig4"]
     found = made(tmp_path, one, METHODS, ["ml-1m"])
     write_rows(tmp_path / "data", "ml-1m", "published-pfedclr", [3] * 60, items=3706)
-    figure, _ = drawn(one, found, tmp_path / "data")
+    figure, _ = drawn(one, found, tmp_path)
     (ax,) = figure.axes
     words = [super(type(text), text).get_window_extent() for text in ax.texts]
     assert len(words) == 7
@@ -398,26 +418,23 @@ def test_labels_of_bubbles_at_one_place_do_not_overlap(tmp_path):
 def test_compared_runs_are_drawn_from_their_files_alone(tmp_path):
     one = artefact("convergence", ["popularity", "fedmf", "fedmf[d=8]"], paper="pfedclr")
     found = made(tmp_path, one, METHODS, ["ml-100k"], (0, 1))
-    runs = [result.folder / "run.json" for results in found.values() for result in results]
-    convergence_of(runs, METHODS, tmp_path / "ml-100k_convergence")
-    read = list(csv.DictReader(io.StringIO((tmp_path / "ml-100k_convergence.csv").read_text())))
+    runs = [record.id for records in found.values() for record in records]
+    build_target(tmp_path, "convergence", "ml-100k_convergence", runs)
+    folder = tmp_path / "figures"
+    read = list(csv.DictReader(io.StringIO((folder / "ml-100k_convergence.csv").read_text())))
     assert {(row["label"], row["protocol"], row["seeds"]) for row in read} == {
         (label, kind, "0 1")
         for label in ("popularity", "FedMF", "FedMF[d=8]")
-        for kind in ("published", "clean")
+        for kind in ("published-pfedclr", "clean")
     }
-    text = (tmp_path / "ml-100k_convergence.txt").read_text()
+    text = (folder / "ml-100k_convergence.txt").read_text()
     assert text.startswith("Convergence on ml-100k (pfedclr, comparison).")
-    assert (tmp_path / "ml-100k_convergence.pdf").is_file()
+    assert (folder / "ml-100k_convergence.pdf").is_file()
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        one.target
-        for one in artefacts_of(PAPERS, PAPERS)
-        if one.form == "figure" and one.layout not in PICTURES
-    ],
+    [one.target for one in artefacts_of(PAPERS, PAPERS) if one.layout in CHARTS],
 )
 def test_every_figure_of_every_paper_is_drawn_without_clipped_or_overlapping_text(tmp_path, name):
     (one,) = artefacts_of(PAPERS, [name])
@@ -429,7 +446,7 @@ def test_every_figure_of_every_paper_is_drawn_without_clipped_or_overlapping_tex
             write_rows(tmp_path / "data", dataset, protocol, range(3, 13))
     if one.layout == "groups":
         found = made(tmp_path, one, METHODS, datasets, ranks=[1, 20] * 5)
-    figure, rows = drawn(one, found, tmp_path / "data")
+    figure, rows = drawn(one, found, tmp_path)
     assert rows
     if found:
         assert len(legend_of(figure)) >= 1
