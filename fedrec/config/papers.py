@@ -18,10 +18,6 @@ BOTH = ("published", "clean")
 """The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
 PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
 """Figures that look inside trained models."""
-UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
-"""Layouts that need no runs."""
-DATALESS = ("rates", "curricula", "costs")
-"""Layouts that need no data either."""
 
 
 @dataclass(frozen=True)

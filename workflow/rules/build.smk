@@ -1,26 +1,5 @@
 # Tables, figures and pages, each by its name. Each keeps the plan it was made by: what it shows, and its runs.
 
-PROJECT_FILE = results("plan/project.json")
-BUILD = (
-    "printf %s {params.plan:q} > {output.plan:q};"
-    " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
-)
-
-
-def inputs_of(wildcards):
-    """Everything that a target is made from."""
-    return results(PROJECT.target(wildcards.target).inputs)
-
-
-def plan_of(wildcards):
-    """The plan of a target: everything besides its inputs that decides it."""
-    return PROJECT.target(wildcards.target).as_json()
-
-
-def chapter_of(wildcards):
-    """Where a target stands in the report of Snakemake."""
-    return PROJECT.chapter_of(wildcards.target)
-
 
 localrules:
     figure,
@@ -47,9 +26,11 @@ rule table:
         target=PROJECT.pattern("table"),
     params:
         plan=plan_of,
-        project=PROJECT_FILE,
+        project=results("plan/project.json"),
     shell:
-        BUILD + " > {log:q} 2>&1"
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " > {log:q} 2>&1"
 
 
 rule figure:
@@ -72,9 +53,11 @@ rule figure:
         target=PROJECT.pattern("figure"),
     params:
         plan=plan_of,
-        project=PROJECT_FILE,
+        project=results("plan/project.json"),
     shell:
-        BUILD + " > {log:q} 2>&1"
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " > {log:q} 2>&1"
 
 
 rule page:
@@ -94,9 +77,11 @@ rule page:
         target=PROJECT.pattern("page"),
     params:
         plan=plan_of,
-        project=PROJECT_FILE,
+        project=results("plan/project.json"),
     shell:
-        BUILD + " 2>&1 | tee {log:q}"
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " 2>&1 | tee {log:q}"
 
 
 # `snakemake pfedclr_table1`, all of a paper (`snakemake pfedclr`), or its audit (`snakemake audit_pfedclr`).
@@ -109,11 +94,6 @@ for NAME in PROJECT.names_for_rules():
         input:
             lambda wildcards, name=NAME: results(PROJECT.files(name)),
         localrule: True
-
-
-def unknown(wildcards):
-    """Say that there is no such target, and which is nearest: Snakemake only says that no rule makes it."""
-    raise WorkflowError(PROJECT.no_target(wildcards.unknown))
 
 
 rule unknown_target:

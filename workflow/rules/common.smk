@@ -40,3 +40,23 @@ def results(path):
 def job_of(wildcards):
     """The training run that a path names."""
     return PROJECT.job(PROJECT.run_at(**wildcards))
+
+
+def inputs_of(wildcards):
+    """Everything that a table, figure or page is made from."""
+    return results(PROJECT.target(wildcards.target).inputs)
+
+
+def plan_of(wildcards):
+    """The plan of a target: everything besides its inputs that decides it."""
+    return PROJECT.target(wildcards.target).as_json()
+
+
+def chapter_of(wildcards):
+    """Where a target stands in the report of Snakemake."""
+    return PROJECT.chapter_of(wildcards.target)
+
+
+def unknown(wildcards):
+    """Say that there is no such target, and which is nearest: Snakemake only says that no rule makes it."""
+    raise WorkflowError(PROJECT.no_target(wildcards.unknown))

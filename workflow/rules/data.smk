@@ -19,7 +19,7 @@ rule fetch:
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
         catalogue=config["catalogue"],
-        raw=str(PROJECT.raw),
+        raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     shell:
         "fedrec fetch {wildcards.path:q} --catalogue {params.catalogue:q}"
         " --raw {params.raw:q} 2>&1 | tee {log:q}"

@@ -76,7 +76,7 @@ def test_every_line_is_a_run_that_can_be_or_is_made_of_lines_before_it(every):
 
 def test_every_printed_number_of_a_shown_table_is_looked_up_by_some_line(every):
     """A misspelt method or variant would leave its column empty without a word."""
-    shown = {(one.paper, one.printed): one for one in every if one.layout == "results"}
+    shown = {(one.paper, one.printed): one for one in every if one.layout == "metrics"}
     for artefact in shown.values():
         wanted = {
             (key[3], key[4])
