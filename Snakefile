@@ -1,4 +1,4 @@
-"""fedrec: configuration, validation, includes and targets; the rules are in workflow/rules."""
+"""fedrec: configuration, includes and targets; the rules are in workflow/rules, what to build in fedrec/plan."""
 
 from snakemake.utils import min_version
 
@@ -23,40 +23,38 @@ localrules:
 rule all:
     """Everything the configuration asks for: splits, statistics, comparisons, audit, tables and figures."""
     input:
-        lambda wildcards: splits_of(config["datasets"], config["protocols"]),
-        statistics_table("selected"),
-        comparison_of(config["datasets"]),
-        lambda wildcards: audit_files(),
-        lambda wildcards: files_of(chosen_artefacts()),
-        results("report/report.html"),
+        lambda wildcards: results(
+            PROJECT.splits(config["datasets"], config["protocols"])
+        ),
+        lambda wildcards: results(PROJECT.files("all")),
 
 
 rule audit:
     """What the protocol and uploads give away, and which conclusions survive, for the configured datasets."""
     input:
-        lambda wildcards: audit_files(),
+        lambda wildcards: results(PROJECT.files("audit")),
 
 
 rule demo:
     """The synthetic dataset from nothing to its report, every method trained; needs no network."""
     input:
-        lambda wildcards: splits_of(["demo"], ["published", "clean"]),
-        statistics_table("demo"),
-        comparison_of(["demo"]),
-        results("report/demo.html"),
+        lambda wildcards: results(PROJECT.splits(["demo"], ["published", "clean"])),
+        lambda wildcards: results(PROJECT.files("demo")),
 
 
 rule datasets:
     """Statistics of every whole dataset in the catalogue, beside the published ones."""
     input:
-        statistics_table("dataset"),
+        lambda wildcards: results(PROJECT.files("datasets")),
 
 
 rule splits:
     """The frozen splits of every whole dataset in the catalogue, for every protocol."""
     input:
-        lambda wildcards: splits_of(
-            available(CATALOGUE.whole()), ["published", "clean"]
+        lambda wildcards: results(
+            PROJECT.splits(
+                PROJECT.available(PROJECT.catalogue.whole()), ["published", "clean"]
+            )
         ),
 
 
@@ -68,12 +66,16 @@ rule benchmark:
 
 
 onstart:
-    print(announcement(workflow.dag.needrun_jobs(), workflow.cores), file=sys.stderr)
+    write_text(PROJECT.results / "plan/project.json", PROJECT.configuration_text())
+    trained = [
+        job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"
+    ]
+    seconds = [job_of(job.wildcards).seconds for job in trained]
+    print(announcement(seconds, workflow.cores), file=sys.stderr)
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
-include: "workflow/rules/papers.smk"
-include: "workflow/rules/audit.smk"
+include: "workflow/rules/build.smk"
 include: "workflow/rules/benchmark.smk"

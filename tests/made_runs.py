@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from fedrec.config.methods import resolve
-from fedrec.config.papers import Artefact, Run, runs_of
-from fedrec.config.protocol import protocol_name
+from fedrec.config.papers import Artefact
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
 from fedrec.files.parquet import write_table
-from fedrec.reporting.results import Result
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_of
+from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
 
 PROTOCOLS = load_protocols(ROOT / "config/protocols.yaml")
@@ -29,7 +30,7 @@ def curve_of(final: float, rounds: int) -> list[float]:
 
 def write_run(
     results: Path,
-    run: Run,
+    run: RunId,
     methods: Mapping[str, Any],
     *,
     final: float = 0.5,
@@ -38,13 +39,15 @@ def write_run(
     ranks_at: Mapping[str, Sequence[int]] | None = None,
     final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
-) -> Result:
+    whole: bool = False,
+) -> RunRecord:
     """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
 
-    `ranks_at` and `final_at` give other ranks and values to the rounds of some rules.
+    `ranks_at` and `final_at` give other ranks and values to the rounds of some rules. A `whole` one says of
+    itself and of its rounds what the page shows besides.
     """
     folder = results / run.folder
-    settings, _, _ = resolve(methods, run.method, run.paper, run.dataset)
+    settings, sources, _ = resolve(methods, run.method, run.paper, run.dataset)
     names = [(part, metric) for part in ("validation", "test") for metric in METRICS]
     scale = {
         (part, metric): (0.9 if part == "validation" else 1.0) * (1.0 if metric == "hr@10" else 0.5)
@@ -57,6 +60,12 @@ def write_run(
     tables = [_ranks_table(rule, (ranks_at or {}).get(rule, ranks)) for rule in RULES]
     write_table(folder / "ranks.parquet", pa.concat_tables(tables), {})
     times = {"round": columns["round"], "local_seconds": [seconds] * rounds, "server_seconds": [0.0] * rounds}
+    if whole:
+        times |= {
+            "clients": [10] * rounds,
+            "bytes_down_per_client": [4] * rounds,
+            "bytes_up_per_client": [4] * rounds,
+        }
     write_table(folder / "timing.parquet", pa.table(times), {})
     ends = dict.fromkeys(RULES, rise[-1]) | dict(final_at or {})
     reached: dict[str, dict[str, dict[str, float]]] = {
@@ -65,7 +74,7 @@ def write_run(
     for rule, end in ends.items():
         for part, metric in names:
             reached[rule][part][metric] = scale[part, metric] * end
-    protocol = protocol_named(PROTOCOLS, protocol_name(run.kind, run.paper))
+    protocol = protocol_named(PROTOCOLS, run.protocol)
     summary = {
         "dataset": run.dataset,
         "method": run.method,
@@ -73,14 +82,16 @@ def write_run(
         "protocol": {"name": protocol.name, "round_rule": protocol.round_rule},
         "seed": run.seed,
         "settings": settings,
+        "sources": sources,
         "split": SPLIT,
-        "code": {"method": "m" * 64, "engine": "c0de" * 16},
+        "code": "c0de" * 16,
         "rounds": {"best_validation": rounds - 1, "best_test": rounds, "last": rounds},
         "metrics": reached,
-        "measured": {"seconds_per_round": seconds, "device": "a device"},
+        "measured": {"seconds_per_round": seconds, "device": "a device"}
+        | ({"seconds": 1.0, "peak_memory_bytes": 2**30, "versions": {"fedrec": "0"}} if whole else {}),
     }
     (folder / "run.json").write_text(json.dumps(summary))
-    return Result(run, folder)
+    return RunRecord(folder)
 
 
 def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:
@@ -115,7 +126,7 @@ def made(
     datasets: Iterable[str],
     seeds: Sequence[int] = (0,),
     **more: Any,
-) -> dict[tuple[int, str, str], list[Result]]:
+) -> dict[tuple[int, str, str], list[RunRecord]]:
     """A run for everything an artefact shows; final values grow with the line and the seed."""
     return {
         key: [

@@ -15,24 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.errors import ComparisonError
-from fedrec.evaluation.scoring import protocol_scores
+from fedrec.evaluation.scoring import PARTS, protocol_scores
 from fedrec.federation.clients import Clients
 from fedrec.federation.pairs import PairTable
 from fedrec.random.purpose import Purpose
-from fedrec.runs.finished import Finished
-from fedrec.runs.training import PARTS
+from fedrec.runs.record import RunRecord
 
 HIT = 10
 """A hit is a rank of at most this."""
 
 
-def exposure(run: Finished) -> dict[str, Any]:
+def exposure(run: RunRecord) -> dict[str, Any]:
     """Draws of held-out items and of candidates, for validation and test, and whether scores follow them."""
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
     return described(run, drawn)
 
 
-def described(run: Finished, drawn: PairTable) -> dict[str, Any]:
+def described(run: RunRecord, drawn: PairTable) -> dict[str, Any]:
     """The same, where the draws of each client were counted already."""
     draws = drawn.sums()
     if not draws.any():
@@ -62,7 +61,7 @@ class Drawers:
     rounds: list[list[tuple[Tensor, Purpose]]]
 
     @classmethod
-    def of(cls, run: Finished) -> Self:
+    def of(cls, run: RunRecord) -> Self:
         """The drawers of a finished run."""
         settings = run.summary["settings"]
         rounds = [run.learner.drew(round_) for round_ in range(1, settings["rounds"] + 1)]
@@ -104,7 +103,7 @@ def _count(
         counts.count(owner[negative], samples.item[negative])
 
 
-def score_correlation(run: Finished, drawn: PairTable) -> NDArray[np.float64]:
+def score_correlation(run: RunRecord, drawn: PairTable) -> NDArray[np.float64]:
     """Spearman's correlation of draw count and score over each client's test candidates.
 
     NaN where one of them is the same for all candidates.
@@ -133,7 +132,7 @@ def mean_ranks(values: Tensor) -> Tensor:
     return torch.empty_like(mean).scatter_(1, order, mean.gather(1, group))
 
 
-def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
+def vanished(run: RunRecord, exposed: RunRecord) -> dict[str, Any]:
     """Which hits of a run are none in the same run whose clients may draw held-out items like any other.
 
     Both are read by the run's own rule for the round, so that the pool alone differs; a `ComparisonError`
@@ -141,10 +140,9 @@ def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
     """
     _check_pool_alone(run, exposed)
     rule = run.summary["protocol"]["round_rule"]
-    users, ranks = run.ranks(rule)
-    others, other_ranks = exposed.ranks(rule)
-    _, here, there = np.intersect1d(users, others, assume_unique=True, return_indices=True)
-    hit, still = ranks[here] <= HIT, other_ranks[there] <= HIT
+    own, other = run.user_ranks(rule), exposed.user_ranks(rule)
+    _, here, there = np.intersect1d(own.user, other.user, assume_unique=True, return_indices=True)
+    hit, still = own.rank[here] <= HIT, other.rank[there] <= HIT
     hits = int(hit.sum())
     return {
         "hits": hits,
@@ -155,7 +153,7 @@ def vanished(run: Finished, exposed: Finished) -> dict[str, Any]:
     }
 
 
-def _check_pool_alone(run: Finished, exposed: Finished) -> None:
+def _check_pool_alone(run: RunRecord, exposed: RunRecord) -> None:
     mine, other = (_but_for_the_pool(one.summary) for one in (run, exposed))
     different = [name for name, value in mine.items() if other[name] != value]
     if different:

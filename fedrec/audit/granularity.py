@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from fedrec.config.printed import Key, Printed, published
 
-RUNS = 5
+AVERAGED_RUNS = 5
 """So many runs do the papers say they average."""
 SINGLE, SOME, AVERAGES, NEITHER = "single runs", "some single runs", "averages", "neither"
 CANNOT_TELL, USERS_UNKNOWN = "cannot tell", "users unknown"
 ALL_TABLES = "all tables"
 _RARE = 0.001  # what is less likely than this is not chance
-_USUAL = 0.05  # what is more likely than this may well be chance
+_LIKELY = 0.05  # what is more likely than this may well be chance
 _HIT_RATIO = re.compile(r"hr@\d+")
 # Variants that print a hit ratio over part of the users, whose number is another.
 _PART_OF_USERS = re.compile(r"\b(subset|inactive users)\b")
@@ -104,12 +104,12 @@ def _columns(cells: Cells, steps: int, users: int | None) -> dict[str, Any]:
     if users is None:
         return {"finding": USERS_UNKNOWN}
     single = _matches("single", cells, steps, users)
-    claimed = float(_fits(_rounded_multiples(RUNS * users, steps), steps, users).mean())
+    claimed = float(_fits(_rounded_multiples(AVERAGED_RUNS * users, steps), steps, users).mean())
     columns = {
         **single,
         "single_claimed": claimed,
         "single_claimed_p": _tail(single["single_matches"], len(cells), claimed),
-        **_matches("average", cells, steps, RUNS * users),
+        **_matches("average", cells, steps, AVERAGED_RUNS * users),
     }
     return {**columns, "finding": _finding(columns, len(cells))}
 
@@ -157,7 +157,7 @@ def _finding(columns: Mapping[str, Any], values: int) -> str:
     """
     likely = max(columns["single_p"], columns["single_claimed_p"])
     could_stand_out = max(columns["single_chance"], columns["single_claimed"]) ** values < _RARE
-    if not could_stand_out or _RARE <= likely < _USUAL:
+    if not could_stand_out or _RARE <= likely < _LIKELY:
         return CANNOT_TELL
     if likely < _RARE:
         return SINGLE if _nearly_all(columns["single_matches"], values) else SOME

@@ -136,7 +136,7 @@ def attack_uploads(tensors: Mapping[str, Tensor], clients: Clients) -> dict[str,
     if not names:
         raise ResultError(
             "the run kept no traffic of its clients: there is nothing to attack. Train it again with "
-            "--keep traffic."
+            "--record traffic."
         )
     training = _training_items(kept["users/traffic"], clients)
     return {name: _attack_table(kept, name, training.cpu()) for name in sorted(names)}

@@ -6,25 +6,25 @@ the numbers in question, and the interval takes it as given. Users are paired: a
 own, averaged over seeds first.
 """
 
-import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedrec.audit.significance import bootstrap_interval
-from fedrec.config.claims import Claim, named_lines, runs_by_line
-from fedrec.config.papers import KINDS, Artefact, Run
+from fedrec.config.claims import Claim, named_lines
+from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.printed import printed
+from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
-from fedrec.files.parquet import read_table
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_by_line
+from fedrec.runs.record import SUMMARY, RunRecord, UserRanks
 
 JUDGED_BY = "hr@10"
 """The metric that decides a claim as a whole; other metrics have verdicts of their own beside it."""
@@ -47,19 +47,6 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """The rank of each user's test item in a finished run, at the round its protocol reports."""
-
-    user: NDArray[np.int64]
-    """Sorted."""
-    rank: NDArray[np.float32]
-
-
-Find = Callable[[Run, bool], Ranks | None]
-"""The ranks of a run, in the whole catalogue if so asked; None where it is not finished."""
-
-
-@dataclass(frozen=True)
 class Effect:
     """A difference between two lines, in one metric under one protocol, and its interval over users."""
 
@@ -71,6 +58,10 @@ class Effect:
     base: float
     """The metric of that line."""
     users: int
+    runs: tuple[RunId, ...] = ()
+    """Of the line the claim is about."""
+    runs_against: tuple[RunId, ...] = ()
+    """Of the line it is the difference to."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +81,8 @@ class Judgement:
     """Why an effect of ours is missing; empty where none is."""
     command: str
     """Trains the runs that are missing and could be trained; empty where there are none."""
-    runs: tuple[Run, ...]
-    """The runs the effects are of."""
+    runs: tuple[RunId, ...]
+    """Every run that was looked at, of all lines the claim is about."""
 
 
 @dataclass(frozen=True)
@@ -100,18 +91,31 @@ class Evidence:
 
     results: Path
     """Where runs are, or would be built."""
-    find: Find
     methods: Mapping[str, Any]
     seeds: Sequence[int]
     rounds: int | None
     """That runs train for at most; None for each paper's own number."""
     unavailable: Mapping[str, str]
-    """Why a dataset, or the split of one (`dataset/protocol`), cannot be had."""
+    """Why a dataset, or the split of one (`dataset/protocol`), is not available."""
+    runs: Container[RunId] | None = None
+    """The runs to judge by. If None, every finished run below the results."""
+    _ranks: dict[tuple[RunId, bool], UserRanks | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:
+        """The ranks of a run at its reported round; None where it is not finished, or not to judge by."""
+        key = (run, catalogue)
+        if key not in self._ranks:
+            folder = self.results / run.folder
+            there = (self.runs is None or run in self.runs) and (folder / SUMMARY).is_file()
+            self._ranks[key] = RunRecord(folder).user_ranks(catalogue=catalogue) if there else None
+        return self._ranks[key]
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
     """A verdict on every claim, for each dataset it is made on and each metric that is shown."""
-    return [one for claim in claims for one in _judged(claim, evidence)]
+    return [judgement for claim in claims for judgement in _judged(claim, evidence)]
 
 
 def verdict_on(kind: str, expected: float | None, clean: Effect | None) -> str:
@@ -129,10 +133,10 @@ def verdict_on(kind: str, expected: float | None, clean: Effect | None) -> str:
     return REVERSED if clean.high < least else WEAKER
 
 
-def counted(verdicts: Iterable[str]) -> str:
+def verdict_counts(verdicts: Iterable[str]) -> str:
     """Verdicts on one claim over datasets in a few words: `holds 1, reversed 3`."""
-    found = Counter(verdicts)
-    return ", ".join(f"{verdict} {found[verdict]}" for verdict in VERDICTS if found[verdict])
+    counts = Counter(verdicts)
+    return ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
 
 
 def printed_effect(claim: Claim, artefact: Artefact, dataset: str, metric: str) -> float | None:
@@ -143,27 +147,6 @@ def printed_effect(claim: Claim, artefact: Artefact, dataset: str, metric: str) 
     ]
     values = [number.value for number in numbers if number is not None]
     return values[0] - max(values[1:]) if len(values) == len(claim.lines) else None
-
-
-def ranks_below(results: Path, runs: Sequence[Path] | None = None) -> Find:
-    """How finished runs below a folder of results are found; with `runs` (their run.json), these alone."""
-    known = None if runs is None else {path.absolute() for path in runs}
-
-    @cache
-    def find(run: Run, catalogue: bool) -> Ranks | None:
-        folder = results / run.folder
-        path = (folder / "run.json").absolute()
-        if not path.is_file() or (known is not None and path not in known):
-            return None
-        at = json.loads((folder / "run.json").read_text(encoding="utf-8"))["protocol"]["round_rule"]
-        table, _ = read_table(folder / "ranks.parquet")
-        reported = np.asarray(table["at"].to_pylist()) == at
-        user = table["user"].to_numpy()[reported].astype(np.int64)
-        rank = table["test_rank_in_catalogue" if catalogue else "test_rank"].to_numpy()[reported]
-        order = np.argsort(user)
-        return Ranks(user[order], rank[order])
-
-    return find
 
 
 def _judged(claim: Claim, evidence: Evidence) -> list[Judgement]:
@@ -186,21 +169,23 @@ def _judgement(
     artefact: Artefact,
     dataset: str,
     metric: str,
-    runs: Mapping[tuple[str, str, str], Sequence[Run]],
+    runs: Mapping[tuple[str, str, str], Sequence[RunId]],
     evidence: Evidence,
 ) -> Judgement:
     in_catalogue = artefact.options.get("ranks") == "catalogue"
     effects: dict[str, Effect] = {}
-    used: dict[Run, Ranks] = {}
-    missing: list[Run] = []
-    for kind in KINDS:
-        groups = {name: runs.get((name, dataset, kind), ()) for name in claim.lines}
-        found = {run: evidence.find(run, in_catalogue) for group in groups.values() for run in group}
-        ranks = {run: one for run, one in found.items() if one is not None}
-        missing += [run for run in found if run not in ranks]
-        if found and len(ranks) == len(found):
-            effects[kind] = _effect(claim, groups, ranks, metric)
-            used |= ranks
+    used: list[RunId] = []
+    missing: list[RunId] = []
+    for short in BOTH:
+        groups = {name: runs.get((name, dataset, full_name(short, claim.paper)), ()) for name in claim.lines}
+        every = {
+            run: evidence.ranks(run, catalogue=in_catalogue) for group in groups.values() for run in group
+        }
+        ranks = {run: of_users for run, of_users in every.items() if of_users is not None}
+        missing += [run for run in every if run not in ranks]
+        if every and len(ranks) == len(every):
+            effects[short] = _effect(claim, groups, ranks, metric)
+            used += ranks
     expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
     paths = [str(evidence.results / run.folder / "run.json") for run in missing]
     return Judgement(
@@ -208,25 +193,25 @@ def _judgement(
         verdict=verdict_on(claim.kind, expected, clean),
         reason=_reason(claim, dataset, missing, evidence.unavailable),
         command=shlex.join(["snakemake", "--cores", "2", *paths]) if paths else "",
-        runs=tuple(used),
+        runs=tuple(dict.fromkeys(used)),
     )  # fmt: skip
 
 
-def _reason(claim: Claim, dataset: str, missing: Sequence[Run], unavailable: Mapping[str, str]) -> str:
-    """Which data cannot be had, and which of the other runs are not finished."""
+def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: Mapping[str, str]) -> str:
+    """Which data are not available, and which of the other runs are not finished."""
     reasons = [
         f"{name}: {unavailable[name]}"
         for name in (dataset, f"{dataset}/published-{claim.paper}")
         if name in unavailable
     ]
-    kinds = sorted({run.kind for run in missing})
-    if kinds:
-        reasons.append(f"{dataset}: not trained here ({' and '.join(kinds)})")
+    protocols = sorted({short_name(run.protocol) for run in missing})
+    if protocols:
+        reasons.append(f"{dataset}: not trained here ({' and '.join(protocols)})")
     return "; ".join(reasons)
 
 
 def _effect(
-    claim: Claim, groups: Mapping[str, Sequence[Run]], ranks: Mapping[Run, Ranks], metric: str
+    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Mapping[RunId, UserRanks], metric: str
 ) -> Effect:
     """The effect of finished runs of one dataset under one protocol; `groups` has one per line and seed."""
     _check_users(ranks)
@@ -237,14 +222,17 @@ def _effect(
     rival = max(claim.over, key=lambda name: float(values[name].mean()))
     differences = values[claim.line] - values[rival]
     low, high = bootstrap_interval(differences, level=LEVEL)
-    return Effect(float(differences.mean()), low, high, rival, float(values[rival].mean()), len(differences))
+    return Effect(
+        float(differences.mean()), low, high, rival, float(values[rival].mean()), len(differences),
+        tuple(groups[claim.line]), tuple(groups[rival]),
+    )  # fmt: skip
 
 
-def _check_users(ranks: Mapping[Run, Ranks]) -> None:
+def _check_users(ranks: Mapping[RunId, UserRanks]) -> None:
     """Refuse runs on different users: their differences could not be paired."""
     (first, expected), *others = ranks.items()
-    for run, found in others:
-        if not np.array_equal(found.user, expected.user):
+    for run, of_users in others:
+        if not np.array_equal(of_users.user, expected.user):
             raise ResultError(
                 f"{run.folder}: its users are not those of {first.folder}, though dataset and protocol are "
                 "the same. One of them is of an older split; delete that one and train it again."

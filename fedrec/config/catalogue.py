@@ -130,11 +130,11 @@ class Dataset:
     note: str = ""
 
     def files(self) -> tuple[RawFile, ...]:
-        """Every file of this dataset: the one it cannot do without, then the welcome ones."""
+        """Every file of this dataset: the one it cannot do without, then the optional ones."""
         needed = () if self.interactions is None else (self.interactions,)
-        return (*needed, *self.welcome_files())
+        return (*needed, *self.optional_files())
 
-    def welcome_files(self) -> tuple[RawFile, ...]:
+    def optional_files(self) -> tuple[RawFile, ...]:
         """Files that add something where they can be had: titles, a paper's own row order."""
         titles = () if self.titles is None else (self.titles,)
         return (*self.row_orders.values(), *titles)

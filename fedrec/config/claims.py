@@ -4,13 +4,13 @@
 `config/papers` declares, and takes all three from there.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedrec.config.document import Document, Key, load
-from fedrec.config.papers import KINDS, Artefact, Line, Paper, Run, run_of, shortened
+from fedrec.config.papers import Artefact, Line, Paper
 from fedrec.errors import ConfigurationError, did_you_mean
 
 OTHERS = "others"
@@ -49,6 +49,8 @@ class Claim:
 def load_claims(path: Path, papers: Mapping[str, Paper]) -> list[Claim]:
     """Read and check the file of claims: every line it names must be a run in the tables it names."""
     document = load(path, "claims")
+    for paper in document.content:
+        _check_known(document, (paper,), paper, papers)
     return [
         _claim(document, papers[paper], name) for paper, claims in document.content.items() for name in claims
     ]
@@ -62,50 +64,6 @@ def named_lines(artefact: Artefact) -> dict[str, Line]:
     named = [(line.label or line.run, line) for line in artefact.lines if line.run is not None]
     names = [name for name, _ in named]
     return {name: line for name, line in named if name is not None and names.count(name) == 1}
-
-
-def runs_by_line(
-    claim: Claim,
-    artefact: Artefact,
-    methods: Mapping[str, Any],
-    seeds: Sequence[int],
-    rounds: int | None,
-    unavailable: Container[str],
-) -> dict[tuple[str, str, str], list[Run]]:
-    """The runs a claim is judged by, by the name of the line, the dataset and the protocol: one per seed.
-
-    They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
-    `dataset/protocol`, that cannot be had; their runs are left out.
-    """
-    lines = named_lines(artefact)
-    return {
-        (name, dataset, kind): [
-            run_of(methods, claim.paper, dataset, kind, method, seed)
-            for method in shortened(methods, [str(lines[name].run)], claim.paper, dataset, rounds)
-            for seed in seeds
-        ]
-        for name in claim.lines
-        for dataset in claim.datasets
-        if dataset not in unavailable
-        for kind in KINDS
-        if kind != "published" or f"{dataset}/published-{claim.paper}" not in unavailable
-    }
-
-
-def runs_of_claim(
-    claim: Claim,
-    methods: Mapping[str, Any],
-    seeds: Sequence[int],
-    rounds: int | None,
-    unavailable: Container[str] = (),
-) -> list[Run]:
-    """Every run a claim is judged by, under both protocols, each once."""
-    groups = [
-        runs
-        for artefact in claim.artefacts
-        for runs in runs_by_line(claim, artefact, methods, seeds, rounds, unavailable).values()
-    ]
-    return sorted({run for runs in groups for run in runs})
 
 
 def _claim(document: Document, paper: Paper, name: str) -> Claim:

@@ -18,6 +18,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 Key = tuple[str | int, ...]
 _MOST_ERRORS_SHOWN = 10
+_FITTING: set[tuple[str, str]] = set()
+"""Texts that were found to fit a schema: they need not be checked again."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ def load(path: Path, schema: str) -> Document:
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold keys and values, got {_said(content)}.")
     document = Document(str(path), content, dict(_key_lines(node, (), str(path))))
-    check(document, schema)
+    if (text, schema) not in _FITTING:
+        check(document, schema)
+        _FITTING.add((text, schema))
     return document
 
 

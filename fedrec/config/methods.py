@@ -7,10 +7,10 @@ number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=n
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedrec.config.names import Composition, parse, parse_change
 from fedrec.config.yaml_text import values_of
@@ -25,10 +25,34 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def load_methods(path: Path) -> Mapping[str, Any]:
+Answer = TypeVar("Answer")
+
+
+class Methods(dict[str, Any]):
+    """The content of `config/methods.yaml`, never changed once it is read.
+
+    What is worked out from it is remembered: a plan asks thousands of times for a few hundred answers.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self.answers: dict[Hashable, Any] = {}
+
+
+def remembered(methods: Mapping[str, Any], question: Hashable, ask: Callable[[], Answer]) -> Answer:
+    """The answer of `ask`, which is asked once for each question about the same `Methods`."""
+    if not isinstance(methods, Methods):
+        return ask()
+    if question not in methods.answers:
+        methods.answers[question] = ask()
+    answer: Answer = methods.answers[question]
+    return answer
+
+
+def load_methods(path: Path) -> Methods:
     """Read `config/methods.yaml`. (The workflow checks it against its schema; training need not.)"""
     try:
-        return values_of(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        return Methods(values_of(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
 
@@ -40,6 +64,16 @@ def resolve(
 
     The name's own changes win over the file, and `changes`, texts `name=value`, over both.
     """
+    question = ("resolve", name, paper, dataset, *changes)
+    values, sources, paper = remembered(
+        methods, question, lambda: _resolve(methods, name, paper, dataset, changes)
+    )
+    return dict(values), dict(sources), paper
+
+
+def _resolve(
+    methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str]
+) -> tuple[Settings, dict[str, str], str]:
     composition = parse(name)
     entries = _entries(methods, composition)
     paper = paper or entries[-1]["paper"]
@@ -63,6 +97,10 @@ def canonical(methods: Mapping[str, Any], name: str) -> str:
 
     A change to what is the default anyway stays: the default may differ by paper and dataset.
     """
+    return remembered(methods, ("canonical", name), lambda: _canonical(methods, name))
+
+
+def _canonical(methods: Mapping[str, Any], name: str) -> str:
     composition = parse(name)
     settings = _settings(_entries(methods, composition))
     changes = []

@@ -6,17 +6,18 @@
     backbone+plugin[setting=value]  fedmf+plgc[beta=0.3]
 
 Each setting has brackets of its own: cluster schedulers cut names at commas. `fedmf[d=8, rate=0.1]` is read
-all the same. The spelling alone: `fedrec.config.methods` knows which parts there are and what they allow.
+all the same. A folder is named `fedmf+plgc@beta-0.3`, which needs no quoting anywhere. The spelling alone:
+`fedrec.config.methods` knows which parts there are and what they allow.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from fedrec.errors import ConfigurationError
 
-SPELLING = r"[a-z0-9][\w.=+\[\]-]*"
-"""A regular expression of every canonical spelling: no slash, so that it can name a folder."""
+FOLDER_NAME = r"[a-z0-9][\w.+@-]*"
+"""A regular expression of the folder name of every method."""
 
 _FORM = "Write backbone+plugin[setting=value]; plug-in and brackets may be left out."
 
@@ -64,6 +65,24 @@ def parse_change(text: str) -> tuple[str, str]:
     if not name or not value:
         raise ConfigurationError(f"'{text}' is no setting; write name=value, for example d=32.")
     return name, value
+
+
+def folder_name(spelling: str) -> str:
+    """The folder of a method: `fedmf+plgc@beta-0.3@d-8` for `fedmf+plgc[beta=0.3][d=8]`."""
+    composition = parse(spelling)
+    return composition.name + "".join(f"@{name}-{value}" for name, value in composition.changes)
+
+
+def spelling_of(folder_name: str) -> str:
+    """The inverse of `folder_name`: the first dash behind an `@` parts a setting from its value."""
+    name, *changes = folder_name.split("@")
+    pairs = tuple((key, value) for key, _, value in (change.partition("-") for change in changes))
+    composition = parse(name)
+    if composition.changes or not all(key and value for key, value in pairs):
+        raise ConfigurationError(
+            f"'{folder_name}' names no method's folder; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."
+        )
+    return str(replace(composition, changes=pairs))
 
 
 def _parse_changes(text: str, groups: list[str]) -> tuple[tuple[str, str], ...]:

@@ -1,47 +1,23 @@
-"""The papers' tables and figures as configuration: what each shows, and the runs it is made of.
+"""The papers' tables and figures as configuration: what each shows, and the methods it is made of.
 
-`config/papers/<paper>.yaml` names them. A run is shared by all that show it: settings that say
-nothing new leave a run's name, and under the clean protocol, where all papers have the same
-split, a run belongs to the first paper with these settings.
+`config/papers/<paper>.yaml` names them; any file there is a paper. `fedrec.plan.selection` knows their runs.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import load
-from fedrec.config.methods import canonical, resolve
 from fedrec.config.names import parse
-from fedrec.config.protocol import protocol_name
-from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.protocol import full_name
+from fedrec.config.records import spelled_records
 from fedrec.errors import ConfigurationError, did_you_mean
 
-PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
-KINDS = ("published", "clean")
+BOTH = ("published", "clean")
+"""The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
 PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
 """Figures that look inside trained models."""
-FIGURES = ("convergence", "sweep", "bars", "curricula", "bubbles", "groups", *PICTURES)
-UNTRAINED = ("statistics", "rates", "curricula", "inactive", "space", "costs")
-"""Layouts that need no runs."""
-DATALESS = ("rates", "curricula", "costs")
-"""Layouts that need no data either."""
-
-
-@dataclass(frozen=True, order=True)
-class Run:
-    """One training run."""
-
-    paper: str
-    dataset: str
-    kind: str
-    method: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """Its folder below the results."""
-        return f"runs/{self.paper}/{self.dataset}/{self.kind}/{self.method}/seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -78,8 +54,8 @@ class Artefact:
     printed: str | None = None
     """The table of the published numbers."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
-    """What its runs keep besides their final state, as `fedrec train --keep` takes it."""
+    record: tuple[str, ...] = ()
+    """What its runs record besides their final state, as `fedrec train --record` takes it."""
 
     @property
     def target(self) -> str:
@@ -87,9 +63,14 @@ class Artefact:
         return f"{self.paper}_{self.name}"
 
     @property
+    def protocols(self) -> tuple[str, ...]:
+        """The full names of the protocols it is shown under."""
+        return tuple(full_name(name, self.paper) for name in self.options.get("protocols", BOTH))
+
+    @property
     def form(self) -> Literal["table", "figure"]:
         """Whether it is written or drawn."""
-        return "figure" if self.layout in FIGURES else "table"
+        return "figure" if self.name.startswith("fig") else "table"
 
     @property
     def files(self) -> list[str]:
@@ -107,11 +88,18 @@ class Paper:
     artefacts: Mapping[str, Artefact]
     schemes: Mapping[str, str]
     """What of the paper shows no data, and so is not built."""
+    order: int | None = None
+    """Its place among the papers; those without come last, by name."""
 
 
 def load_papers(folder: Path) -> dict[str, Paper]:
-    """Read and check the file of every paper."""
-    return {name: _paper(name, load(folder / f"{name}.yaml", "paper").content) for name in PAPERS}
+    """Read and check the file of every paper in a folder; in their order."""
+    paths = sorted(folder.glob("*.yaml"))
+    if not paths:
+        raise ConfigurationError(f"{folder}: no paper is declared there. Run from the project's top folder.")
+    papers = [_paper(path.stem, load(path, "paper").content) for path in paths]
+    papers.sort(key=lambda paper: (paper.order is None, paper.order or 0, paper.name))
+    return {paper.name: paper for paper in papers}
 
 
 def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Artefact]:
@@ -133,103 +121,9 @@ def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Arte
     return list(found.values())
 
 
-def runs_of(
-    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], unavailable: Container[str] = ()
-) -> dict[tuple[int, str, str], list[Run]]:
-    """The runs of an artefact on those of its datasets, and splits of them, that can be had.
-
-    By the place of the line, the dataset and the protocol: one run per seed. `unavailable` holds datasets,
-    and splits of them as `dataset/protocol`, that cannot.
-    """
-    return {
-        (place, dataset, kind): [
-            run_of(methods, artefact.paper, dataset, kind, line.run, seed) for seed in seeds
-        ]
-        for place, line in enumerate(artefact.lines)
-        if line.run is not None
-        for dataset in artefact.datasets
-        if dataset not in unavailable
-        for kind in artefact.options.get("kinds", KINDS)
-        if kind != "published" or f"{dataset}/published-{artefact.paper}" not in unavailable
-    }
-
-
-def keeps_of(
-    papers: Mapping[str, Paper], methods: Mapping[str, Any], seeds: Sequence[int]
-) -> dict[Run, list[str]]:
-    """What runs have to keep for any table or figure, as `--keep` takes it; only runs that keep something.
-
-    It does not depend on what is to be built: a run's files are the same whatever they were made for.
-    """
-    found: dict[Run, list[str]] = {}
-    for paper in papers.values():
-        for one in paper.artefacts.values():
-            for runs in runs_of(one, methods, seeds).values() if one.keep else ():
-                for run in runs:
-                    found.setdefault(run, []).extend(one.keep)
-    return {run: spelled_records(merged_records(found[run])) for run in sorted(found)}
-
-
-def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """Why datasets of an artefact, or their published splits (`dataset/protocol`), cannot be had."""
-    own = [
-        name for dataset in artefact.datasets for name in (dataset, f"{dataset}/published-{artefact.paper}")
-    ]
-    return {name: unavailable[name] for name in own if name in unavailable}
-
-
-def can_be_built(artefact: Artefact, unavailable: Mapping[str, str]) -> bool:
-    """Whether an artefact needs no data, or one of its datasets can be had under a protocol it shows."""
-    split_matters = artefact.layout not in UNTRAINED and "clean" not in artefact.options.get("kinds", KINDS)
-    missing = without(artefact, unavailable)
-    return artefact.layout in DATALESS or any(
-        dataset not in missing and not (split_matters and f"{dataset}/published-{artefact.paper}" in missing)
-        for dataset in artefact.datasets
-    )
-
-
-def run_of(methods: Mapping[str, Any], paper: str, dataset: str, kind: str, method: str, seed: int) -> Run:
-    """The run that trains `method` as `paper` would, under its one name."""
-    name = minimal(methods, method, paper, dataset)
-    if protocol_name(kind, paper) == kind:
-        paper = _first_alike(methods, name, paper, dataset)
-        name = minimal(methods, method, paper, dataset)
-    return Run(paper, dataset, kind, name, seed)
-
-
-def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
-    """The canonical name without changes to what is the paper's own value on the dataset anyway."""
-    composition = parse(canonical(methods, name))
-    plain, _, _ = resolve(methods, str(replace(composition, changes=())), paper, dataset)
-    changed, _, _ = resolve(methods, str(composition), paper, dataset)
-    kept = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
-    return str(replace(composition, changes=kept))
-
-
-def shortened(
-    methods: Mapping[str, Any], names: Iterable[str], paper: str, dataset: str, rounds: int | None
-) -> list[str]:
-    """The names of the same methods trained for `rounds` at most; unless a name sets its own number."""
-    found = []
-    for name in names:
-        composition = parse(name)
-        own, sources, _ = resolve(methods, name, paper, dataset)
-        if rounds is not None and own["rounds"] > rounds and sources["rounds"] != "user":
-            composition = replace(composition, changes=(*composition.changes, ("rounds", str(rounds))))
-        found.append(canonical(methods, str(composition)))
-    return found
-
-
-def _first_alike(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
-    wanted, _, _ = resolve(methods, name, paper, dataset)
-    return next(
-        other for other in PAPERS if other == paper or resolve(methods, name, other, dataset)[0] == wanted
-    )
-
-
 def _paper(name: str, content: Mapping[str, Any]) -> Paper:
     artefacts = {key: _artefact(name, key, dict(found)) for key, found in content["artefacts"].items()}
-    return Paper(name, content["title"], artefacts, content.get("schemes", {}))
+    return Paper(name, content["title"], artefacts, content.get("schemes", {}), content.get("order"))
 
 
 def _artefact(paper: str, name: str, content: dict[str, Any]) -> Artefact:
@@ -237,10 +131,11 @@ def _artefact(paper: str, name: str, content: dict[str, Any]) -> Artefact:
     lines = [_line(line) for line in content.pop("lines", ())]
     if "values" in content:
         lines = [_varied(line, content["setting"], value) for line in lines for value in content["values"]]
-    keeps = {kind: [] if users is True else users for kind, users in content.pop("keep", {}).items()}
+    records = {kind: [] if users is True else users for kind, users in content.pop("record", {}).items()}
     return Artefact(
         paper, name, known["title"], known["layout"], tuple(known["datasets"] or ()),
-        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content, tuple(spelled_records(keeps)),
+        tuple(known["metrics"] or ()), tuple(lines), known["printed"], content,
+        tuple(spelled_records(records)),
     )  # fmt: skip
 
 

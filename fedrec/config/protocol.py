@@ -23,16 +23,26 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
 _OF_A_PAPER = re.compile(rf"(published|(?:only|upto)-(?:{'|'.join(SWITCHES)}))-(.+)")
 
 
-def protocol_name(kind: str, paper: str) -> str:
-    """The protocol a run of `kind` follows: the paper's own, a step from it, or one all papers share."""
-    name = f"{kind}-{paper}"
-    return name if _OF_A_PAPER.fullmatch(name) else kind
+def full_name(protocol: str, paper: str) -> str:
+    """A protocol by its full name: `published-pfedrec` for `published`, where `paper` is followed.
+
+    Full names, and names of protocols that all papers share (`clean`), stay as they are.
+    """
+    name = f"{protocol}-{paper}"
+    of_a_paper = _OF_A_PAPER.fullmatch(name) and not _OF_A_PAPER.fullmatch(protocol)
+    return name if of_a_paper else protocol
 
 
-def kind_of(name: str) -> str:
-    """The inverse of `protocol_name`, without the paper."""
-    found = _OF_A_PAPER.fullmatch(name)
-    return found[1] if found else name
+def short_name(protocol: str) -> str:
+    """A protocol's name without its paper, for headings: `published`, `only-pool`, `clean`."""
+    parts = _OF_A_PAPER.fullmatch(protocol)
+    return parts[1] if parts else protocol
+
+
+def paper_of(protocol: str) -> str | None:
+    """The paper whose rules a protocol follows, or leads away from; None where all papers share it."""
+    parts = _OF_A_PAPER.fullmatch(protocol)
+    return parts[2] if parts else None
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,7 @@ class Protocol:
     @property
     def paper(self) -> str | None:
         """The paper whose rules these are, or were before steps from them; None for one of our own."""
-        found = _OF_A_PAPER.fullmatch(self.name)
-        return found[2] if found else None
+        return paper_of(self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """All settings, for metadata."""

@@ -4,12 +4,16 @@ A dataset that cannot be had (licence page, no network) is left out of the targe
 cover many datasets, and listed there with the reason; asked for by name it is an error.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from fedrec.config.catalogue import Dataset, RawFile
+from fedrec.config.papers import Artefact
+from fedrec.config.protocol import paper_of
+from fedrec.plan.layouts import Layout
 
 _TIMEOUT_SECONDS = 5
 # Servers that refuse the question may still answer the download.
@@ -54,6 +58,25 @@ def is_at_hand(file: RawFile, raw: Path, mirror: Path | None) -> bool:
     mirrored = [source.location for source in file.sources if source.kind == "mirror"]
     return (raw / file.path).is_file() or (
         mirror is not None and any((mirror / path).is_file() for path in mirrored)
+    )
+
+
+def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """Why datasets of an artefact, or their published splits (`dataset/protocol`), are unavailable."""
+    own = [
+        name for dataset in artefact.datasets for name in (dataset, f"{dataset}/published-{artefact.paper}")
+    ]
+    return {name: unavailable[name] for name in own if name in unavailable}
+
+
+def can_be_built(artefact: Artefact, layout: Layout, unavailable: Mapping[str, str]) -> bool:
+    """Whether an artefact needs no data, or one of its datasets is available under a protocol it shows."""
+    shared = any(paper_of(protocol) is None for protocol in artefact.protocols)
+    split_matters = "runs" in layout.needs and not shared
+    missing = without(artefact, unavailable)
+    return layout.dataless or any(
+        dataset not in missing and not (split_matters and f"{dataset}/published-{artefact.paper}" in missing)
+        for dataset in artefact.datasets
     )
 
 

@@ -1,58 +1,140 @@
-"""Which source files a piece of work depends on, and the hash that names them.
+"""Fingerprints of code: a hash of what it does, whatever it says about itself.
 
-The workflow gives a rule exactly these files as inputs, so that editing a module re-runs
-what uses it and nothing else; a result records the hash.
+A fingerprint covers modules and every fedrec module they import, parsed, without comments, docstrings and
+facts that are only printed. Editing prose changes none, editing arithmetic changes those of its users.
+The workflow gives each job the fingerprint of its code as a parameter, and a result records it.
 """
 
 import ast
 import hashlib
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
+from fedrec.config.modules import modules_of
+
+NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
+"""Modules and packages that decide no number of a result: what they hand on is compared by itself."""
+NEUTRAL_TO_RUNS = ("fedrec.runs.train", "fedrec.runs.record", "fedrec.runs.device")
+"""What besides decides no number of a training run: it chooses, opens and writes."""
+_NOT_FOLLOWED = ("fedrec.runs.registry",)
+"""Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
+_ENGINES = "fedrec.federation.engines"
+_PRINTED_FACTS = ("paper", "cost")
+"""Attributes of classes that tables print and no computation reads."""
 _PACKAGE = Path(__file__).resolve().parents[1]
-_ROOT = _PACKAGE.parent
 
 
-def sources_of(*modules: str) -> list[Path]:
-    """The files of `modules` and of every fedrec module they import, directly or not, sorted."""
-    found: set[str] = set()
+def run_fingerprint(method: str, engine: str = "batched") -> str:
+    """The fingerprint of the code that decides the numbers of a run of `method` on `engine`."""
+    return _fingerprint(_run_modules(method, engine))
+
+
+def code_fingerprint(*modules: str) -> str:
+    """The fingerprint of `modules` and of every fedrec module they import, directly or not."""
+    return _fingerprint(closure(modules, NEUTRAL))
+
+
+def closure(modules: Collection[str], neutral: Collection[str]) -> list[str]:
+    """`modules` and every fedrec module they import, directly or not, but for neutral ones; sorted."""
+    reached: set[str] = set()
     waiting = [*modules]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(_imports(name))
-    return sorted(_file_of(name) for name in found)
+        if name not in reached and not _is_within(name, neutral):
+            reached.add(name)
+            waiting.extend(() if name in _NOT_FOLLOWED else _imports(name))
+    return sorted(reached)
 
 
-def code_hash(*modules: str) -> str:
-    """sha256 over the names and contents of `sources_of(*modules)`."""
+def _run_modules(method: str, engine: str) -> list[str]:
+    own = modules_of(method)
+    modules = ["fedrec.runs.training", "fedrec.runs.registry", *own]
+    if any(name.startswith("fedrec.central") for name in _imports(own[0])):
+        modules.append("fedrec.central.learner")
+    elif "fedrec.federation.model.method" in closure(own, NEUTRAL):
+        modules += ["fedrec.federation.federation", _engine_module(engine)]
+    return closure(modules, (*NEUTRAL, *NEUTRAL_TO_RUNS))
+
+
+def _engine_module(engine: str) -> str:
+    """An engine is a module, or a package whose module `engine` leads to the rest."""
+    package = _file_of(f"{_ENGINES}.{engine}").parent
+    return f"{_ENGINES}.{engine}.engine" if package.name == engine else f"{_ENGINES}.{engine}"
+
+
+def _fingerprint(modules: Collection[str]) -> str:
     digest = hashlib.sha256()
-    for path in sources_of(*modules):
-        digest.update(f"{path.relative_to(_ROOT).as_posix()}\n".encode())
-        digest.update(path.read_bytes())
+    for name in modules:
+        digest.update(f"{name}\n{_parsed(name)[1]}\n".encode())
     return digest.hexdigest()
 
 
-@cache
 def _imports(module: str) -> frozenset[str]:
-    """The fedrec modules named by the import statements of `module`, wherever they stand."""
-    tree = ast.parse(_file_of(module).read_text(encoding="utf-8"))
-    named: set[str] = set()
+    return _parsed(module)[0]
+
+
+def _parsed(module: str) -> tuple[frozenset[str], str]:
+    path = _file_of(module)
+    status = path.stat()
+    return _parsed_file(path, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _parsed_file(path: Path, _changed: int, _size: int) -> tuple[frozenset[str], str]:
+    """The fedrec modules that a file imports wherever it runs, and the hash of its code."""
+    tree = _WithoutProse().visit(ast.parse(path.read_text(encoding="utf-8")))
+    imports = frozenset(name for name in _imported(tree) if _file_of(name).is_file())
+    return imports, hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Names of modules in import statements, wherever they stand; some may name what is no module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            named.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            named.add(node.module)
-            # `from package import module` names a module too, where it is one.
-            named.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(name for name in named if name.split(".")[0] == _PACKAGE.name and _exists(name))
+            yield from (alias.name for alias in node.names if _is_ours(alias.name))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module):
+            # The package itself holds a version and a door for users, nothing that its modules compute with.
+            yield from () if node.module == _PACKAGE.name else (node.module,)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+class _WithoutProse(ast.NodeTransformer):
+    """Drops docstrings, facts that are only printed, and imports for type checkers."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Drop a string that stands by itself: it documents what is above it."""
+        is_prose = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_prose else self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Drop attributes that tables print."""
+        node.body = [statement for statement in node.body if not _is_printed_fact(statement)]
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Drop what only type checkers read."""
+        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_typing else self.generic_visit(node)
+
+
+def _is_printed_fact(statement: ast.stmt) -> bool:
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    return any(isinstance(target, ast.Name) and target.id in _PRINTED_FACTS for target in targets)
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] == _PACKAGE.name
+
+
+def _is_within(module: str, packages: Collection[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
 def _file_of(module: str) -> Path:
-    path = _ROOT.joinpath(*module.split("."))
+    path = _PACKAGE.parent.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def _exists(module: str) -> bool:
-    return _file_of(module).is_file()

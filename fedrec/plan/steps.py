@@ -13,23 +13,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedrec.config.papers import Run, run_of, shortened
-from fedrec.config.protocol import SWITCHES, Protocol
+from fedrec.config.protocol import SWITCHES, Protocol, full_name
 from fedrec.config.protocol_file import protocol_named, switched, switches_of
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.runs import RunId, run_of, shortened
 
 
 @dataclass(frozen=True)
-class Step:
-    """A step: the kind of run that is read, and by which rule its round is chosen."""
+class ProtocolStep:
+    """A step: the protocol of the runs that are read, and by which rule their round is chosen."""
 
     name: str
-    kind: str
+    """Without its paper: `only-pool`."""
+    protocol: str
     rule: str
 
 
 @dataclass(frozen=True)
-class Ladder:
+class ProtocolSteps:
     """What is audited on one dataset: methods as a paper would train them, and the switches to show."""
 
     dataset: str
@@ -41,7 +42,7 @@ class Ladder:
     """Whether no (user, item) pair of the dataset is repeated."""
 
 
-def ladder_of(
+def protocol_steps(
     methods: Mapping[str, Any],
     names: Iterable[str],
     *,
@@ -50,7 +51,7 @@ def ladder_of(
     rounds: int | None,
     switches: Iterable[str],
     distinct_pairs: bool,
-) -> Ladder:
+) -> ProtocolSteps:
     """The audit of the methods called `names`, trained for `rounds` at most."""
     trained = tuple(shortened(methods, names, paper, dataset, rounds))
     chosen = set(switches)
@@ -60,57 +61,63 @@ def ladder_of(
             f"unknown switch '{unknown[0]}'.{did_you_mean(unknown[0], SWITCHES)} "
             f"Known: {', '.join(SWITCHES)}."
         )
-    return Ladder(dataset, paper, trained, tuple(one for one in SWITCHES if one in chosen), distinct_pairs)
+    return ProtocolSteps(
+        dataset, paper, trained, tuple(name for name in SWITCHES if name in chosen), distinct_pairs
+    )
 
 
-def steps(ladder: Ladder, protocols: Mapping[str, Protocol]) -> list[Step]:
+def steps(audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> list[ProtocolStep]:
     """The steps in the order of a table, from `published` to `clean`."""
-    singles = [f"only-{switch}" for switch in ladder.switches]
-    sums = [f"upto-{switch}" for switch in ladder.switches if switch != _last()]
+    singles = [f"only-{switch}" for switch in audited.switches]
+    sums = [f"upto-{switch}" for switch in audited.switches if switch != _last()]
     return [
-        _step("published", (), ladder, protocols),
-        *(_step(name, switches_of(name), ladder, protocols) for name in (*singles, *sums)),
-        _step("clean", tuple(SWITCHES), ladder, protocols),
+        _step("published", (), audited, protocols),
+        *(_step(name, switches_of(name), audited, protocols) for name in (*singles, *sums)),
+        _step("clean", tuple(SWITCHES), audited, protocols),
     ]
 
 
 def runs_of_step(
-    ladder: Ladder, methods: Mapping[str, Any], step: Step, seeds: Iterable[int]
-) -> dict[str, list[Run]]:
+    audited: ProtocolSteps, methods: Mapping[str, Any], step: ProtocolStep, seeds: Iterable[int]
+) -> dict[str, list[RunId]]:
     """The runs a step reads, by method: one per seed."""
     return {
-        method: [run_of(methods, ladder.paper, ladder.dataset, step.kind, method, seed) for seed in seeds]
-        for method in ladder.methods
+        method: [
+            run_of(methods, audited.paper, audited.dataset, step.protocol, method, seed) for seed in seeds
+        ]
+        for method in audited.methods
     }
 
 
-def _step(name: str, switches: tuple[str, ...], ladder: Ladder, protocols: Mapping[str, Protocol]) -> Step:
-    rule = switched(protocols, ladder.paper, switches).round_rule
-    return Step(name, _kind(switches, ladder, protocols), rule)
+def _step(
+    name: str, switches: tuple[str, ...], audited: ProtocolSteps, protocols: Mapping[str, Protocol]
+) -> ProtocolStep:
+    rule = switched(protocols, audited.paper, switches).round_rule
+    return ProtocolStep(name, full_name(_trained_as(switches, audited, protocols), audited.paper), rule)
 
 
-def _kind(switches: tuple[str, ...], ladder: Ladder, protocols: Mapping[str, Protocol]) -> str:
-    """The kind of run that is trained and ranked as with these switches."""
-    matter = [one for one in SWITCHES if _matters(one, ladder, protocols)]
+def _trained_as(switches: tuple[str, ...], audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> str:
+    """The short name of the protocol whose runs are trained and ranked as with these switches."""
+    matter = [one for one in SWITCHES if _matters(one, audited, protocols)]
     turned = [one for one in matter if one in switches]
-    if turned == matter and _ends_clean(ladder, protocols):
+    if turned == matter and _ends_clean(audited, protocols):
         return "clean"
     if not turned:
         return "published"
     return f"only-{turned[0]}" if len(turned) == 1 else f"upto-{turned[-1]}"
 
 
-def _matters(switch: str, ladder: Ladder, protocols: Mapping[str, Protocol]) -> bool:
-    """Whether a switch can change what is trained on, or what is ranked, on the ladder's dataset."""
-    if switch == "round" or (switch == "repeats" and ladder.distinct_pairs):
+def _matters(switch: str, audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> bool:
+    """Whether a switch can change what is trained on, or what is ranked, on the dataset."""
+    if switch == "round" or (switch == "repeats" and audited.distinct_pairs):
         return False
-    start = protocol_named(protocols, f"published-{ladder.paper}")
-    return replace(switched(protocols, ladder.paper, (switch,)), name=start.name) != start
+    start = protocol_named(protocols, f"published-{audited.paper}")
+    return replace(switched(protocols, audited.paper, (switch,)), name=start.name) != start
 
 
-def _ends_clean(ladder: Ladder, protocols: Mapping[str, Protocol]) -> bool:
+def _ends_clean(audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> bool:
     """Whether all switches turned give the clean protocol itself: a protocol may differ in more."""
-    end = switched(protocols, ladder.paper, SWITCHES)
+    end = switched(protocols, audited.paper, SWITCHES)
     return replace(end, name="clean") == protocol_named(protocols, "clean")
 
 

@@ -1,4 +1,4 @@
-"""Inside a finished run: its clients, its model after the last round, and what it kept besides.
+"""A look inside a finished run: what its clients hold after the last round, and what was recorded besides.
 
 The item tables a picture can show of a user:
 `own`         the table the user keeps: beside the server's where a method has two (FedRAP's D), else its copy
@@ -9,6 +9,7 @@ The item tables a picture can show of a user:
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -30,92 +31,91 @@ from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.rows import RowsKept
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import draws
-from fedrec.runs.finished import Finished
+from fedrec.runs.record import RunRecord
 
 _CHUNK = 1 << 24
 """Numbers of whole tables that are looked at together."""
 
 
-class Inside(Finished):
-    """A finished run, and a look at what its clients hold."""
+@dataclass(frozen=True)
+class Inside:
+    """A look at what the clients of a finished run hold."""
+
+    run: RunRecord
 
     @property
     def federation(self) -> Federation:
-        """Its model, of a method with clients."""
-        if not isinstance(self.learner, Federation):
-            raise ResultError(f"{self.folder}: a centralised method has no clients to look into.")
-        return self.learner
+        """The model, of a method with clients."""
+        if not isinstance(self.run.learner, Federation):
+            raise ResultError(f"{self.run.folder}: a centralised method has no clients to look into.")
+        return self.run.learner
 
-    def place(self, user: int) -> Tensor:
-        """The client that is `user` of the dataset, as one place."""
-        found = (self.clients.user == user).nonzero().squeeze(1)
-        if not len(found):
-            raise ResultError(f"{self.folder}: there is no user {user} in its split.")
-        return found
-
-    def kept(self, kind: str, name: str, user: int) -> Tensor:
-        """What the run kept of a user besides its state, `vectors` after each round or `uploads`."""
-        found = extras(self.tensors)
-        users = found.get(f"users/{kind}", torch.empty(0)).tolist()
-        if f"{kind}/{name}" not in found or user not in users:
+    def recorded(self, what: str, name: str, user: int) -> Tensor:
+        """What the run recorded of a user besides its state, `vectors` after each round or `uploads`."""
+        records = extras(self.run.tensors)
+        users = records.get(f"users/{what}", torch.empty(0)).tolist()
+        if f"{what}/{name}" not in records or user not in users:
             raise ResultError(
-                f"{self.folder}: {kind} of user {user} were not kept. Train it with --keep {kind}={user}."
+                f"{self.run.folder}: {what} of user {user} were not recorded. Train it with "
+                f"--record {what}={user}."
             )
-        kept = found[f"{kind}/{name}"]
-        return kept[:, users.index(user)] if kind == "vectors" else kept[users.index(user)]
+        values = records[f"{what}/{name}"]
+        return values[:, users.index(user)] if what == "vectors" else values[users.index(user)]
 
     def items(self, user: int, *parts: int) -> NDArray[np.int32]:
-        """The user's items of some parts of the split."""
-        chosen = (self.split.user == user) & np.isin(self.split.part, parts)
-        found: NDArray[np.int32] = self.split.item[chosen]
-        return found
+        """The user's items in some parts of the split."""
+        split = self.run.split
+        items: NDArray[np.int32] = split.item[(split.user == user) & np.isin(split.part, parts)]
+        return items
 
     def marks(self, user: int, *, held_out: bool) -> NDArray[np.str_]:
         """For each item: `training`, `held out` (if these are asked for) or `other`."""
-        found = np.full(self.split.items, "other", dtype="<U8")
+        marks = np.full(self.run.split.items, "other", dtype="<U8")
         if held_out:
-            found[self.items(user, VALIDATION, TEST)] = "held out"
-        found[self.items(user, TRAIN)] = "training"
-        return found
+            marks[self.items(user, VALIDATION, TEST)] = "held out"
+        marks[self.items(user, TRAIN)] = "training"
+        return marks
 
     def table(self, name: str, user: int) -> Tensor:
-        """An item table of a user (see above): items x d."""
-        if isinstance(self.learner, CentralLearner):
+        """An item table of a user (see above): (items, d)."""
+        learner = self.run.learner
+        if isinstance(learner, CentralLearner):
             if name != "shared":
-                raise ResultError(f"{self.folder}: a centralised method has shared tables alone.")
-            table: Tensor = self.learner.weights["Q"].detach()
+                raise ResultError(f"{self.run.folder}: a centralised method has shared tables alone.")
+            table: Tensor = learner.weights["Q"].detach()
             return table
         if name == "upload":
             return self._upload(user)
-        return self.tables(name, self.place(user))[0]
+        return self.tables(name, self.run.client_index([user]))[0]
 
     def tables(self, name: str, who: Tensor) -> Tensor:
-        """The same for some clients at once, on a leading axis."""
+        """The same of some clients at once: (clients, items, d)."""
         with torch.no_grad():
             return _TABLES[name](self.federation, who).expand(len(who), -1, -1)
 
     def measured(self, name: str, measure: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
         """A measure of a table of every client."""
-        everyone = torch.arange(len(self.clients))
-        at_once = max(1, _CHUNK // (self.clients.items * self.summary["settings"]["d"]))
-        found = [measure(self.tables(name, who)) for who in torch.split(everyone, at_once)]
-        return torch.cat(found).double().numpy()
+        clients = self.run.clients
+        at_once = max(1, _CHUNK // (clients.items * self.run.settings["d"]))
+        chunks = [measure(self.tables(name, who)) for who in torch.arange(len(clients)).split(at_once)]
+        return torch.cat(chunks).double().numpy()
 
     def _upload(self, user: int) -> Tensor:
         method = self.federation.method
-        names = [key.removeprefix("uploads/") for key in extras(self.tensors) if key.startswith("uploads/")]
+        records = extras(self.run.tensors)
+        names = [key.removeprefix("uploads/") for key in records if key.startswith("uploads/")]
         tables = [name for name in names if self.federation.state.parameters[name].table]
         wanted = _on_server(method)
-        found = self.kept("uploads", wanted if wanted in tables else "".join(sorted(tables)[:1]), user)
-        if found.isnan().all():
-            raise ResultError(f"{self.folder}: user {user} never uploaded anything.")
-        return found
+        upload = self.recorded("uploads", wanted if wanted in tables else "".join(sorted(tables)[:1]), user)
+        if upload.isnan().all():
+            raise ResultError(f"{self.run.folder}: user {user} never uploaded anything.")
+        return upload
 
 
 def merging_weights(inside: Inside, users: Iterable[int], items: int) -> Tensor:
     """Rho of elastic merging, of some users (rows) for the first items (columns)."""
     federation = inside.federation
-    who = torch.cat([inside.place(user) for user in users])
+    who = inside.run.client_index(list(users))
     w, some = federation.seen(who), torch.arange(items).expand(len(who), -1)
     method = federation.method
     own, other = w[_backbone(method).item_table][some], w[_on_server(method)][some]
@@ -127,7 +127,7 @@ def merging_weights(inside: Inside, users: Iterable[int], items: int) -> Tensor:
 WAYS = ("own", "global", "another user's")
 
 
-def inference(inside: Inside, way: str) -> dict[str, float]:
+def scored_with(inside: Inside, way: str) -> dict[str, float]:
     """Test metrics where users are scored with their own item table, the server's, or another user's."""
     federation = inside.federation
     name = _backbone(federation.method).item_table
@@ -148,9 +148,9 @@ def lenders(count: int, seed: int) -> Tensor:
     """For each client another one, drawn at random; nobody lends to two."""
     words = draws(seed, Purpose.LENDERS, user=0, first=0, count=-(-count // LANES) * LANES)[:count]
     order = torch.from_numpy(np.argsort(words, kind="stable"))
-    found = torch.empty_like(order)
-    found[order] = order.roll(1)
-    return found
+    lender = torch.empty_like(order)
+    lender[order] = order.roll(1)
+    return lender
 
 
 class _Borrowed:
@@ -195,8 +195,8 @@ def _shared(federation: Federation, who: Tensor) -> Tensor:
 
 
 def _correction(federation: Federation, who: Tensor) -> Tensor:
-    found: Tensor = federation.method.correction(federation.seen(who), _every(federation, who))  # type: ignore[attr-defined]
-    return found
+    correction: Tensor = federation.method.correction(federation.seen(who), _every(federation, who))  # type: ignore[attr-defined]
+    return correction
 
 
 def _scored(federation: Federation, who: Tensor) -> Tensor:

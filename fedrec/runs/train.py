@@ -1,26 +1,24 @@
 """A run by name: finds split, settings, device and engine, and trains."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedrec.config.methods import canonical, load_methods, resolve
-from fedrec.config.modules import modules_of
-from fedrec.config.protocol import protocol_name
+from fedrec.config.protocol import full_name
 from fedrec.config.records import merged_records, spelled_records
-from fedrec.data.split import read_split
+from fedrec.data.split import Split, read_split
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.engine import ENGINES, engine_named
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.plan.fingerprint import code_hash
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients
 from fedrec.runs.registry import make_learner
-from fedrec.runs.training import Run
-
-ENGINE_MODULE = "fedrec.runs.train"
+from fedrec.runs.training import Training
 
 
 def train(
@@ -37,16 +35,16 @@ def train(
     methods_file: Path,
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
-    keep: Sequence[str] = (),
+    record: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
 
-    `keep` tells what to keep besides (see `fedrec.federation.observe.recorder`).
+    `record` tells what to record besides (see `fedrec.federation.observe.recorder`).
     """
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
-    split = read_split(data / protocol_name(protocol, paper))
+    split = read_split(data / full_name(protocol, paper))
     place = device_named(device)
     clients = Clients.of_split(split, place)
     chosen = engine_named(engine, memory_for_clients(place, memory_gib))
@@ -62,19 +60,27 @@ def train(
         "device": place.type,
         "split": split.content_hash(),
         "interactions": split.interactions,
-        "code": {
-            "method": code_hash(*modules_of(method)),
-            "engine": code_hash(ENGINE_MODULE, ENGINES[chosen.name]),
-        },
+        "code": run_fingerprint(method, chosen.name),
+        "also_settings_of": _sharing(methods, method, paper, split, changes),
     }
     try:
-        recorder = Recorder.of(keep, clients, settings["rounds"]) if keep else None
+        recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
         learner = make_learner(method, clients, settings, seed, chosen, recorder)
-        kept = tuple(spelled_records(merged_records(keep)))
-        run = Run(split, clients, learner, settings["rounds"], out, identity, checkpoint_seconds, kept)
+        records = tuple(spelled_records(merged_records(record)))
+        run = Training(clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records)
         return run.train()
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(
             f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "
             f"another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
         ) from error
+
+
+def _sharing(
+    methods: Mapping[str, Any], method: str, paper: str, split: Split, changes: Sequence[str]
+) -> list[str]:
+    """The other papers whose run this is too: same settings, under a protocol that is nobody's own."""
+    if split.protocol.paper is not None:
+        return []
+    alike = papers_alike(methods, method, paper, split.dataset, changes)
+    return [other for other in alike if other != paper]

@@ -1,20 +1,12 @@
-"""A training run from a frozen split to its files: rounds, evaluation, checkpoints, results.
+"""A training run from a frozen split to its record: rounds, evaluation, checkpoints.
 
-    curve.parquet      one row per round: loss and every metric, on validation and test
-    ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
-    timing.parquet     one row per round: seconds, clients, bytes
-    state.safetensors  the model after the last round, and below extra/ what else was to be kept
-    run.json           every setting, hash and version; written last: a run with it is complete
-
-All but the times are the same whether a run was killed and taken up again or not.
+All files but the times are the same whether a run was killed and taken up again or not.
 """
 
 import json
-import platform
-import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,23 +16,16 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from fedrec import __version__
-from fedrec.data.split import Split
 from fedrec.evaluation.metrics import METRICS, metrics_of
-from fedrec.evaluation.ranking import rank_in_catalogue
-from fedrec.evaluation.scoring import candidate_ranks, protocol_scores
+from fedrec.evaluation.scoring import PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
-from fedrec.files.atomic import canonical_json, write_text
-from fedrec.files.parquet import write_table
+from fedrec.files.atomic import canonical_json
 from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.progress import RoundProgress
+from fedrec.runs.record import REPORTED, RunRecord, measured_of
 
-PARTS = ("validation", "test")
-REPORTED = ("best_validation", "best_test", "last")
-_CHUNK = 1 << 21
-"""Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more."""
-_BYTES = 4
+_BYTES = 4  # of a number that is sent
 
 
 @dataclass
@@ -60,10 +45,9 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run: what is trained on what, for how long, and what identifies it."""
+class Training:
+    """A run in training: what is trained on what, for how long, and what identifies it."""
 
-    split: Split
     clients: Clients
     learner: Learner
     rounds: int
@@ -71,8 +55,10 @@ class Run:
     identity: dict[str, Any]
     """Everything that decides the result; a checkpoint of another identity is not taken up."""
     checkpoint_seconds: float = 30.0
-    keep: tuple[str, ...] = ()
-    """What the learner keeps besides its state; decides no other number, but what a checkpoint holds."""
+    records: tuple[str, ...] = ()
+    """What the learner records besides its state; decides no other number, but what a checkpoint holds."""
+    remarks: Mapping[str, Any] = field(default_factory=dict)
+    """What run.json says besides, such as whose settings these also are; decides nothing."""
 
     def train(self) -> dict[str, Any]:
         """Train to the last round, from a checkpoint if there is one, and write the results."""
@@ -102,8 +88,9 @@ class Run:
         for reported in REPORTED:
             if self._is_reported(reported, round_, progress):
                 progress.round_of[reported] = round_
+                whole = catalogue_ranks(self.learner, self.clients)
                 progress.ranks[reported] = torch.stack(
-                    [*sampled.values(), *self._catalogue_ranks()], dim=1
+                    [*sampled.values(), *(whole[part] for part in PARTS)], dim=1
                 ).cpu()
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
@@ -113,26 +100,6 @@ class Run:
         key = f"{reported.removeprefix('best_')}_hr@10"
         return all(progress.curve[-1][key] >= row[key] for row in progress.curve)
 
-    def _catalogue_ranks(self) -> Iterator[Tensor]:
-        """Ranks among all items outside the training rows and, for test, the validation item."""
-        clients = self.clients
-        everyone = clients.everyone
-        all_items = torch.arange(clients.items, device=clients.device)
-        found: dict[str, list[Tensor]] = {part: [] for part in PARTS}
-        for who in everyone.split(max(1, _CHUNK // clients.items)):
-            scores = protocol_scores(self.learner, clients, who, all_items.expand(len(who), -1))
-            excluded = torch.zeros_like(scores, dtype=torch.bool)
-            rows = clients.rows[who]
-            first, last = int(clients.start[who[0]]), int(clients.start[who[-1] + 1])
-            local = torch.repeat_interleave(torch.arange(len(who), device=clients.device), rows)
-            excluded[local, clients.train_item[first:last]] = True
-            for part in PARTS:
-                target = clients.held_out[part][who]
-                found[part].append(rank_in_catalogue(scores, target, excluded, self.split.protocol.rank_ties))
-                excluded[torch.arange(len(who), device=clients.device), target] = True
-        for ranks in found.values():
-            yield torch.cat(ranks)
-
     def _resumed(self) -> Progress:
         """The progress of a checkpoint of this very run, or none."""
         path = self.out / "checkpoint.safetensors"
@@ -140,7 +107,7 @@ class Run:
             return Progress()
         tensors, note = load_tensors(path)
         stored = json.loads(note)
-        if (stored["identity"], stored.get("keep")) != (canonical_json(self.identity), list(self.keep)):
+        if (stored["identity"], stored.get("record")) != (canonical_json(self.identity), list(self.records)):
             print(f"{path}: belongs to other settings or code; starting anew.", file=sys.stderr)
             return Progress()
         self.learner.load({name: value for name, value in tensors.items() if not name.startswith("ranks/")})
@@ -152,7 +119,7 @@ class Run:
     def _save(self, progress: Progress) -> None:
         note = {
             "identity": canonical_json(self.identity),
-            "keep": self.keep,
+            "record": self.records,
             "curve": progress.curve,
             "timing": progress.timing,
             "round_of": progress.round_of,
@@ -161,43 +128,26 @@ class Run:
         save_tensors(self.out / "checkpoint.safetensors", self.learner.tensors() | ranks, json.dumps(note))
 
     def _write(self, progress: Progress) -> dict[str, Any]:
-        columns = {name: [row[name] for row in progress.curve] for name in progress.curve[0]}
-        write_table(self.out / "curve.parquet", pa.table(columns), self.identity)
-        times = {name: [row[name] for row in progress.timing] for name in progress.timing[0]}
-        write_table(self.out / "timing.parquet", pa.table(times), self.identity)
-        write_table(self.out / "ranks.parquet", self._ranks_table(progress), self.identity)
-        save_tensors(self.out / "state.safetensors", self.learner.tensors(), canonical_json(self.identity))
         summary = (
             self.identity
-            | ({"keep": list(self.keep)} if self.keep else {})
+            | ({"record": list(self.records)} if self.records else {})
+            | dict(self.remarks)
             | self.learner.notes(self.rounds)
             | {
                 "rounds": {name: progress.round_of[name] for name in REPORTED},
-                "metrics": {
-                    name: {
-                        part: {m: progress.curve[progress.round_of[name] - 1][f"{part}_{m}"] for m in METRICS}
-                        for part in PARTS
-                    }
-                    for name in REPORTED
-                },
-                "measured": {
-                    "seconds": sum(row["local_seconds"] + row["server_seconds"] for row in progress.timing),
-                    "seconds_per_round": float(
-                        np.median([row["local_seconds"] + row["server_seconds"] for row in progress.timing])
-                    ),
-                    "peak_memory_bytes": _peak_memory(self.clients.device),
-                    "device": _device_name(self.clients.device),
-                    "versions": {
-                        "fedrec": __version__,
-                        "python": platform.python_version(),
-                        "torch": torch.__version__,
-                        "numpy": np.__version__,
-                        "pyarrow": pa.__version__,
-                    },
-                },
+                "metrics": {name: _metrics_at(progress, name) for name in REPORTED},
+                "measured": measured_of(progress.timing, self.clients.device),
             }
         )
-        write_text(self.out / "run.json", json.dumps(summary, indent=2) + "\n")
+        RunRecord.write(
+            self.out,
+            self.identity,
+            curve=_columns(progress.curve),
+            timing=_columns(progress.timing),
+            ranks=self._ranks_table(progress),
+            tensors=self.learner.tensors(),
+            summary=summary,
+        )
         (self.out / "checkpoint.safetensors").unlink(missing_ok=True)
         return summary
 
@@ -221,6 +171,16 @@ class Run:
         return pa.concat_tables(parts)
 
 
+def _columns(rows: list[dict[str, float]]) -> pa.Table:
+    return pa.table({name: [row[name] for row in rows] for name in rows[0]})
+
+
+def _metrics_at(progress: Progress, reported: str) -> dict[str, dict[str, float]]:
+    """Every metric of both parts at a reported round."""
+    row = progress.curve[progress.round_of[reported] - 1]
+    return {part: {name: row[f"{part}_{name}"] for name in METRICS} for part in PARTS}
+
+
 def _timing(round_: int, report: Report) -> dict[str, float]:
     return {
         "round": round_,
@@ -231,18 +191,3 @@ def _timing(round_: int, report: Report) -> dict[str, float]:
         "server_seconds": report.server_seconds,
         "slowest_client_seconds": float("nan") if report.slowest is None else report.slowest,
     }
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _device_name(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"cpu ({torch.get_num_threads()} threads)"
-    )

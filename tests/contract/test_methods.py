@@ -9,7 +9,7 @@ import torch
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
-from fedrec.runs.training import Run
+from fedrec.runs.training import Training
 from tests.contract.matrix import NAMES
 from tests.federations import (
     METHODS,
@@ -138,7 +138,7 @@ def test_a_killed_run_ends_where_an_unbroken_one_does(tmp_path):
 
             learner.train_round = train_round
         identity = {"method": "fedmf", "seed": 0}
-        return Run(split, clients, learner, 6, tmp_path / folder, identity, checkpoint_seconds=0).train()
+        return Training(clients, learner, 6, tmp_path / folder, identity, checkpoint_seconds=0).train()
 
     run("whole")
     with pytest.raises(KilledError):

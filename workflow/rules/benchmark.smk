@@ -13,7 +13,7 @@ ALL_CORES = 1024
 rule benchmark_prepare:
     """Parse, filter and split against merely reading the file."""
     input:
-        raw=raw_files_of,
+        raw=lambda wildcards: map(str, PROJECT.raw_files(wildcards.dataset)),
         code="benchmarks/prepare.py",
     output:
         results("benchmarks/prepare_{dataset}.json"),
@@ -21,13 +21,13 @@ rule benchmark_prepare:
         results("logs/benchmark/prepare_{dataset}.log"),
     threads: ALL_CORES
     params:
-        recipe=lambda wildcards: CATALOGUE[wildcards.dataset].recipe(),
+        recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
         catalogue=config["catalogue"],
         protocols=config["protocol_file"],
-        raw=str(RAW),
+        raw=str(PROJECT.raw),
     shell:
-        "python -m benchmarks.prepare {wildcards.dataset} --catalogue {params.catalogue}"
-        " --protocols {params.protocols} --raw {params.raw} --out {output} 2> {log}"
+        "python -m benchmarks.prepare {wildcards.dataset:q} --catalogue {params.catalogue:q}"
+        " --protocols {params.protocols:q} --raw {params.raw:q} --out {output:q} 2> {log:q}"
 
 
 rule benchmark_engines:
@@ -43,7 +43,7 @@ rule benchmark_engines:
     threads: ALL_CORES
     params:
         methods=config["method_file"],
-        data=lambda wildcards, input: str(Path(input.split).parent.parent),
+        data=subpath(input.split, ancestor=2),
     shell:
-        "python -m benchmarks.engines --data {params.data} --methods {params.methods}"
-        " --out {output} 2> {log}"
+        "python -m benchmarks.engines --data {params.data:q} --methods {params.methods:q}"
+        " --out {output:q} 2> {log:q}"

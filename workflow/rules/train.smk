@@ -1,83 +1,35 @@
 # One training run per paper, dataset, protocol, method and seed.
 
+RUN = "runs/{paper}/{dataset}/{protocol}/{method}/seed{seed}"
+
 
 rule train:
     """Train one method on one split, with one paper's settings and one seed."""
     input:
-        split=lambda wildcards: run_split(wildcards, "split"),
-        candidates=lambda wildcards: run_split(wildcards, "candidates"),
-        code=run_code,
+        lambda wildcards: results(job_of(wildcards).reads),
     output:
-        curve=run_file("curve.parquet"),
-        ranks=run_file("ranks.parquet"),
-        timing=run_file("timing.parquet"),
-        state=run_file("state.safetensors"),
-        run=run_file("run.json"),
+        curve=results(f"{RUN}/curve.parquet"),
+        ranks=results(f"{RUN}/ranks.parquet"),
+        timing=results(f"{RUN}/timing.parquet"),
+        state=results(f"{RUN}/state.safetensors"),
+        run=results(f"{RUN}/run.json"),
     log:
         results(f"logs/{RUN}/train.log"),
     benchmark:
         results(f"benchmarks/jobs/{RUN}/train.tsv")
     wildcard_constraints:
-        method=SPELLING,
+        paper=r"[a-z][a-z0-9]*",
+        method=r"[a-z0-9][\w.+@-]*",
+        seed=r"[0-9]+",
     resources:
         gpu=config["gpu_per_run"],
     params:
-        settings=lambda wildcards: run_settings(wildcards),
-        keeps=lambda wildcards: [f"--keep {one}" for one in run_keeps(wildcards)],
+        fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
+        settings=lambda wildcards: canonical_json(job_of(wildcards).settings),
+        words=lambda wildcards: job_of(wildcards).arguments(),
+        data=lambda wildcards: results(job_of(wildcards).data),
         methods=config["method_file"],
-        data=lambda wildcards, input: str(Path(input.split).parent.parent),
-        folder=lambda wildcards, output: str(Path(output.run).parent),
+        folder=subpath(output.run, parent=True),
     shell:
-        "fedrec train --data {params.data} --method {wildcards.method:q} --paper {wildcards.paper}"
-        " --protocol {wildcards.kind} --seed {wildcards.seed} --methods {params.methods}"
-        " --out {params.folder:q} {params.keeps} > {log:q} 2>&1"
-
-
-rule comparison_table:
-    """Methods side by side under the published and the clean protocol (csv, markdown, LaTeX)."""
-    input:
-        runs=lambda wildcards: [
-            results(f"{run.folder}/run.json")
-            for run in compared_runs(wildcards.dataset)
-        ],
-        code=code("fedrec.reporting.comparison"),
-    output:
-        csv=results("tables/{dataset}_comparison.csv"),
-        md=results("tables/{dataset}_comparison.md"),
-        tex=results("tables/{dataset}_comparison.tex"),
-    log:
-        results("logs/tables/{dataset}_comparison.log"),
-    params:
-        titles=[title(METHODS, method) for method in config["methods"]],
-        methods=config["method_file"],
-        stem=lambda wildcards, output: str(Path(output.csv).with_suffix("")),
-    shell:
-        "fedrec compare {input.runs:q} --methods {params.methods} --out {params.stem} > {log} 2>&1"
-
-
-rule convergence_figure:
-    """The curves of the compared methods over rounds (pdf, png), their data (csv) and caption (txt)."""
-    input:
-        runs=lambda wildcards: [
-            results(f"{run.folder}/run.json")
-            for run in compared_runs(wildcards.dataset)
-        ],
-        code=code("fedrec.reporting.figures"),
-    output:
-        csv=results("figures/{dataset}_convergence.csv"),
-        pdf=results("figures/{dataset}_convergence.pdf"),
-        png=results("figures/{dataset}_convergence.png"),
-        txt=results("figures/{dataset}_convergence.txt"),
-    log:
-        results("logs/figures/{dataset}_convergence.log"),
-    params:
-        titles=[title(METHODS, method) for method in config["methods"]],
-        methods=config["method_file"],
-        stem=lambda wildcards, output: str(Path(output.csv).with_suffix("")),
-    shell:
-        "fedrec convergence {input.runs:q} --methods {params.methods} --out {params.stem} > {log} 2>&1"
-
-
-localrules:
-    comparison_table,
-    convergence_figure,
+        "fedrec train {params.words:q} --data {params.data:q} --methods {params.methods:q}"
+        " --out {params.folder:q} > {log:q} 2>&1"

@@ -18,16 +18,17 @@ from fedrec.audit.exposure import (
     score_correlation,
     vanished,
 )
-from fedrec.config.papers import Run
+from fedrec.config.protocol import full_name
 from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
 from fedrec.federation.pairs import PairTable
-from fedrec.runs.finished import Finished
+from fedrec.plan.runs import RunId
+from fedrec.runs.record import RunRecord
 from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
 from tests.made_runs import write_run
-from tests.trained_runs import PAPER, finished, made_results
+from tests.trained_runs import PAPER, finished, shared_results
 
 KINDS = ("published", "only-pool", "clean")
 USERS, LISTED = 240, 50
@@ -39,24 +40,24 @@ FOLLOWS, VANISHES = -0.3, 0.5
 """A run lives by its draws if its scores follow them more than this, and so many of its hits vanish."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def noise(tmp_path_factory):
     """Items drawn uniformly; a run that hits more than by chance has learnt it from the protocol."""
     sizes = {"users": USERS, "items": 150, "per_user": 12, "candidates": LISTED - 1}
-    return made_results(tmp_path_factory.mktemp("noise"), uniform_noise, **sizes)
+    return shared_results(tmp_path_factory, "noise", uniform_noise, **sizes)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tastes(tmp_path_factory):
     """Two kinds of users with favourites of their own."""
-    return made_results(tmp_path_factory.mktemp("tastes"), planted_tastes, users=USERS)
+    return shared_results(tmp_path_factory, "tastes", planted_tastes, users=USERS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """15 users with 6 training items each, for runs whose draws are counted one by one."""
     sizes = {"users": 15, "items": 40, "per_user": 8, "candidates": 10}
-    return made_results(tmp_path_factory.mktemp("small"), uniform_noise, **sizes)
+    return shared_results(tmp_path_factory, "drawn", uniform_noise, **sizes)
 
 
 def alone(root, kind):
@@ -116,7 +117,7 @@ def test_under_clean_the_mean_rank_of_noise_is_the_middle(noise, method):
     """Counts tie often. The target's rank is then the mean of the tied, which leaves the mean alone in place:
     the share of ranks up to 10 is another than by chance.
     """
-    _, ranks = finished(noise, method, "clean", "rounds=10").ranks("last")
+    ranks = finished(noise, method, "clean", "rounds=10").user_ranks("last").rank
     spread = ((LISTED**2 - 1) / 12) ** 0.5
     assert abs(ranks.mean() - (LISTED + 1) / 2) < OUT_OF_REACH * spread / USERS**0.5
 
@@ -315,8 +316,8 @@ def test_nothing_follows_what_does_not_vary(small):
 
 
 def by_hand(results, kind, method="fedmf", **more):
-    run = Run(PAPER, "ml-100k", kind, method, 0)
-    return Finished(write_run(results, run, METHODS, **more).folder)
+    run = RunId(PAPER, "ml-100k", full_name(kind, PAPER), method, 0)
+    return RunRecord(write_run(results, run, METHODS, **more).folder)
 
 
 def test_vanished_hits_by_hand(tmp_path):
@@ -348,18 +349,18 @@ def test_runs_that_differ_in_more_than_the_pool_are_refused(tmp_path, kind, meth
         vanished(published, by_hand(tmp_path, kind, method))
 
 
-# Finished runs
+# RunRecord runs
 
 
 def test_a_run_that_is_not_finished_says_how_to_build_it(tmp_path):
     with pytest.raises(ResultError, match=r"run.json: this run is not finished. Build it with: snakemake"):
-        _ = Finished(tmp_path / "seed0").summary
+        _ = RunRecord(tmp_path / "seed0").summary
 
 
 def test_a_split_that_is_missing_or_has_changed_is_named(small, tmp_path):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
     with pytest.raises(ResultError, match=r"its split is not in .*clean. Name the folder .* with --data"):
-        _ = Finished(run.folder, tmp_path).split
+        _ = RunRecord(run.folder, tmp_path).split
     write_split(uniform_noise(users=14, items=40, per_user=8, candidates=10), tmp_path / "clean")
     with pytest.raises(ResultError, match=r"was trained on another split .* Train it again"):
-        _ = Finished(run.folder, tmp_path).split
+        _ = RunRecord(run.folder, tmp_path).split

@@ -6,7 +6,7 @@ import pytest
 from fedrec.audit.granularity import ALL_TABLES, granularity_rows
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.printed import Printed
-from fedrec.reporting.audit_granularity import granularity_table, users_of
+from fedrec.reporting.tables.audit.granularity import granularity_table, users_of
 from tests.conftest import entry
 
 

@@ -13,18 +13,19 @@ from fedrec.audit.verdicts import (
     WEAKER,
     Effect,
     Evidence,
-    Ranks,
-    counted,
     judge,
     printed_effect,
-    ranks_below,
+    verdict_counts,
     verdict_on,
 )
-from fedrec.config.claims import load_claims, named_lines, runs_by_line
+from fedrec.config.claims import load_claims, named_lines
 from fedrec.config.papers import load_papers
+from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
 from fedrec.files.parquet import read_table, write_table
+from fedrec.plan.selection import runs_by_line
+from fedrec.runs.record import UserRanks
 from tests.conftest import ROOT
 from tests.federations import METHODS
 from tests.made_runs import write_run
@@ -55,14 +56,14 @@ def train(results, claim, ranks, kinds=("published", "clean"), seeds=(0,)):
     """Made runs of a claim's lines; `ranks` by the line's name."""
     (artefact,) = claim.artefacts
     for (name, _, kind), runs in runs_by_line(claim, artefact, METHODS, seeds, None, ()).items():
-        if kind in kinds and name in ranks:
+        if short_name(kind) in kinds and name in ranks:
             for run in runs:
                 write_run(results, run, METHODS, ranks=ranks[name])
 
 
 def evidence(results, **changes):
     given = {"seeds": (0,), "rounds": None, "unavailable": {}} | changes
-    return Evidence(results, given.pop("find", ranks_below(results)), METHODS, **given)
+    return Evidence(results, METHODS, **given)
 
 
 def judged(results, claim, **changes):
@@ -177,21 +178,40 @@ def test_ranks_are_those_of_the_round_the_protocol_reports(tmp_path):
         rank = pa.array(np.where(at == "best_validation", HIT, MISS).astype(np.float32))
         return table.set_column(table.schema.get_field_index("test_rank"), "test_rank", rank)
 
-    for kind in ("published", "clean"):
+    for kind in ("published-pfedclr", "clean"):
         rewrite(tmp_path, GAIN, "w/ CF", kind, only_validation)
     found = judged(tmp_path, GAIN)
     # The papers' protocol reports the best round on test, the clean one on validation.
     assert (found.published.value, found.clean.value) == (0, 1)
 
 
-def test_a_claim_about_the_catalogue_is_judged_by_ranks_in_it(tmp_path):
+def test_a_claim_about_the_catalogue_is_judged_by_ranks_in_it(tmp_path, monkeypatch):
     claim = narrow("pfedrec-beats-all-in-catalogue")
 
-    def find(run, catalogue):
+    def ranks(_self, run, *, catalogue):
         hit = run.method == "pfedrec" and catalogue
-        return Ranks(np.arange(5), np.full(5, HIT if hit else MISS, dtype=np.float32))
+        return UserRanks(np.arange(5), np.full(5, HIT if hit else MISS, dtype=np.float32))
 
-    assert judged(tmp_path, claim, find=find).clean.value == 1
+    monkeypatch.setattr(Evidence, "ranks", ranks)
+    assert judged(tmp_path, claim).clean.value == 1
+
+
+def test_an_effect_names_the_runs_of_both_sides(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)}, seeds=(0, 1))
+    found = judged(tmp_path, GAIN, seeds=(0, 1)).clean
+    by_line = runs_by_line(GAIN, GAIN.artefacts[0], METHODS, (0, 1), None, ())
+    assert list(found.runs) == by_line[GAIN.line, "ml-100k", "clean"]
+    assert list(found.runs_against) == by_line[found.rival, "ml-100k", "clean"]
+    assert len(found.runs) == 2
+
+
+def test_with_runs_given_no_other_run_is_read(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
+    both = judged(tmp_path, GAIN)
+    published = {run for run in both.runs if run.protocol != "clean"}
+    found = judged(tmp_path, GAIN, runs=published)
+    assert (found.verdict, found.clean) == (UNTESTED, None)
+    assert found.published == both.published
 
 
 def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path):
@@ -201,8 +221,8 @@ def test_what_is_not_trained_is_not_testable_and_the_command_trains_it(tmp_path)
     assert (found.verdict, found.clean) == (UNTESTED, None)
     assert found.published.value == pytest.approx(0.6)
     assert found.reason == "ml-100k: not trained here (clean)"
-    folder = "runs/pfedclr/ml-100k/clean/pfedclr[correction=full]/seed0"
-    assert found.command == f"snakemake --cores 2 '{tmp_path}/{folder}/run.json'"
+    folder = "runs/pfedclr/ml-100k/clean/pfedclr@correction-full/seed0"
+    assert found.command == f"snakemake --cores 2 {tmp_path}/{folder}/run.json"
 
 
 def test_a_run_without_its_summary_is_not_finished(tmp_path):
@@ -226,7 +246,7 @@ def test_shortened_runs_are_runs_of_their_own(tmp_path):
     train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
     found = judged(tmp_path, GAIN, rounds=15)
     assert found.verdict == UNTESTED
-    assert "[rounds=15]" in found.command
+    assert "@rounds-15" in found.command
 
 
 def test_a_printed_effect_needs_every_printed_number():
@@ -250,7 +270,7 @@ def test_users_add_up_to_the_metric(metric):
 
 
 def test_verdicts_are_counted_in_their_order():
-    assert counted([REVERSED, HOLDS, REVERSED, UNTESTED]) == "holds 1, reversed 2, not testable here 1"
+    assert verdict_counts([REVERSED, HOLDS, REVERSED, UNTESTED]) == "holds 1, reversed 2, not testable here 1"
 
 
 def test_every_claim_of_the_project_can_be_judged_without_any_run(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from fedrec import __version__
 from fedrec.cli.main import main
 from fedrec.data.split import read_split
+from fedrec.plan.fingerprint import run_fingerprint
 from tests.conftest import ROOT, entry
 
 
@@ -28,7 +29,7 @@ def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
+def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     # Few items were seen, so the lists must be short.
     protocols = (ROOT / "config/protocols.yaml").read_text().replace("candidates: 99", "candidates: 5")
     (tmp_path / "protocols.yaml").write_text(protocols)
@@ -42,10 +43,6 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
     assert read_split(tmp_path / "data/alpha/clean").dataset == "alpha"
     assert run("describe", "--data", "data/alpha", "--protocol", "clean", "--out", "alpha.json") == 0
     assert json.loads((tmp_path / "alpha.json").read_text())["splits"]["clean"]["users"] == 12
-    reasons = json.dumps({"beta": "no network"})
-    assert run("table", "alpha.json", *catalogue, "--unavailable", reasons, "--out", "tables/statistics") == 0
-    assert "| beta" in (tmp_path / "tables/statistics.md").read_text()
-    assert run("datasets", *catalogue, "--raw", "raw") == 0
     train = ("train", "--data", "data/alpha", "--methods", ROOT / "config/methods.yaml", "--set", "rounds=2")
     assert run(*train, "--method", "fedmf", "--protocol", "clean", "--out", "run", "--engine", "loop") == 0
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
@@ -53,6 +50,8 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
     }  # fmt: skip
     found = json.loads((tmp_path / "run/run.json").read_text())
     assert (found["settings"]["rounds"], found["sources"]["rounds"], found["paper"]) == (2, "user", "pfedclr")
+    assert found["code"] == run_fingerprint("fedmf", "loop")
+    assert found["also_settings_of"] == []
     variant = ("--method", "fedmf[rounds=1, d=08]", "--protocol", "clean", "--out", "variant")
     assert run(*train[:-2], *variant) == 0
     found = json.loads((tmp_path / "variant/run.json").read_text())
@@ -61,11 +60,6 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
         8,
         "user",
     )
-    compare = ("compare", "run/run.json", "variant/run.json", "--methods", ROOT / "config/methods.yaml")
-    assert run(*compare, "--out", "tables/comparison") == 0
-    table = (tmp_path / "tables/comparison.md").read_text()
-    assert "| FedMF " in table
-    assert "| FedMF[d=8][rounds=1] |" in table
     assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
     assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
     assert run("datasets", *catalogue, "--raw", "raw") == 0
@@ -83,7 +77,6 @@ def test_the_commands_in_a_row_make_a_table(project, tmp_path, capsys):
             "fedrec: beta.csv could not be had. Tried, in order:\n  1. mirror beta.csv: no such file",
         ),
         (("prepare", "alpha", "--out", "data"), "alpha.csv: no such file. Run `fedrec fetch alpha.csv`"),
-        (("table", "--out", "t"), "fedrec: no dataset was given"),
     ],
 )
 def test_an_error_is_one_message_and_leaves_nothing(project, tmp_path, capsys, arguments, said):
@@ -103,8 +96,32 @@ def test_the_command_and_the_module_are_one():
 
 
 def test_training_needs_neither_polars_nor_jsonschema_nor_pooch():
-    program = "import sys; sys.modules['polars'] = None; sys.modules['jsonschema'] = sys.modules['pooch'] = None\nimport fedrec.data.split"
+    program = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('polars', 'jsonschema', 'pooch', 'snakemake', 'matplotlib', 'requests'))\n"
+        "import fedrec.runs.train\n"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    "content", ["1,2,3,4\n1,2,x,4\n", "1,2\n", "1,2,3,4\n", "1,2,3,4\n1,3,3,4\n1,4,3,4\n"]
+)
+def test_bad_data_is_one_message_and_leaves_no_split(project, tmp_path, capsys, content):
+    (tmp_path / "mirror/alpha.csv").write_text(content)
+    messages = (
+        "alpha.csv, line 2: rating is 'x', expected a number",
+        "has no column 2; its first line has 2",
+        "no user has 3 rows",
+        "user 0 has 0 of 3",
+    )
+    assert run("fetch", "alpha", "--catalogue", project, "--raw", "raw") == 0
+    prepared = run("prepare", "alpha", "--catalogue", project, "--raw", "raw", "--out", "data/alpha")
+    protocols = ("--protocols", ROOT / "config/protocols.yaml")
+    assert prepared or run("split", "--data", "data/alpha", "--protocol", "clean", *protocols) == 1
+    error = capsys.readouterr().err
+    assert any(message in error for message in messages), error
+    assert not (tmp_path / "data/alpha/clean").exists()
 
 
 def test_a_reader_that_has_enough_gets_no_traceback():

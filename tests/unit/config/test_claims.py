@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.config.claims import Claim, load_claims, named_lines, runs_of_claim
-from fedrec.config.papers import PAPERS, Artefact, Line, Run, load_papers
+from fedrec.config.claims import Claim, load_claims, named_lines
+from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed
 from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import runs_of_claim
 from tests.conftest import ROOT
 from tests.federations import METHODS
 
@@ -39,7 +41,7 @@ def numbers(claim: Claim, artefact: Artefact, dataset: str, metric: str) -> list
 
 def test_every_paper_makes_claims_and_there_are_enough_of_them():
     assert 20 <= len(CLAIMS) <= 40
-    assert {claim.paper for claim in CLAIMS.values()} == set(PAPERS)
+    assert {claim.paper for claim in CLAIMS.values()} == set(load_papers(ROOT / "config/papers"))
 
 
 def shown() -> Iterator[tuple[Claim, Artefact, str]]:
@@ -88,8 +90,8 @@ def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
     missing = {"ml-1m": "no file"}
     assert runs_of_claim(claim, METHODS, [3], 15, missing) == [
-        Run("pfedclr", "ml-100k", kind, method, 3)
-        for kind in ("clean", "published")
+        RunId("pfedclr", "ml-100k", kind, method, 3)
+        for kind in ("clean", "published-pfedclr")
         for method in ("pfedclr[ldp=0.5][rounds=15]", "pfedclr[rounds=15]")
     ]
     assert {run.method for run in runs_of_claim(claim, METHODS, [3], None, missing)} == {
@@ -101,7 +103,7 @@ def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
 def test_a_published_split_that_cannot_be_had_takes_only_its_own_runs():
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k",))
     found = runs_of_claim(claim, METHODS, [0], None, ["ml-100k/published-pfedclr"])
-    assert {run.kind for run in found} == {"clean"}
+    assert {run.protocol for run in found} == {"clean"}
 
 
 def test_two_tables_of_one_comparison_have_the_same_runs():
@@ -129,7 +131,7 @@ def test_a_typo_is_refused_with_its_place(tmp_path, change, said):
 @pytest.mark.parametrize(
     ("old", "change", "said"),
     [
-        ("pfedclr:\n", "pfedlcr:\n", "unknown key 'pfedlcr'. Did you mean 'pfedclr'?"),
+        ("pfedclr:\n", "pfedlcr:\n", "unknown name 'pfedlcr'. Did you mean 'pfedclr'?"),
         ("shown: [table1]", "shown: [tabel1]", "shown: unknown name 'tabel1'. Did you mean 'table1'?"),
         ("kind: beats", "kind: beat", "is not allowed. Did you mean 'beats'?"),
         ("over: [mf, ncf, lightgcn]", "over: [mf, pfedclr]", "'pfedclr' would be compared with itself"),

@@ -1,10 +1,11 @@
 import re
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.names import SPELLING, Composition, parse, parse_change
+from fedrec.config.names import FOLDER_NAME, Composition, folder_name, parse, parse_change, spelling_of
 from fedrec.errors import ConfigurationError
 
 NAMES = st.from_regex(r"[a-z0-9]+(-[a-z0-9]+)?", fullmatch=True)
@@ -41,7 +42,9 @@ def test_a_spelling_is_taken_apart(text, parts):
 def test_what_is_spelt_is_read_back_and_can_name_a_folder(composition):
     text = str(composition)
     assert parse(text) == composition
-    assert re.fullmatch(SPELLING, text)
+    folder = folder_name(text)
+    assert re.fullmatch(FOLDER_NAME, folder)
+    assert spelling_of(folder) == text
 
 
 @pytest.mark.parametrize(
@@ -76,3 +79,16 @@ def test_a_change_needs_a_name_and_a_value(text):
     for call, given_ in ((parse_change, text), (parse, f"fedmf[rate=1,{text}]")):
         with pytest.raises(ConfigurationError, match=f"'{text}' is no setting; write name=value"):
             call(given_)
+
+
+def test_a_folder_needs_no_quoting_and_says_what_it_is():
+    assert folder_name("fedmf+plgc[beta=0.3][d=8]") == "fedmf+plgc@beta-0.3@d-8"
+    # The first dash parts a setting from its value, which may have some itself.
+    assert spelling_of("mf@rate-1e-5@decay--0.5") == "mf[rate=1e-5][decay=-0.5]"
+    assert shlex.quote(folder_name("fedmf+plgc[beta=0.3]")) == "fedmf+plgc@beta-0.3"
+
+
+@pytest.mark.parametrize("name", ["fedmf@d", "fedmf@-8", "fedmf@d-", "fedmf@", "fedmf[d=8]@d-8"])
+def test_what_names_no_folder_of_a_method_is_refused(name):
+    with pytest.raises(ConfigurationError):
+        spelling_of(name)

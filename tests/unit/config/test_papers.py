@@ -2,9 +2,12 @@
 
 import pytest
 
-from fedrec.config.papers import PAPERS, Run, artefacts_of, load_papers, minimal, run_of, runs_of, shortened
+from fedrec.config.papers import artefacts_of, load_papers
 from fedrec.config.printed import printed, published
+from fedrec.config.protocol import short_name
 from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import RunId, minimal, papers_in, run_of, shortened
+from fedrec.plan.selection import runs_of
 from tests.conftest import ROOT
 from tests.federations import METHODS
 
@@ -36,8 +39,8 @@ def test_papers_share_clean_runs_of_equal_settings():
 
 
 def test_a_run_knows_its_folder():
-    run = Run("pfedclr", "ml-100k", "clean", "fedmf[d=8]", 3)
-    assert run.folder == "runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed3"
+    run = RunId("pfedclr", "ml-100k", "clean", "fedmf[d=8]", 3)
+    assert run.folder == "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed3"
 
 
 def test_the_same_methods_for_fewer_rounds():
@@ -73,7 +76,7 @@ def test_every_line_is_a_run_that_can_be_or_is_made_of_lines_before_it(every):
 
 def test_every_printed_number_of_a_shown_table_is_looked_up_by_some_line(every):
     """A misspelt method or variant would leave its column empty without a word."""
-    shown = {(one.paper, one.printed): one for one in every if one.layout == "results"}
+    shown = {(one.paper, one.printed): one for one in every if one.layout == "metrics"}
     for artefact in shown.values():
         wanted = {
             (key[3], key[4])
@@ -88,23 +91,25 @@ def test_sweeps_vary_what_they_say(papers):
     found = runs_of(sweep, METHODS, [0, 1], [name for name in sweep.datasets if name != "ml-100k"])
     assert [line.value for line in sweep.lines] == [1, 2, 4, 6, 8, 10, 12]
     assert [run.method for run in found[1, "ml-100k", "clean"]] == ["pfedclr", "pfedclr"]
-    assert found[0, "ml-100k", "published"][1] == Run("pfedclr", "ml-100k", "published", "pfedclr[rank=1]", 1)
+    assert found[0, "ml-100k", "published-pfedclr"][1] == RunId(
+        "pfedclr", "ml-100k", "published-pfedclr", "pfedclr[rank=1]", 1
+    )
     assert not [key for key in found if key[1] != "ml-100k"]
 
 
 def test_a_split_that_cannot_be_had_takes_its_runs_with_it(papers):
     sweep = papers["pfedrec"].artefacts["fig5"]
     found = runs_of(sweep, METHODS, [0], ["ml-100k/published-pfedrec"])
-    assert (0, "ml-100k", "published") not in found
+    assert (0, "ml-100k", "published-pfedrec") not in found
     assert (0, "ml-100k", "clean") in found
-    assert (0, "ml-1m", "published") in found
+    assert (0, "ml-1m", "published-pfedrec") in found
 
 
-def test_all_papers_together_need_about_as_many_runs_as_they_report(every):
+def test_all_papers_together_need_about_as_many_runs_as_they_report(papers, every):
     runs = {run for artefact in every for group in runs_of(artefact, METHODS, [0]).values() for run in group}
-    published_runs = [run for run in runs if run.kind == "published"]
+    published_runs = [run for run in runs if short_name(run.protocol) == "published"]
     assert 500 < len(published_runs) < 700
-    assert {run.paper for run in published_runs} == set(PAPERS)
+    assert {run.paper for run in published_runs} == set(papers)
 
 
 def test_every_part_of_movielens_1m_has_its_printed_numbers(papers):
@@ -120,3 +125,8 @@ def test_a_printed_number():
     assert (found.value, found.sd, found.unit) == (0.9989, None, "fraction")
     assert printed("pfedclr", "Table 1", "ml-100k", ("PFedCLR", "nowhere"), "hr@10") is None
     assert printed("pfedrec", "Table 1", "ml-100k", ("PFedRec", "federated"), "hr@10").sd is not None
+
+
+def test_papers_come_in_the_order_of_their_files_and_share_runs_in_the_same_order(papers):
+    assert list(papers) == ["pfedclr", "pfedrec", "fedem", "plgc", "fedrap"]
+    assert papers_in(METHODS) == tuple(papers)

@@ -17,7 +17,8 @@ from fedrec.evaluation.ranking import rank_of_target
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.federation.learner import Report
 from fedrec.methods.draw_counter import DrawCounter
-from fedrec.runs.training import REPORTED, Run
+from fedrec.runs.record import REPORTED
+from fedrec.runs.training import Training
 from tests.conftest import ROOT, entry, made_interactions
 from tests.federations import clients_of, split_of, uniform_noise
 
@@ -178,7 +179,7 @@ def test_the_three_rules_report_three_rounds(tmp_path):
     """round."""
     split = split_of([(user, item, item) for user in (0, 1) for item in (A, B, C)], 40, candidates=15)
     clients = clients_of(split)
-    run = Run(split, clients, Scripted(clients), rounds=3, out=tmp_path, identity={"method": "scripted"})
+    run = Training(clients, Scripted(clients), rounds=3, out=tmp_path, identity={"method": "scripted"})
     found = run.train()
     assert [[sum(hits) / 2 for hits in curve] for curve in HITS.values()] == [
         [1.0, 0.5, 0.5],

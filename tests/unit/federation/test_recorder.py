@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrec.config.papers import keeps_of, load_papers, runs_of
+from fedrec.config.papers import load_papers
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import write_split
 from fedrec.errors import ConfigurationError
@@ -14,9 +14,10 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.observe.recorder import Recorder, extras
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.files.tensors import load_tensors
+from fedrec.plan.selection import records_of, runs_of
 from fedrec.runs.registry import make_learner
 from fedrec.runs.train import train
-from fedrec.runs.training import Run
+from fedrec.runs.training import Training
 from tests.by_hand import ENGINES, kept, near
 from tests.conftest import ROOT
 from tests.federations import METHODS, clients_of, dies_in_round, planted_blocks, settings_of
@@ -269,7 +270,7 @@ def run(tmp_path, split, name, keep=()):
     train(
         data=tmp_path / "made", method=name, paper=None, protocol="clean", seed=0, out=out,
         changes=["rounds=3", "local_epochs=2"], device="cpu", methods_file=ROOT / "config/methods.yaml",
-        keep=keep,
+        record=keep,
     )  # fmt: skip
     return out
 
@@ -287,16 +288,16 @@ def test_keeping_changes_no_other_number(tmp_path, split, name, keep):
         assert value.numpy().tobytes() == second[key].numpy().tobytes(), key
 
 
-def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, capsys, monkeypatch):
-    def made(*keep) -> Run:
+def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, clients, capsys, monkeypatch):
+    def made(*keep) -> Training:
         settings = settings_of("fedmf", "rounds=2", "local_epochs=1")
         watch = Recorder.of(keep, clients, 2) if keep else None
         learner = make_learner("fedmf", clients, settings, 0, BATCHED, watch)
-        return Run(split, clients, learner, 2, tmp_path, {"method": "fedmf"}, 0.0, keep)
+        return Training(clients, learner, 2, tmp_path, {"method": "fedmf"}, 0.0, keep)
 
     plain = made()
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_write", lambda *_: pytest.fail("killed"))
+        patched.setattr(Training, "_write", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception, match="killed"):
             plain.train()
     assert (tmp_path / "checkpoint.safetensors").is_file()
@@ -306,11 +307,11 @@ def test_a_checkpoint_that_kept_less_is_not_taken_up(tmp_path, split, clients, c
 
 
 @pytest.mark.parametrize(("name", "keep"), [("pfedclr", ALL), ("fedem", (*ALL, "weights=1,2"))])
-def test_a_killed_run_ends_in_the_same_bytes(tmp_path, split, clients, monkeypatch, name, keep):
-    def made(out) -> Run:
+def test_a_killed_run_ends_in_the_same_bytes(tmp_path, clients, monkeypatch, name, keep):
+    def made(out) -> Training:
         settings = settings_of(name, "rounds=4", "local_epochs=1", "participation=0.5")
         learner = make_learner(name, clients, settings, 0, BATCHED, Recorder.of(keep, clients, 4))
-        return Run(split, clients, learner, 4, out, {"method": name}, 0.0, keep)
+        return Training(clients, learner, 4, out, {"method": name}, 0.0, keep)
 
     made(tmp_path / "whole").train()
     dies_in_round(monkeypatch, 3)
@@ -376,14 +377,14 @@ def test_a_run_keeps_what_all_figures_ask_for():
     (place, dataset, kind), (run, _) = next(
         iter(runs_of(figure, METHODS, (0, 1), set(figure.datasets) - {"ml-100k"}).items())
     )
-    assert (place, dataset, kind) == (0, "ml-100k", "published")
+    assert (place, dataset, kind) == (0, "ml-100k", "published-pfedclr")
 
     def paper(*keeps):
-        named = {f"fig{n}": replace(figure, keep=keep) for n, keep in enumerate(keeps)}
+        named = {f"fig{n}": replace(figure, record=keep) for n, keep in enumerate(keeps)}
         return {"pfedclr": replace(papers["pfedclr"], artefacts=named)}
 
-    found = keeps_of(paper(("uploads=4,2",), (), ("abundance", "uploads=3")), METHODS, (0, 1))
+    found = records_of(paper(("uploads=4,2",), (), ("abundance", "uploads=3")), METHODS, (0, 1))
     assert found[run] == ["uploads=2,3,4", "abundance"]
     assert {one.seed for one in found} == {0, 1}
-    assert {one.kind for one in found} == {"published", "clean"}
-    assert keeps_of(paper((), ()), METHODS, (0, 1)) == {}
+    assert {run.protocol for run in found} == {"published-pfedclr", "clean"}
+    assert records_of(paper((), ()), METHODS, (0, 1)) == {}

@@ -1,0 +1,127 @@
+"""Methods compared on the users of one split: every method against the best, and against popularity."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.significance import ALPHA, Comparison, compare, holm, least_seeds, over_seeds
+from fedrec.config.methods import title
+from fedrec.config.names import parse
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import per_user
+from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.record import RunRecord
+
+REFERENCE = "popularity"
+COMPARED_METRICS = ("hr@10", "ndcg@10")
+BEST_MARK, ABOVE_MARK = "ᵇ", "ᵖ"
+MARKS_EXPLAINED = (
+    f"{BEST_MARK} not significantly below the best of its column, {ABOVE_MARK} significantly above "
+    f"{REFERENCE}: randomisation test over users, Holm-corrected, p < {ALPHA}."
+)
+_Trained = tuple[str, str]
+"""The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
+
+
+def difference_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
+
+    Users are paired, each with its mean over seeds; p-values of one table are corrected together.
+    """
+    rows: list[dict[str, Any]] = []
+    groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
+    for dataset, protocol in groups:
+        there = [record for record in records if (record.id.dataset, record.protocol) == (dataset, protocol)]
+        runs = {key: [run for run in there if _trained(run) == key] for key in map(_trained, there)}
+        for metric in COMPARED_METRICS:
+            about = {"dataset": dataset, "protocol": protocol, "metric": metric}
+            rows += _compared(runs, about, methods)
+    return rows
+
+
+def significance_marks(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], str]:
+    """By paper, method, protocol and metric, what a table writes behind a number: see `MARKS_EXPLAINED`."""
+    marks = {}
+    for row in rows:
+        to_best, to_reference = row.get("best_randomisation_holm"), row.get("reference_randomisation_holm")
+        mark = BEST_MARK if to_best is not None and to_best >= ALPHA else ""
+        above = to_reference is not None and to_reference < ALPHA and row["reference_difference"] > 0
+        key = row["paper"], row["method"], row["protocol"], row["metric"]
+        marks[key] = mark + (ABOVE_MARK if above else "")
+    return marks
+
+
+def _trained(record: RunRecord) -> _Trained:
+    return record.id.paper, record.id.method
+
+
+def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_Trained, NDArray[np.float64]]:
+    """Of each method as a paper trains it, (seeds, users); all have the same users."""
+    first = next(iter(runs.values()))[0]
+    everyone = first.user_ranks().user
+    values: dict[_Trained, NDArray[np.float64]] = {}
+    for key, records in runs.items():
+        of_seeds = []
+        for record in records:
+            ranks = record.user_ranks()
+            if not np.array_equal(ranks.user, everyone):
+                raise ResultError(
+                    f"{record.folder}: has other users than {first.folder}, so that they cannot be paired. "
+                    "Train both on the same split."
+                )
+            of_seeds.append(per_user(ranks.rank, metric))
+        values[key] = np.stack(of_seeds)
+    return values
+
+
+def _compared(
+    runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    values = _values(runs, about["metric"])
+    mean = {key: float(found.mean()) for key, found in values.items()}
+    order = sorted(values, key=lambda key: -mean[key])
+    against = {"best": order[0]}
+    reference = [key for key in order if parse(key[1]).name == REFERENCE]
+    if reference:
+        against["reference"] = reference[0]
+    rows: dict[_Trained, dict[str, Any]] = {
+        (paper, method): {
+            **about, "paper": paper, "method": method, "title": title(methods, method, ["rounds"]),
+            "value": mean[paper, method], "users": values[paper, method].shape[1],
+        }
+        for paper, method in order
+    }  # fmt: skip
+    for side, other in against.items():
+        compared = {key: row for key, row in rows.items() if key != other}
+        results = [compare(values[key].mean(0), values[other].mean(0)) for key in compared]
+        for test in ("randomisation", "wilcoxon"):
+            corrected = holm([getattr(result, test) for result in results])
+            for row, result, p in zip(compared.values(), results, corrected, strict=True):
+                row |= {f"{side}_{test}": getattr(result, test), f"{side}_{test}_holm": p}
+        for (key, row), result in zip(compared.items(), results, strict=True):
+            row |= {**_columns(side, other[1], result), **_over_seeds(side, values[key], values[other])}
+    for key, row in rows.items():
+        row |= origin_columns(runs[key])
+        row["runs_against"] = [] if key == order[0] else folders_of(runs[order[0]])
+        row["runs_reference"] = folders_of(runs[reference[0]]) if reference and key != reference[0] else []
+    return list(rows.values())
+
+
+def _columns(side: str, other: str, result: Comparison) -> dict[str, Any]:
+    return {
+        f"{side}": other,
+        f"{side}_difference": result.difference,
+        f"{side}_low": result.low,
+        f"{side}_high": result.high,
+        f"{side}_interval": f"[{result.low:+.4f}, {result.high:+.4f}]",
+        f"{side}_effect": result.effect,
+    }
+
+
+def _over_seeds(side: str, own: NDArray[np.float64], other: NDArray[np.float64]) -> dict[str, Any]:
+    if len(own) != len(other) or len(own) < least_seeds(ALPHA):
+        return {}
+    result = over_seeds(own.mean(1), other.mean(1))
+    return {f"{side}_over_seeds": result.randomisation}

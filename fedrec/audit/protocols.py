@@ -1,0 +1,69 @@
+"""Every method at each step from the published protocol to the clean one: its metrics, and its rank."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrec.config.methods import title
+from fedrec.config.protocol import Protocol
+from fedrec.plan.runs import RunId
+from fedrec.plan.steps import ProtocolStep, ProtocolSteps, runs_of_step, steps
+from fedrec.runs.origins import origin_columns
+from fedrec.runs.record import RunRecord
+
+METRICS_AT_STEPS = ("hr@10", "ndcg@10")
+
+
+def step_rows(
+    results: Path,
+    audited: Iterable[ProtocolSteps],
+    methods: Mapping[str, Any],
+    protocols: Mapping[str, Protocol],
+    seeds: Sequence[int],
+) -> list[dict[str, Any]]:
+    """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank."""
+    rows: list[dict[str, Any]] = []
+    for of_dataset in audited:
+        for step in steps(of_dataset, protocols):
+            at_step = [
+                {
+                    "dataset": of_dataset.dataset,
+                    "paper": of_dataset.paper,
+                    "step": step.name,
+                    # Runs of another step may be spelt otherwise, as those of a paper that agrees.
+                    "method": method,
+                    "title": title(methods, method, ["rounds"]),
+                    **_numbers(results, step, runs),
+                }
+                for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
+            ]
+            ranks = shared_ranks([row["hr@10"] for row in at_step])
+            rows += [{**row, "rank": rank} for row, rank in zip(at_step, ranks, strict=True)]
+    return rows
+
+
+def step_heading(step: str) -> str:
+    """What tables and figures call a step: `only pool`, `up to lists`."""
+    return step.replace("only-", "only ").replace("upto-", "up to ")
+
+
+def shared_ranks(values: Sequence[float]) -> list[int]:
+    """Ranks from the highest value, 1; equal values share the better one."""
+    return [1 + sum(other > value for other in values) for value in values]
+
+
+def _numbers(results: Path, step: ProtocolStep, runs: Sequence[RunId]) -> dict[str, Any]:
+    """The numbers of a method at a step, and the runs they are from."""
+    records = [RunRecord(results / run.folder) for run in runs]
+    return {
+        **{
+            metric: float(np.mean([record.metric(metric, rule=step.rule) for record in records]))
+            for metric in METRICS_AT_STEPS
+        },
+        "round_rule": step.rule,
+        "protocol": step.protocol,
+        "rounds": records[0].settings["rounds"],
+        **origin_columns(records),
+    }

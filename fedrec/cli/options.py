@@ -1,0 +1,105 @@
+"""What commands have in common: how one is added, and options that several of them take."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fedrec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fedrec.plan.project import Project
+
+    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+
+MIRROR_VARIABLE = "FEDREC_MIRROR"
+_CONFIGURATION = Path("config/config.yaml")
+
+
+def add_command(
+    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None]
+) -> argparse.ArgumentParser:
+    """A parser of the command called `name`, which says what the docstring of `command` says."""
+    parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def add_catalogue(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the catalogue of datasets."""
+    parser.add_argument(
+        "--catalogue", type=Path, default=Path("config/datasets.yaml"), help="default: %(default)s"
+    )
+
+
+def add_raw(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the folder of raw files."""
+    parser.add_argument(
+        "--raw", type=Path, default=Path("results/raw"), help="folder of raw files (default: %(default)s)"
+    )
+
+
+def add_mirror(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the folder of local copies."""
+    mirror = os.environ.get(MIRROR_VARIABLE)
+    parser.add_argument(
+        "--mirror",
+        type=Path,
+        default=Path(mirror) if mirror else None,
+        help=f"folder of local copies, tried first (default: ${MIRROR_VARIABLE})",
+    )
+
+
+def add_methods(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the file of methods' settings."""
+    parser.add_argument(
+        "--methods", type=Path, default=Path("config/methods.yaml"), help="default: %(default)s"
+    )
+
+
+def add_project(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a project's configuration."""
+    parser.add_argument(
+        "--project",
+        type=Path,
+        default=_CONFIGURATION,
+        metavar="FILE",
+        help="the configuration, or the plan/project.json that Snakemake leaves among results "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--configfile",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file whose keys replace those of the configuration, as for Snakemake",
+    )
+    add_mirror(parser)
+
+
+def project_of(parsed: argparse.Namespace) -> "Project":
+    """The project that the options of `add_project` name."""
+    from fedrec.plan.project import Project
+
+    configuration: dict[str, Any] = {}
+    for path in (parsed.project, *parsed.configfile):
+        configuration |= _read(path)
+    return Project.load(configuration, mirror=parsed.mirror)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    from fedrec.config.yaml_text import values_of
+
+    try:
+        content = values_of(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{path}: must hold keys and values.")
+    return content

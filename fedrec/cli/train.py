@@ -1,0 +1,76 @@
+"""`fedrec train`: one run, on any machine that has torch."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_methods
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+
+ENGINES = ("auto", "loop", "batched")
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "train", _train)
+    parser.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
+    parser.add_argument(
+        "--method",
+        required=True,
+        help="a method of config/methods.yaml; with a plug-in and settings changed: fedmf+plgc[beta=0.3]",
+    )
+    parser.add_argument(
+        "--protocol",
+        required=True,
+        help="published (the paper's own), clean, a step between (only-pool, upto-lists), or one of your own",
+    )
+    parser.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a setting, for example d=32 or layers=32x16x8",
+    )
+    parser.add_argument("--engine", choices=ENGINES, default="auto", help="default: %(default)s")
+    parser.add_argument(
+        "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
+    )
+    add_methods(parser)
+    parser.add_argument(
+        "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
+    )
+    parser.add_argument(
+        "--record",
+        action="append",
+        default=[],
+        metavar="WHAT[=USER,USER]",
+        help="record more than the final state: vectors, uploads, traffic or weights of some users (numbers "
+        "in the dataset), or abundance",
+    )
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")
+
+
+def _train(parsed: argparse.Namespace) -> None:
+    """Train a method on a split."""
+    from fedrec.runs.train import train
+
+    train(
+        data=parsed.data,
+        method=parsed.method,
+        paper=parsed.paper,
+        protocol=parsed.protocol,
+        seed=parsed.seed,
+        out=parsed.out,
+        changes=parsed.set,
+        engine=parsed.engine,
+        device=parsed.device,
+        methods_file=parsed.methods,
+        memory_gib=parsed.memory,
+        checkpoint_seconds=parsed.checkpoint_seconds,
+        record=parsed.record,
+    )

@@ -1,0 +1,48 @@
+"""About how long runs take, from the seconds of a round that `config/methods.yaml` holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedrec.config.catalogue import Catalogue, Dataset
+from fedrec.config.methods import resolve
+from fedrec.config.names import parse
+from fedrec.plan.runs import RunId
+
+_MEASURED_INTERACTIONS = 100_000
+"""Interactions of the dataset that the methods' seconds were measured on."""
+_SYNTHETIC_PER_USER = 20
+"""Interactions of a user of a synthetic dataset."""
+_DEFAULT_SECONDS = 5.0
+"""Seconds of a round where a method's entry has none."""
+
+
+def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
+    """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
+    composition = parse(run.method)
+    names = [composition.backbone] + ([f"+{composition.plugin}"] if composition.plugin else [])
+    values, _, _ = resolve(methods, run.method, run.paper, run.dataset)
+    usual, _, _ = resolve(methods, composition.name, None, run.dataset)
+    epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
+    share = values.get("participation", 1) / usual.get("participation", 1)
+    size = _interactions(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
+    seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in names)
+    return float(seconds * values["rounds"] * epochs * share * size)
+
+
+def announcement(seconds: list[float], cores: int | None) -> str:
+    """How many runs are to be trained, and about how long that takes: a guess, by times on one CPU core."""
+    if not seconds:
+        return "fedrec: nothing to train."
+    minutes = max(1, round(sum(seconds) / 60 / (cores or 1)))
+    return (
+        f"fedrec: {len(seconds)} runs to train, about {minutes} minutes on {cores or 1} CPU cores; "
+        "with a GPU, far less."
+    )
+
+
+def _interactions(dataset: Dataset) -> int:
+    """About how many a dataset has: as printed, of so many synthetic users, or as many as is usual."""
+    if dataset.synthetic is not None:
+        return _SYNTHETIC_PER_USER * dataset.synthetic.users
+    printed = (row.interactions for row in dataset.published.values() if row.interactions)
+    return next(printed, _MEASURED_INTERACTIONS)

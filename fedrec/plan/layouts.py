@@ -1,0 +1,117 @@
+"""What tables, figures and pages declare of themselves, read without importing them.
+
+Each is one file below `fedrec/reporting`, named like its layout, with a literal `LAYOUT = Layout(...)` and a
+function `build(target, project)`. A new file there is a new layout; nothing else lists them.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fedrec.errors import ConfigurationError, did_you_mean
+
+Form = Literal["table", "figure", "page"]
+FORMS: tuple[str, ...] = get_args(Form)
+NEEDS = ("runs", "states", "splits", "models", "statistics", "interactions")
+"""What a layout may read: finished runs, their models, their splits, the code of their methods, and the
+statistics and interactions of datasets."""
+AUDIT = "tables/audit"
+"""The folder of tables of the audit, below `FOLDER`."""
+FOLDER = Path(__file__).resolve().parents[1] / "reporting"
+_FOLDERS = ("figures", "tables", AUDIT, "page")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The declaration of a layout."""
+
+    form: Form
+    needs: tuple[str, ...] = ()
+    """Of `NEEDS`."""
+    optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What it needs besides where an artefact has an option of this name."""
+    selection: str | None = None
+    """The runs of targets that are no paper's artefact (see `fedrec.plan.selection.SELECTIONS`)."""
+    name: str = ""
+    """The stem of its file."""
+    module: str = ""
+    """Its file as a module."""
+
+    def needed(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an artefact with these options needs; in the order of `NEEDS`."""
+        extra = (need for key, needs in self.optional.items() if key in options for need in needs)
+        wanted = {*self.needs, *extra}
+        return tuple(need for need in NEEDS if need in wanted)
+
+    @property
+    def of_audit(self) -> bool:
+        """Whether it is a table of the audit by the folder it lies in."""
+        return f".{AUDIT.replace('/', '.')}." in self.module
+
+    @property
+    def dataless(self) -> bool:
+        """Whether it can be built without any data."""
+        return not {*self.needs} - {"models"}
+
+
+def load_layouts(folder: Path = FOLDER) -> dict[str, Layout]:
+    """Every layout declared below a folder, by name."""
+    found: dict[str, Layout] = {}
+    for below in _FOLDERS:
+        for path in sorted((folder / below).glob("[!_]*.py")):
+            status = path.stat()
+            layout = _declared(path, status.st_mtime_ns, status.st_size)
+            if layout is None:
+                continue
+            if path.stem in found:
+                raise ConfigurationError(f"{path}: there is another layout of that name. Rename one file.")
+            module = f"fedrec.reporting.{below.replace('/', '.')}.{path.stem}"
+            found[path.stem] = replace(layout, name=path.stem, module=module)
+    return found
+
+
+def layout_named(layouts: Mapping[str, Layout], name: str, where: str) -> Layout:
+    """The layout called `name`; `where` says who asks for it."""
+    if name not in layouts:
+        raise ConfigurationError(
+            f"{where}: unknown layout '{name}'.{did_you_mean(name, layouts)} There are: {', '.join(layouts)}."
+        )
+    return layouts[name]
+
+
+@cache
+def _declared(path: Path, _changed: int, _size: int) -> Layout | None:
+    """The layout a file declares, if it declares one."""
+    for call in _declarations(ast.parse(path.read_text(encoding="utf-8"))):
+        try:
+            arguments = [ast.literal_eval(value) for value in call.args]
+            options = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+            layout = Layout(*arguments, **options)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{path}, line {call.lineno}: LAYOUT must be Layout(...) of literals: {error}."
+            ) from None
+        _check(layout, f"{path}, line {call.lineno}")
+        return layout
+    return None
+
+
+def _declarations(tree: ast.Module) -> Iterator[ast.Call]:
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        named = any(isinstance(target, ast.Name) and target.id == "LAYOUT" for target in targets)
+        if named and isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            yield node.value
+
+
+def _check(layout: Layout, where: str) -> None:
+    if layout.form not in FORMS:
+        raise ConfigurationError(f"{where}: form '{layout.form}' is none of {', '.join(FORMS)}.")
+    for need in (*layout.needs, *(need for needs in layout.optional.values() for need in needs)):
+        if need not in NEEDS:
+            raise ConfigurationError(
+                f"{where}: unknown need '{need}'.{did_you_mean(need, NEEDS)} There are: {', '.join(NEEDS)}."
+            )

@@ -1,0 +1,201 @@
+"""The project: everything that can be built, by name, and the job of every training run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from fedrec.config.methods import canonical, resolve
+from fedrec.config.modules import modules_of
+from fedrec.config.names import folder_name, spelling_of
+from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.protocol import Protocol, paper_of
+from fedrec.config.protocol_file import protocol_named
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.cost import seconds_of
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import records_of_run
+from fedrec.plan.targets import Target, Targets, files_of, splits_of
+from fedrec.plan.workspace import Workspace, read_workspace
+
+_IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark")
+"""Targets that the Snakefile names itself."""
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A training run with everything that decides its files: what a worker needs to train it."""
+
+    run: RunId
+    settings: Mapping[str, Any]
+    """The value of every setting."""
+    records: tuple[str, ...]
+    """What it records besides its final state, as `fedrec train --record` takes it."""
+    fingerprint: str
+    """Of the code that decides its numbers."""
+    seconds: float
+    """About how long it takes on one CPU core."""
+
+    @property
+    def data(self) -> str:
+        """The folder of its dataset, with the splits, below the results."""
+        return f"data/{self.run.dataset}"
+
+    @property
+    def reads(self) -> tuple[str, str]:
+        """Its split and the candidates, below the results."""
+        return f"{self.run.split}/split.parquet", f"{self.run.split}/candidates.parquet"
+
+    def arguments(self) -> list[str]:
+        """The arguments of `fedrec train` that name this run, but for folders and files."""
+        run = self.run
+        named = {"method": run.method, "paper": run.paper, "protocol": run.protocol, "seed": str(run.seed)}
+        words = [word for key, value in named.items() for word in (f"--{key}", value)]
+        return words + [word for record in self.records for word in ("--record", record)]
+
+
+class Project(Workspace):
+    """A workspace with its targets, groups of targets, and jobs."""
+
+    @classmethod
+    def load(cls, configuration: Mapping[str, Any], root: Path = Path(), mirror: Path | None = None) -> Self:
+        """Read and check everything a configuration names; `mirror` overrides its own."""
+        fields = read_workspace(configuration, root, mirror)
+        if mirror is None and fields["configuration"]["mirror"]:
+            fields["mirror"] = root / fields["configuration"]["mirror"]
+        return cls(**fields)
+
+    @cached_property
+    def targets(self) -> Targets:
+        """All targets."""
+        return Targets(self)
+
+    def target(self, name: str) -> Target:
+        """One table, figure or page by name; an unknown name is an error with the nearest known one."""
+        if name not in self.targets.names:
+            raise ConfigurationError(self.no_target(name))
+        return self.targets.made(name)
+
+    def group(self, name: str) -> list[Target]:
+        """The targets of a group (all, audit, demo, a paper, audit_<paper>), or one target by its name."""
+        if name not in self.groups:
+            return [self.target(name)]
+        return [self.target(member) for member in self.groups[name]]
+
+    @cached_property
+    def groups(self) -> Mapping[str, list[str]]:
+        """The names of targets in every group, of those that can be built here."""
+        configuration, targets = self.configuration, self.targets
+        compared = [name for dataset in configuration["datasets"] for name in targets.compared(dataset)]
+        groups = {
+            "all": [
+                "selected_statistics",
+                *compared,
+                *targets.audited(),
+                *self._buildable(artefacts_of(self.papers, configuration["artefacts"])),
+                "report",
+            ],
+            "audit": targets.audited(),
+            "demo": ["demo_statistics", *targets.compared("demo"), "demo"],
+            "datasets": ["dataset_statistics"],
+        }
+        for paper in self.papers.values():
+            groups[paper.name] = self._buildable(paper.artefacts.values())
+            if targets.audited_for(paper.name):
+                groups[f"audit_{paper.name}"] = targets.audited_for(paper.name)
+        return groups
+
+    def files(self, group: str) -> list[str]:
+        """Every file of a group, or of one target if it can be built, below the results; plans included."""
+        names = self.groups[group] if group in self.groups else self._single(group)
+        forms = self.targets.names
+        return [file for name in names for file in (*files_of(forms[name], name), f"plan/{name}.json")]
+
+    def no_target(self, name: str) -> str:
+        """Says that there is no target called `name`, and which is nearest."""
+        known = [*self.targets.names, *self.groups]
+        hint = did_you_mean(name, known)
+        return f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers."
+
+    def splits(self, datasets: Iterable[str], protocols: Iterable[str]) -> list[str]:
+        """The files of datasets' splits, below the results; `published` is each of their papers' own."""
+        protocols = list(protocols)
+        return [
+            file for dataset in datasets for file in splits_of(dataset, self.protocols_of(dataset, protocols))
+        ]
+
+    def artefact(self, target: Target) -> Artefact:
+        """The table or figure of a paper that a target builds."""
+        return self.artefact_named(target.name)
+
+    def run_at(self, *, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
+        """The run that the parts of a path name; the folder of a method must spell it canonically."""
+        spelling = canonical(self.methods, spelling_of(method))
+        if folder_name(spelling) != method:
+            raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
+        whose = paper_of(protocol_named(self.protocols, protocol).name)
+        if whose not in (None, paper):
+            raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
+        return RunId(paper, dataset, protocol, spelling, int(seed))
+
+    def job(self, run: RunId) -> RunJob:
+        """What training a run takes."""
+        if run not in self._jobs:
+            settings, _, _ = resolve(self.methods, run.method, run.paper, run.dataset)
+            self._jobs[run] = RunJob(
+                run,
+                settings,
+                tuple(self._records.get(run, ())),
+                self._fingerprint(run.method),
+                seconds_of(run, self.methods, self.catalogue),
+            )
+        return self._jobs[run]
+
+    def protocol(self, name: str) -> Protocol:
+        """A protocol by its full name."""
+        return protocol_named(self.protocols, name)
+
+    def pattern(self, form: str | None = None) -> str:
+        """A regular expression of the names of all targets, or of those of one form."""
+        return "|".join(name for name, its in self.targets.names.items() if form in (None, its))
+
+    def chapter_of(self, name: str) -> str:
+        """The part of a report that a target belongs to: its paper, its dataset or the audit."""
+        stem = name.rpartition("_")[0]
+        if name in self.targets.audits:
+            return "Audit"
+        return self.papers[stem].title if stem in self.papers else stem
+
+    def names_for_rules(self) -> list[str]:
+        """The names of groups and targets that are rules of their own, besides those of the Snakefile."""
+        names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
+        return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
+
+    @cached_property
+    def _jobs(self) -> dict[RunId, RunJob]:
+        return {}
+
+    @cached_property
+    def _fingerprints(self) -> dict[tuple[str, ...], str]:
+        return {}
+
+    @cached_property
+    def _records(self) -> dict[RunId, list[str]]:
+        return records_of_run(self)
+
+    def _fingerprint(self, method: str) -> str:
+        modules = tuple(modules_of(method))
+        if modules not in self._fingerprints:
+            self._fingerprints[modules] = run_fingerprint(method)
+        return self._fingerprints[modules]
+
+    def _single(self, name: str) -> list[str]:
+        if name not in self.targets.names:
+            raise ConfigurationError(self.no_target(name))
+        artefacts = {artefact.target: artefact for artefact in artefacts_of(self.papers, self.papers)}
+        return self._buildable([artefacts[name]]) if name in artefacts else [name]
+
+    def _buildable(self, artefacts: Iterable[Artefact]) -> list[str]:
+        return [artefact.target for artefact in artefacts if self.targets.can_be_built(artefact)]

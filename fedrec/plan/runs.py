@@ -1,0 +1,113 @@
+"""Training runs by name: what a run is called, where its files lie, and which papers share it.
+
+A setting equal to the paper's default is dropped from the run's name. Runs under a protocol that all papers
+share (`clean`) are shared too: a run with the settings of several papers is filed under the first of them,
+in the order in which `config/methods.yaml` mentions papers.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedrec.config.methods import canonical, remembered, resolve
+from fedrec.config.names import folder_name, parse
+from fedrec.config.protocol import full_name, paper_of
+
+
+@dataclass(frozen=True, order=True)
+class RunId:
+    """One training run: `method` is spelt canonically, `protocol` by its full name."""
+
+    paper: str
+    dataset: str
+    protocol: str
+    method: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """Its folder below the results; no part of it needs quoting in a shell or a pattern."""
+        return f"runs/{self.paper}/{self.dataset}/{self.protocol}/{folder_name(self.method)}/seed{self.seed}"
+
+    @property
+    def split(self) -> str:
+        """The folder of its split below the results."""
+        return f"data/{self.dataset}/{self.protocol}"
+
+
+def run_of(
+    methods: Mapping[str, Any], paper: str, dataset: str, protocol: str, method: str, seed: int
+) -> RunId:
+    """The run that trains `method` as `paper` would, under its one name.
+
+    `protocol` may be short for the paper's own: `published`, `only-pool`.
+    """
+    protocol = full_name(protocol, paper)
+    shared = paper_of(protocol) is None
+    paper, name = remembered(
+        methods,
+        ("run_of", paper, dataset, shared, method),
+        lambda: _settings_of(methods, paper, dataset, method, shared=shared),
+    )
+    return RunId(paper, dataset, protocol, name, seed)
+
+
+def _settings_of(
+    methods: Mapping[str, Any], paper: str, dataset: str, method: str, *, shared: bool
+) -> tuple[str, str]:
+    """The paper a run is filed under, and its method's name there."""
+    name = minimal(methods, method, paper, dataset)
+    if not shared:
+        return paper, name
+    first = papers_alike(methods, name, paper, dataset)[0]
+    return first, minimal(methods, method, first, dataset)
+
+
+def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
+    """The canonical name without changes to what is the paper's own value on the dataset anyway."""
+    composition = parse(canonical(methods, name))
+    plain, _, _ = resolve(methods, str(replace(composition, changes=())), paper, dataset)
+    changed, _, _ = resolve(methods, str(composition), paper, dataset)
+    kept = tuple((key, text) for key, text in composition.changes if changed[key] != plain[key])
+    return str(replace(composition, changes=kept))
+
+
+def shortened(
+    methods: Mapping[str, Any], names: Iterable[str], paper: str, dataset: str, rounds: int | None
+) -> list[str]:
+    """The names of the same methods trained for `rounds` at most; unless a name sets its own number."""
+    spellings = []
+    for name in names:
+        composition = parse(name)
+        own, sources, _ = resolve(methods, name, paper, dataset)
+        if rounds is not None and own["rounds"] > rounds and sources["rounds"] != "user":
+            composition = replace(composition, changes=(*composition.changes, ("rounds", str(rounds))))
+        spellings.append(canonical(methods, str(composition)))
+    return spellings
+
+
+def papers_alike(
+    methods: Mapping[str, Any], name: str, paper: str, dataset: str, changes: Sequence[str] = ()
+) -> list[str]:
+    """The papers whose settings train `name` as those of `paper` do, itself included; in order."""
+    wanted, _, _ = resolve(methods, name, paper, dataset, changes)
+    known = papers_in(methods)
+    return [
+        other
+        for other in (known if paper in known else (*known, paper))
+        if other == paper or resolve(methods, name, other, dataset, changes)[0] == wanted
+    ]
+
+
+def papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every paper that `config/methods.yaml` mentions, in the order of their first mention."""
+    return remembered(methods, "papers", lambda: _papers_in(methods))
+
+
+def _papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
+    named: dict[str, None] = {}
+    for entry in methods.values():
+        named[entry["paper"]] = None
+        for setting in entry["settings"].values():
+            named |= dict.fromkeys(setting.get("papers", ()))
+    return tuple(named)

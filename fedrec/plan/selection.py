@@ -1,0 +1,290 @@
+"""Which runs tables, figures and claims are made of."""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedrec.config.claims import Claim, named_lines
+from fedrec.config.papers import BOTH, Artefact, Paper
+from fedrec.config.protocol import SWITCHES, full_name, short_name
+from fedrec.config.records import merged_records, spelled_records
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.runs import RunId, run_of, shortened
+from fedrec.plan.steps import ProtocolSteps, protocol_steps, runs_of_step, steps
+from fedrec.plan.workspace import Workspace
+
+
+def runs_of(
+    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], unavailable: Container[str] = ()
+) -> dict[tuple[int, str, str], list[RunId]]:
+    """The runs of an artefact on those of its datasets, and splits of them, that are available.
+
+    By the index of the line, the dataset and the protocol's full name: one run per seed. `unavailable` holds
+    datasets, and splits of them as `dataset/protocol`.
+    """
+    return {
+        (index, dataset, protocol): [
+            run_of(methods, artefact.paper, dataset, protocol, line.run, seed) for seed in seeds
+        ]
+        for index, line in enumerate(artefact.lines)
+        if line.run is not None
+        for dataset in artefact.datasets
+        if dataset not in unavailable
+        for protocol in artefact.protocols
+        if f"{dataset}/{protocol}" not in unavailable
+    }
+
+
+def records_of(
+    papers: Mapping[str, Paper], methods: Mapping[str, Any], seeds: Sequence[int]
+) -> dict[RunId, list[str]]:
+    """What runs record for any table or figure, as `--record` takes it; only runs that record something.
+
+    It does not depend on what is to be built: a run's files are the same whatever they were made for.
+    """
+    texts: dict[RunId, list[str]] = {}
+    for paper in papers.values():
+        for artefact in paper.artefacts.values():
+            for runs in runs_of(artefact, methods, seeds).values() if artefact.record else ():
+                for run in runs:
+                    texts.setdefault(run, []).extend(artefact.record)
+    return {run: spelled_records(merged_records(texts[run])) for run in sorted(texts)}
+
+
+def runs_by_line(
+    claim: Claim,
+    artefact: Artefact,
+    methods: Mapping[str, Any],
+    seeds: Sequence[int],
+    rounds: int | None,
+    unavailable: Container[str],
+) -> dict[tuple[str, str, str], list[RunId]]:
+    """The runs a claim is judged by, by line, dataset and the protocol's full name: one per seed.
+
+    They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
+    `dataset/protocol`; their runs are left out.
+    """
+    lines = named_lines(artefact)
+    return {
+        (name, dataset, protocol): [
+            run_of(methods, claim.paper, dataset, protocol, method, seed)
+            for method in shortened(methods, [str(lines[name].run)], claim.paper, dataset, rounds)
+            for seed in seeds
+        ]
+        for name in claim.lines
+        for dataset in claim.datasets
+        if dataset not in unavailable
+        for protocol in (full_name(short, claim.paper) for short in BOTH)
+        if f"{dataset}/{protocol}" not in unavailable
+    }
+
+
+def runs_of_claim(
+    claim: Claim,
+    methods: Mapping[str, Any],
+    seeds: Sequence[int],
+    rounds: int | None,
+    unavailable: Container[str] = (),
+) -> list[RunId]:
+    """Every run a claim is judged by, under both protocols, each once."""
+    groups = [
+        runs
+        for artefact in claim.artefacts
+        for runs in runs_by_line(claim, artefact, methods, seeds, rounds, unavailable).values()
+    ]
+    return sorted({run for runs in groups for run in runs})
+
+
+def compared(workspace: Workspace, dataset: str) -> list[RunId]:
+    """The runs a dataset's comparison is made of: every configured method under both protocols."""
+    paper = workspace.paper_of(dataset)
+    names = shortened(
+        workspace.methods, workspace.configuration["methods"], paper, dataset, workspace.rounds_of(dataset)
+    )
+    return [
+        run_of(workspace.methods, paper, dataset, protocol, name, seed)
+        for name in names
+        for protocol in BOTH
+        for seed in workspace.seeds
+    ]
+
+
+def configured_steps(workspace: Workspace) -> list[ProtocolSteps]:
+    """The steps between protocols that the configuration asks for, on its datasets that are available."""
+    audit = workspace.configuration["audit"]
+    return [
+        protocol_steps(
+            workspace.methods,
+            audit["methods"],
+            dataset=dataset,
+            paper=workspace.paper_of(dataset),
+            rounds=workspace.rounds_of(dataset),
+            switches=audit["switches"],
+            distinct_pairs=workspace.catalogue[dataset].distinct_pairs,
+        )
+        for dataset in workspace.available(workspace.configuration["datasets"])
+    ]
+
+
+def steps_of_paper(workspace: Workspace, paper: str) -> list[ProtocolSteps]:
+    """All steps for the methods of a paper's main comparison, on its datasets, with its own settings."""
+    main = main_comparison(workspace, paper)
+    missing = workspace.unavailable(main.datasets)
+    return [
+        protocol_steps(
+            workspace.methods,
+            [line.run for line in main.lines if line.run is not None],
+            dataset=dataset,
+            paper=paper,
+            rounds=None,
+            switches=SWITCHES,
+            distinct_pairs=workspace.catalogue[dataset].distinct_pairs,
+        )
+        for dataset in main.datasets
+        if dataset not in missing and f"{dataset}/published-{paper}" not in missing
+    ]
+
+
+def main_comparison(workspace: Workspace, paper: str) -> Artefact:
+    """The table that a paper's first claim is about."""
+    claims = [claim for claim in workspace.claims if claim.paper == paper]
+    if not claims:
+        raise ConfigurationError(
+            f"{workspace.configuration['claim_file']}: {paper} makes no claims, so that there is nothing to "
+            "audit. Add one."
+        )
+    return claims[0].artefacts[0]
+
+
+def claimed_datasets(workspace: Workspace) -> list[str]:
+    """The datasets that claims are about, in the catalogue or not."""
+    return sorted({dataset for claim in workspace.claims for dataset in claim.datasets})
+
+
+def _compared(workspace: Workspace) -> list[RunId]:
+    datasets = workspace.available(workspace.configuration["datasets"])
+    return [run for dataset in datasets for run in compared(workspace, dataset)]
+
+
+def _stepped_by(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[RunId]:
+    return sorted(
+        {
+            run
+            for one_dataset in audited
+            for step in steps(one_dataset, workspace.protocols)
+            for runs in runs_of_step(one_dataset, workspace.methods, step, workspace.seeds).values()
+            for run in runs
+        }
+    )
+
+
+def _stepped(workspace: Workspace) -> list[RunId]:
+    return _stepped_by(workspace, configured_steps(workspace))
+
+
+def _stepped_for_paper(workspace: Workspace, paper: str) -> list[RunId]:
+    return _stepped_by(workspace, steps_of_paper(workspace, paper))
+
+
+def _attacked(workspace: Workspace) -> list[RunId]:
+    """The runs whose uploads are attacked."""
+    runs: list[RunId] = []
+    for dataset in workspace.available(workspace.configuration["datasets"]):
+        paper, uploads = workspace.paper_of(dataset), workspace.configuration["audit"]["uploads"]
+        names = shortened(workspace.methods, uploads, paper, dataset, workspace.rounds_of(dataset))
+        runs += sorted(
+            {
+                run_of(workspace.methods, paper, dataset, "clean", name, seed)
+                for name in names
+                for seed in workspace.seeds
+            }
+        )
+    return runs
+
+
+def _exposed(workspace: Workspace) -> list[RunId]:
+    """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
+    exposed = {run for run in _stepped(workspace) if short_name(run.protocol) == "only-pool"}
+    return sorted({*_compared(workspace), *exposed})
+
+
+def _judged(workspace: Workspace) -> list[RunId]:
+    """The runs of claims that the configuration trains anyway."""
+    trained = set(_exposed(workspace))
+    missing = workspace.unavailable(workspace.configuration["datasets"])
+    rounds = workspace.configuration["rounds"]
+    return sorted(
+        {
+            run
+            for claim in workspace.claims
+            for run in runs_of_claim(claim, workspace.methods, workspace.seeds, rounds, missing)
+            if run in trained
+        }
+    )
+
+
+def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
+    """The runs of all claims of a paper, with its own settings, on the datasets that are available."""
+    missing = workspace.unavailable(claimed_datasets(workspace))
+    return sorted(
+        {
+            run
+            for claim in workspace.claims
+            if claim.paper == paper
+            for run in runs_of_claim(claim, workspace.methods, workspace.seeds, None, missing)
+        }
+    )
+
+
+def _none(_workspace: Workspace) -> list[RunId]:
+    """No runs: what is shown are the configured datasets, or those of a selection."""
+    return []
+
+
+def _audited(workspace: Workspace) -> list[RunId]:
+    """Every run that the audit reads."""
+    return sorted({*_stepped(workspace), *_exposed(workspace), *_attacked(workspace)})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Runs of targets that are no paper's artefact: of the whole configuration, or of one paper."""
+
+    runs: Callable[[Workspace], list[RunId]]
+    runs_of_paper: Callable[[Workspace, str], list[RunId]] | None = None
+    """None where there is no such target for a single paper."""
+    prefix: str = "audit_"
+    """What the names of its targets start with."""
+    without_runs: bool = False
+    """Whether its target is built even where none of its runs is trained."""
+
+
+SELECTIONS: Mapping[str, Selection] = {
+    "compared": Selection(_compared),
+    "stepped": Selection(_stepped, _stepped_for_paper),
+    "exposed": Selection(_exposed),
+    "attacked": Selection(_attacked),
+    "judged": Selection(_judged, _claimed_by_paper, prefix="", without_runs=True),
+    "audited": Selection(_audited),
+    "configured": Selection(_none, without_runs=True),
+    "described": Selection(_none, without_runs=True),
+}
+"""By the name that a layout gives as its `selection`."""
+
+
+def selection_named(name: str, where: str) -> Selection:
+    """The selection called `name`; `where` says which layout asks for it."""
+    if name not in SELECTIONS:
+        raise ConfigurationError(
+            f"{where}: unknown selection '{name}'.{did_you_mean(name, SELECTIONS)} "
+            f"There are: {', '.join(SELECTIONS)}."
+        )
+    return SELECTIONS[name]
+
+
+def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
+    """What every run records, for figures and for the attack on uploads; only runs that record something."""
+    records = records_of(workspace.papers, workspace.methods, workspace.seeds)
+    for run in _attacked(workspace):
+        records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
+    return records

@@ -1,0 +1,67 @@
+"""What the papers' tables and figures need, what of it is there, and what the rest would cost."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fedrec.config.papers import Artefact
+from fedrec.plan.available import without
+from fedrec.plan.project import Project
+
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A table or figure of a paper and how far it is."""
+
+    artefact: Artefact
+    built: bool
+    runs: int
+    done: int
+    hours: float
+    """Of one CPU core, for the runs that are not done; a rough guess."""
+    missing: Mapping[str, str]
+    """Why datasets of it, or their published splits, are unavailable."""
+
+
+def standing(project: Project, artefact: Artefact) -> Standing:
+    """How far an artefact is."""
+    target = project.target(artefact.target)
+    open_runs = [run for run in target.runs if not (project.results / run.folder / "run.json").is_file()]
+    return Standing(
+        artefact,
+        all((project.results / file).is_file() for file in target.files),
+        len(target.runs),
+        len(target.runs) - len(open_runs),
+        sum(project.job(run).seconds for run in open_runs) / _SECONDS_PER_HOUR,
+        without(artefact, project.unavailable(artefact.datasets)),
+    )
+
+
+def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
+    """The standings of artefacts as text, paper by paper."""
+    standings = [standing(project, artefact) for artefact in artefacts]
+    lines = []
+    for paper in project.papers.values():
+        own = [one for one in standings if one.artefact.paper == paper.name]
+        if not own:
+            continue
+        lines.append(f"{paper.title}: snakemake {paper.name}")
+        lines += [line for one in own for line in _lines(one)]
+        lines += [
+            f"  {paper.name + '_' + name:<16} shows no data, not built: {what}"
+            for name, what in paper.schemes.items()
+        ]
+    return "\n".join(lines)
+
+
+def _lines(standing: Standing) -> list[str]:
+    artefact = standing.artefact
+    runs = f"{standing.done} of {standing.runs} runs done" if standing.runs else "needs no runs"
+    cost = f", about {standing.hours:.1f} h of a core to go" if standing.hours else ""
+    state = "built" if standing.built else "not built"
+    missing = [f"  {'':<16} without {name}: {why}" for name, why in standing.missing.items()]
+    return [
+        f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {runs}{cost}",
+        *missing,
+    ]

@@ -1,0 +1,351 @@
+"""Tables, figures and pages by name: what each is made of, and everything that decides its content."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from fedrec.config.methods import title
+from fedrec.config.modules import modules_of
+from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.printed import printed_for, published
+from fedrec.files.atomic import canonical_json
+from fedrec.plan.available import can_be_built
+from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.layouts import FOLDER, Form, Layout
+from fedrec.plan.runs import RunId
+from fedrec.plan.selection import (
+    claimed_datasets,
+    compared,
+    configured_steps,
+    runs_of,
+    selection_named,
+    steps_of_paper,
+)
+from fedrec.plan.workspace import Workspace
+
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "table": ("csv", "md", "tex", "json"),
+    "figure": ("csv", "pdf", "png", "txt"),
+    "page": ("html",),
+}
+"""The files of each form; pages show a table's json, and a figure's csv and txt hold its data and caption."""
+FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
+PAGES = ("report", "demo")
+_NOT_AUDITED = ("compared", "described")
+"""Selections of layouts that are tables of the audit only if they lie in its folder."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table, figure or page."""
+
+    name: str
+    form: Form
+    layout: str
+    files: tuple[str, ...]
+    """What is written, below the results."""
+    runs: tuple[RunId, ...] = ()
+    reads: tuple[str, ...] = ()
+    """What is read besides the summaries of runs, below the results."""
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else that decides it, as JSON holds it."""
+    fingerprint: str = ""
+    """Of the code that builds it."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Every file it is made from, below the results."""
+        return (*(f"{run.folder}/run.json" for run in self.runs), *self.reads)
+
+    @property
+    def plan(self) -> str:
+        """The file that keeps this plan, below the results."""
+        return f"plan/{self.name}.json"
+
+    def as_json(self) -> str:
+        """The plan as text."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The inverse of `as_json`."""
+        content = json.loads(text)
+        content["runs"] = tuple(RunId(**run) for run in content["runs"])
+        for key in ("files", "reads"):
+            content[key] = tuple(content[key])
+        return cls(**content)
+
+
+def files_of(form: Form, name: str) -> tuple[str, ...]:
+    """The files of a target, below the results."""
+    return tuple(f"{FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
+
+
+def splits_of(dataset: str, protocols: Iterable[str]) -> list[str]:
+    """The files of a dataset's splits under protocols by their full names, below the results."""
+    return [
+        f"data/{dataset}/{protocol}/{file}.parquet"
+        for protocol in protocols
+        for file in ("split", "candidates")
+    ]
+
+
+class Targets:
+    """All targets of a workspace, made when they are asked for."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._targets: dict[str, Target] = {}
+        self._fingerprints: dict[frozenset[str], str] = {}
+
+    @cached_property
+    def names(self) -> dict[str, Form]:
+        """The form of every target by its name."""
+        workspace = self._workspace
+        names: dict[str, Form] = {}
+        for artefact in artefacts_of(workspace.papers, workspace.papers):
+            names[artefact.target] = workspace.layout_of(artefact).form
+        for dataset in workspace.catalogue:
+            names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
+        names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
+        names |= {name: layout.form for name, (layout, _) in self.audits.items()}
+        names |= dict.fromkeys(PAGES, "page")
+        return names
+
+    @cached_property
+    def selections(self) -> dict[str, list[str]]:
+        """The datasets of each table of statistics."""
+        workspace = self._workspace
+        return {
+            "dataset": workspace.catalogue.whole(),
+            "selected": list(workspace.configuration["datasets"]),
+            "demo": ["demo"],
+        }
+
+    @cached_property
+    def audits(self) -> dict[str, tuple[Layout, str | None]]:
+        """The targets of the audit: their layout, and the paper they are about if it is one alone."""
+        audits: dict[str, tuple[Layout, str | None]] = {}
+        for layout in self._workspace.layouts.values():
+            if layout.selection is None or (not layout.of_audit and layout.selection in _NOT_AUDITED):
+                continue
+            selection = selection_named(layout.selection, layout.module)
+            name = f"{selection.prefix}{layout.name}"
+            audits[name] = layout, None
+            if selection.runs_of_paper is not None:
+                claiming = {claim.paper for claim in self._workspace.claims}
+                papers = [paper for paper in self._workspace.papers if paper in claiming]
+                audits |= {f"{name}_{paper}": (layout, paper) for paper in papers}
+        return audits
+
+    def compared(self, dataset: str) -> list[str]:
+        """The targets that compare the configured methods on a dataset."""
+        return [f"{dataset}_{layout.name}" for layout in self._of_datasets()]
+
+    def audited(self) -> list[str]:
+        """The targets of the configured audit: none without data, and none that has no runs to read."""
+        if not self._workspace.available(self._workspace.configuration["datasets"]):
+            return []
+        return [
+            name
+            for name, (layout, paper) in self.audits.items()
+            if paper is None and self._has_what_it_reads(layout)
+        ]
+
+    def audited_for(self, paper: str) -> list[str]:
+        """The targets of the audit of one paper."""
+        return [name for name, (_, about) in self.audits.items() if about == paper]
+
+    def can_be_built(self, artefact: Artefact) -> bool:
+        """Whether anything of a paper's artefact can be built with the data that is available."""
+        workspace = self._workspace
+        missing = workspace.unavailable(artefact.datasets)
+        return can_be_built(artefact, workspace.layout_of(artefact), missing)
+
+    def made(self, name: str) -> Target:
+        """The target called `name`, which must be one of `names`."""
+        if name not in self._targets:
+            self._targets[name] = self._make(name)
+        return self._targets[name]
+
+    def _make(self, name: str) -> Target:
+        stem, _, last = name.rpartition("_")
+        layouts = self._workspace.layouts
+        if name in PAGES:
+            return self._page(name)
+        if name in self.audits:
+            return self._audit(name, *self.audits[name])
+        if last == "statistics" and stem in self.selections:
+            return self._statistics(name, stem)
+        if stem in self._workspace.catalogue and last in layouts:
+            return self._of_dataset(name, layouts[last], stem)
+        return self._of_paper(self._workspace.artefact_named(name))
+
+    def _of_datasets(self) -> list[Layout]:
+        """The layouts of targets that every dataset has."""
+        layouts = self._workspace.layouts.values()
+        return [layout for layout in layouts if layout.selection == "compared" and not layout.of_audit]
+
+    def _has_what_it_reads(self, layout: Layout) -> bool:
+        selection = selection_named(str(layout.selection), layout.module)
+        return selection.without_runs or bool(selection.runs(self._workspace))
+
+    def _of_paper(self, artefact: Artefact) -> Target:
+        workspace, layout = self._workspace, self._workspace.layout_of(artefact)
+        unavailable = workspace.unavailable(artefact.datasets)
+        runs: list[RunId] = []
+        if "runs" in layout.needs:
+            groups = runs_of(artefact, workspace.methods, workspace.seeds, unavailable).values()
+            runs = sorted({run for group in groups for run in group})
+        content = {
+            "artefact": asdict(artefact),
+            "paper": artefact.paper,
+            "seeds": workspace.seeds,
+            "printed": printed_for(artefact),
+            "titles": [title(workspace.methods, line.run) for line in artefact.lines if line.run],
+            "unavailable": unavailable,
+        }
+        models = [*(line.run for line in artefact.lines if line.run), *_named_models(artefact)]
+        needs = layout.needed(artefact.options)
+        datasets = [name for name in artefact.datasets if name not in unavailable]
+        return self._target(artefact.target, layout, runs, content, needs, datasets, models)
+
+    def _of_dataset(self, name: str, layout: Layout, dataset: str) -> Target:
+        workspace = self._workspace
+        names = workspace.configuration["methods"]
+        content = {
+            "dataset": dataset,
+            "seeds": workspace.seeds,
+            "titles": [title(workspace.methods, method) for method in names],
+        }
+        return self._target(
+            name, layout, compared(workspace, dataset), content, layout.needs, [dataset], names
+        )
+
+    def _statistics(self, name: str, selection: str) -> Target:
+        workspace, datasets = self._workspace, self.selections[selection]
+        unavailable = workspace.unavailable(datasets)
+        content = {
+            "datasets": datasets,
+            "descriptions": [workspace.catalogue[dataset].description() for dataset in datasets],
+            "unavailable": unavailable,
+        }
+        available = [dataset for dataset in datasets if dataset not in unavailable]
+        return self._target(name, workspace.layouts["statistics"], [], content, ("statistics",), available)
+
+    def _audit(self, name: str, layout: Layout, paper: str | None) -> Target:
+        workspace, configuration = self._workspace, self._workspace.configuration
+        runs: list[RunId] = []
+        selection = selection_named(str(layout.selection), layout.module)
+        if paper is None:
+            runs = selection.runs(workspace)
+        elif selection.runs_of_paper is not None:
+            runs = selection.runs_of_paper(workspace, paper)
+        datasets = workspace.available(configuration["datasets"])
+        content: dict[str, Any] = {
+            "papers": None if paper is None else [paper],
+            "datasets": datasets,
+            "seeds": workspace.seeds,
+            "titles": {run.method: title(workspace.methods, run.method) for run in runs},
+        }
+        if layout.selection == "stepped":
+            of_paper = configured_steps(workspace) if paper is None else steps_of_paper(workspace, paper)
+            content["steps"] = [asdict(steps) for steps in of_paper]
+        if layout.selection == "judged":
+            claims = [claim for claim in workspace.claims if paper in (None, claim.paper)]
+            content["claims"] = [asdict(claim) for claim in claims]
+            content["rounds"] = configuration["rounds"] if paper is None else None
+            content["unavailable"] = workspace.unavailable(claimed_datasets(workspace))
+        if layout.selection in ("configured", "judged"):
+            content["printed"] = [[*key, value.value, value.sd] for key, value in published().items()]
+        methods = sorted({run.method for run in runs})
+        return self._target(name, layout, runs, content, layout.needs, datasets, methods)
+
+    def _page(self, name: str) -> Target:
+        workspace, configuration = self._workspace, self._workspace.configuration
+        demo = name == "demo"
+        datasets = ["demo"] if demo else list(configuration["datasets"])
+        artefacts = [] if demo else artefacts_of(workspace.papers, configuration["artefacts"])
+        named = [dataset for artefact in artefacts for dataset in artefact.datasets]
+        unavailable = workspace.unavailable([*datasets, *named])
+        available = [dataset for dataset in datasets if dataset not in unavailable]
+        built = [artefact.target for artefact in artefacts if self.can_be_built(artefact)]
+        audit = [] if demo else self.audited()
+        statistics = "demo" if demo else "selected"
+        shown = [
+            *(target for dataset in available for target in self.compared(dataset)),
+            f"{statistics}_statistics",
+            *built,
+            *audit,
+        ]
+        targets = [self.made(target) for target in shown]
+        content = {
+            "datasets": datasets,
+            "artefacts": [artefact.target for artefact in artefacts],
+            "built": built,
+            "audit": audit,
+            "statistics": [f"{statistics}_statistics"],
+            "targets": shown,
+            "titles": {paper.name: paper.title for paper in workspace.papers.values()},
+            "assets": _assets(),
+            "unavailable": unavailable,
+        }
+        runs = sorted({run for target in targets for run in target.runs})
+        layout = workspace.layouts["page"]
+        made = self._target(name, layout, runs, content, (), [])
+        reads = tuple(file for target in targets for file in (*target.files, target.plan))
+        return Target(made.name, "page", made.layout, made.files, made.runs, reads, content, made.fingerprint)
+
+    def _target(
+        self,
+        name: str,
+        layout: Layout,
+        runs: Sequence[RunId],
+        content: Mapping[str, Any],
+        needs: Sequence[str],
+        datasets: Sequence[str],
+        models: Iterable[str] = (),
+    ) -> Target:
+        reads: list[str] = []
+        if "states" in needs:
+            reads += [f"{run.folder}/state.safetensors" for run in runs]
+        if "splits" in needs:
+            splits = dict.fromkeys((run.dataset, run.protocol) for run in runs)
+            reads += [file for dataset, protocol in splits for file in splits_of(dataset, [protocol])]
+        if "statistics" in needs:
+            reads += [f"data/{dataset}/statistics.json" for dataset in datasets]
+        if "interactions" in needs:
+            reads += [f"data/{dataset}/interactions.parquet" for dataset in datasets]
+        modules = {layout.module}
+        if "models" in needs:
+            modules |= {module for model in models for module in modules_of(model)}
+        return Target(
+            name,
+            layout.form,
+            layout.name,
+            files_of(layout.form, name),
+            tuple(runs),
+            tuple(reads),
+            json.loads(canonical_json(content)),
+            self._fingerprint(frozenset(modules)),
+        )
+
+    def _fingerprint(self, modules: frozenset[str]) -> str:
+        if modules not in self._fingerprints:
+            self._fingerprints[modules] = code_fingerprint(*modules)
+        return self._fingerprints[modules]
+
+
+def _assets() -> dict[str, str]:
+    """Hashes of the files of pages that are no Python sources: template, style, script."""
+    files = sorted(path for path in (FOLDER / "page").glob("*") if path.is_file() and path.suffix != ".py")
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _named_models(artefact: Artefact) -> list[str]:
+    """Methods that options of an artefact name: a sweep compares space with one, curricula are FedRAP's."""
+    over = artefact.options.get("space_over")
+    return [over] if over else ["fedrap"] if artefact.layout == "curricula" else []

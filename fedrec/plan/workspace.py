@@ -1,0 +1,198 @@
+"""Everything the configuration says, read and checked once, and which data is available here."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.catalogue import Catalogue, load_catalogue
+from fedrec.config.claims import Claim, load_claims
+from fedrec.config.document import Document, check, load
+from fedrec.config.methods import Methods, canonical, canonical_all, resolve
+from fedrec.config.modules import modules_of
+from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
+from fedrec.config.protocol import Protocol
+from fedrec.config.protocol_file import load_protocols, protocol_named
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
+from fedrec.plan.layouts import Layout, layout_named, load_layouts
+from fedrec.plan.runs import papers_in
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A checked configuration; methods are spelt canonically in it."""
+
+    configuration: Mapping[str, Any]
+    root: Path
+    """The folder that paths of the configuration start from."""
+    mirror: Path | None
+    methods: Mapping[str, Any]
+    catalogue: Catalogue
+    protocols: Mapping[str, Protocol]
+    papers: Mapping[str, Paper]
+    claims: tuple[Claim, ...]
+    layouts: Mapping[str, Layout]
+
+    @property
+    def results(self) -> Path:
+        """The folder for everything produced."""
+        return self.root / str(self.configuration["results"])
+
+    @property
+    def raw(self) -> Path:
+        """The folder of raw files."""
+        return self.results / "raw"
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of all runs."""
+        seeds: list[int] = self.configuration["seeds"]
+        return seeds
+
+    @cached_property
+    def _unavailable(self) -> dict[str, dict[str, str]]:
+        return {}
+
+    def unavailable(self, names: Iterable[str]) -> dict[str, str]:
+        """Why datasets of `names`, or published splits of them (`dataset/protocol`), are unavailable."""
+        reasons: dict[str, str] = {}
+        for name in names:
+            if name not in self._unavailable:
+                self._unavailable[name] = self._why_unavailable(name)
+            reasons |= self._unavailable[name]
+        return reasons
+
+    def available(self, names: Iterable[str]) -> list[str]:
+        """The datasets of `names` that are available."""
+        names = list(names)
+        missing = self.unavailable(names)
+        return [name for name in names if name not in missing]
+
+    def rounds_of(self, dataset: str) -> int | None:
+        """The rounds the configuration, or the demonstration, asks for; None for each paper's own."""
+        rounds: int | None = self.configuration["demo_rounds" if dataset == "demo" else "rounds"]
+        return rounds
+
+    def paper_of(self, dataset: str) -> str:
+        """The paper whose settings runs on a dataset follow, of those whose split is available."""
+        missing = self.unavailable([dataset])
+        papers = [
+            paper for paper in self.catalogue[dataset].papers if f"{dataset}/published-{paper}" not in missing
+        ]
+        preferred: str = self.configuration["paper"]
+        return preferred if preferred in papers or not papers else papers[0]
+
+    def protocols_of(self, dataset: str, protocols: Iterable[str]) -> list[str]:
+        """The full names behind `protocols` for one dataset: `published` is each of its papers' own.
+
+        A paper's protocol is left out, and listed in the table of statistics, where its own order of rows is
+        unavailable.
+        """
+        missing = self.unavailable([dataset])
+        names: list[str] = []
+        for protocol in protocols:
+            if protocol == "published":
+                own = [f"published-{paper}" for paper in self.catalogue[dataset].papers]
+                names += [name for name in own if f"{dataset}/{name}" not in missing]
+            else:
+                names.append(protocol)
+        return names
+
+    def raw_files(self, dataset: str) -> list[Path]:
+        """The raw files of a dataset; optional ones (titles, orders of rows) only where available."""
+        entry = self.catalogue[dataset]
+        optional = entry.optional_files()
+        return [
+            self.raw / file.path
+            for file in entry.files()
+            if file not in optional or why_file_unavailable(file, self.raw, self.mirror) is None
+        ]
+
+    def artefact_named(self, name: str) -> Artefact:
+        """The table or figure of a paper called `name`: `pfedclr_table1`."""
+        (artefact,) = artefacts_of(self.papers, [name])
+        return artefact
+
+    def layout_of(self, artefact: Artefact) -> Layout:
+        """The layout of a paper's table or figure."""
+        return layout_named(self.layouts, artefact.layout, artefact.target)
+
+    def configuration_text(self) -> str:
+        """The configuration as a file that `fedrec build --project` reads."""
+        return json.dumps(dict(self.configuration), indent=2, sort_keys=True) + "\n"
+
+    def _why_unavailable(self, name: str) -> dict[str, str]:
+        if name not in self.catalogue:
+            return {name: f"it is not in {self.configuration['catalogue']}"}
+        dataset = self.catalogue[name]
+        reason = why_unavailable(dataset, self.raw, self.mirror)
+        if reason is not None:
+            return {name: reason}
+        splits = {
+            f"{name}/published-{paper}": why_split_unavailable(dataset, paper, self.raw, self.mirror)
+            for paper in dataset.row_orders
+        }
+        return {split: why for split, why in splits.items() if why is not None}
+
+
+def read_workspace(configuration: Mapping[str, Any], root: Path, mirror: Path | None) -> dict[str, Any]:
+    """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
+    content = dict(configuration)
+    check(Document("configuration", content), "config")
+    methods = Methods(load(root / content["method_file"], "methods").content)
+    papers = load_papers(root / content["paper_folder"])
+    fields: dict[str, Any] = {
+        "configuration": _spelled(content, methods),
+        "root": root,
+        "mirror": mirror,
+        "methods": methods,
+        "catalogue": load_catalogue(root / content["catalogue"]),
+        "protocols": load_protocols(root / content["protocol_file"]),
+        "papers": papers,
+        "claims": tuple(load_claims(root / content["claim_file"], papers)),
+        "layouts": load_layouts(),
+    }
+    _check_names(Workspace(**fields))
+    return fields
+
+
+def _spelled(content: dict[str, Any], methods: Mapping[str, Any]) -> dict[str, Any]:
+    audit = dict(content["audit"])
+    for key in ("methods", "uploads"):
+        audit[key] = canonical_all(methods, audit[key])
+    return content | {"methods": canonical_all(methods, content["methods"]), "audit": audit}
+
+
+def _check_names(workspace: Workspace) -> None:
+    """Every dataset, method, paper, protocol, layout and artefact that is named must exist."""
+    configuration, methods = workspace.configuration, workspace.methods
+    for dataset in configuration["datasets"]:
+        for paper in workspace.catalogue[dataset].papers:
+            protocol_named(workspace.protocols, f"published-{paper}")
+    _check_paper(workspace, configuration["paper"])
+    for artefact in artefacts_of(workspace.papers, workspace.papers):
+        workspace.layout_of(artefact)
+        for line in artefact.lines:
+            if line.run is not None:
+                canonical(methods, line.run)
+    artefacts_of(workspace.papers, configuration["artefacts"])
+    audit = configuration["audit"]
+    for method in (*configuration["methods"], *audit["methods"], *audit["uploads"]):
+        resolve(methods, method, configuration["paper"], "")
+        modules_of(method)
+    for protocol in configuration["protocols"]:
+        if protocol != "published":
+            protocol_named(workspace.protocols, protocol)
+
+
+def _check_paper(workspace: Workspace, name: str) -> None:
+    of_datasets = (paper for dataset in workspace.catalogue.values() for paper in dataset.papers)
+    known = list(dict.fromkeys([*workspace.papers, *papers_in(workspace.methods), *of_datasets]))
+    if name not in known:
+        raise ConfigurationError(
+            f"configuration, paper: unknown paper '{name}'.{did_you_mean(name, known)} "
+            f"Known: {', '.join(known)}."
+        )

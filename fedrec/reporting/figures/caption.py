@@ -1,0 +1,99 @@
+"""Captions of figures: what is shown, how the numbers came about, what is missing and why."""
+
+from collections.abc import Iterable, Sequence
+
+from fedrec.config.papers import Artefact
+from fedrec.config.protocol import full_name, short_name
+from fedrec.reporting.provenance import provenance
+from fedrec.reporting.subject import Subject
+from fedrec.reporting.tables.table import Row
+from fedrec.runs.record import RunRecord
+
+_PROTOCOLS = {
+    "published": "the paper's published protocol, which leaks the held-out item",
+    "clean": "the clean protocol",
+}
+
+
+def chart_caption(
+    subject: Subject, rows: Sequence[Row], shown: str, deviation: str, *, timed: bool = False
+) -> str:
+    """The caption of a figure of metrics, one statement a line; see `chart.chart`."""
+    artefact = subject.artefact
+    lines = [f"{artefact.title} ({artefact.paper}, {artefact.name}).", shown]
+    if rows and subject.groups:
+        lines.append(_origin(subject, deviation, timed=timed))
+    if note := artefact.options.get("note"):
+        lines.append(note)
+    if missing := _missing(subject):
+        lines.append(f"Left out: {'; '.join(missing)}.")
+    return "\n".join(lines) + "\n"
+
+
+def inside_caption(artefact: Artefact, records: Iterable[RunRecord], *sentences: str) -> str:
+    """The caption of a figure that looks inside models: what is shown, after how many rounds, from what."""
+    runs = list(records)
+    origin = provenance(runs)
+    rounds = sorted({run.settings["rounds"] for run in runs})
+    parts = [
+        f"{artefact.title}.",
+        *sentences,
+        f"Models after their last round ({', '.join(map(str, rounds))}).",
+        str(artefact.options.get("note", "")),
+        f"Protocols {', '.join(origin['protocols'])}; seeds {', '.join(origin['seeds'])}; "
+        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}.",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def under_protocols(artefact: Artefact) -> str:
+    """`under` the protocols of an artefact, in words."""
+    names = [short_name(protocol) for protocol in artefact.protocols]
+    return "under " + ", and under ".join(_PROTOCOLS.get(name, name) for name in names)
+
+
+def metrics_of_part(artefact: Artefact, part: str) -> str:
+    """`HR@10 and NDCG@10 of the test items`."""
+    return f"{' and '.join(metric.upper() for metric in artefact.metrics)} of the {part} items"
+
+
+def _origin(subject: Subject, deviation: str, *, timed: bool) -> str:
+    origin = provenance(subject.records)
+    several = len(origin["seeds"]) > 1
+    bars = f", {deviation} of one standard deviation" if deviation else ""
+    mean = f", mean of them{bars}" if several else ""
+    devices = f"; measured on {', '.join(origin['devices'])}" if timed else ""
+    return (
+        f"Seeds {', '.join(origin['seeds'])}{mean}; protocols {', '.join(origin['protocols'])}; "
+        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}{devices}."
+    )
+
+
+def _missing(subject: Subject) -> list[str]:
+    """Datasets, protocols of one, and single lines that there is no run of."""
+    artefact = subject.artefact
+    indices = [index for index, line in enumerate(artefact.lines) if line.run is not None]
+    missing: list[str] = []
+    for dataset in artefact.datasets if indices else ():
+        absent = {
+            protocol: [index for index in indices if not subject.groups.get((index, dataset, protocol))]
+            for protocol in artefact.protocols
+        }
+        if all(len(gone) == len(indices) for gone in absent.values()):
+            missing.append(f"{dataset} ({subject.unavailable.get(dataset, 'not available here')})")
+            continue
+        for protocol, gone in absent.items():
+            if len(gone) == len(indices):
+                split = f"{dataset}/{full_name('published', artefact.paper)}"
+                reason = subject.unavailable.get(split, "not available here")
+                missing.append(f"{dataset}, {short_name(protocol)} ({reason})")
+            elif gone:
+                names = dict.fromkeys(_name(subject, index) for index in gone)
+                missing.append(f"{', '.join(names)} on {dataset}, {short_name(protocol)} (no run)")
+    return missing
+
+
+def _name(subject: Subject, index: int) -> str:
+    line = subject.artefact.lines[index]
+    label, setting = subject.label(line), subject.artefact.options.get("setting")
+    return label if setting is None else f"{label} at {setting} {line.value}"

@@ -1,0 +1,60 @@
+"""From the rows of a figure to its files: csv of what is drawn, pdf, png, and the caption as txt."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from fedrec.config.papers import Artefact
+from fedrec.errors import ResultError
+from fedrec.files.atomic import write_text
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.figures.caption import chart_caption
+from fedrec.reporting.figures.panels import empty
+from fedrec.reporting.figures.style import save, theme
+from fedrec.reporting.subject import Subject, stem_of, subject_of
+from fedrec.reporting.tables.table import Row, csv_text
+
+FORMS = ("csv", "pdf", "png", "txt")
+"""The endings of a figure's files."""
+Drawn = tuple[Figure, list[Row], str]
+"""A figure, the rows it shows and its caption."""
+
+
+def write_figure(stem: Path, figure: Figure, rows: Sequence[Row], caption: str) -> None:
+    """Write `stem`.csv, .pdf, .png and .txt."""
+    save(figure, stem)
+    write_text(stem.with_name(f"{stem.name}.csv"), csv_text(rows))
+    write_text(stem.with_name(f"{stem.name}.txt"), caption.rstrip("\n") + "\n")
+
+
+def build_figure(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+    """Draw and write the figure of an artefact."""
+    with theme():
+        write_figure(stem_of(target, project), *draw(subject_of(target, project)))
+
+
+def build_inside(target: Target, project: Project, draw: Callable[[Subject], Drawn]) -> None:
+    """The same of a figure that looks inside trained models, and so needs one at the least."""
+    if not target.runs:
+        raise ResultError(f"{target.name}: there is no run to show. Are its datasets available?")
+    build_figure(target, project, draw)
+
+
+def chart(
+    subject: Subject,
+    rows: Sequence[Row],
+    figure_of: Callable[[Artefact, Sequence[Row]], Figure],
+    shown: str,
+    deviation: str = "bar",
+    *,
+    timed: bool = False,
+) -> Drawn:
+    """A figure of metrics with its caption; without rows it says that no dataset is available.
+
+    `shown` is the sentence of its caption that says what is seen, `deviation` how deviations are drawn (empty
+    where they are not); a figure with `timed` names the devices.
+    """
+    figure = figure_of(subject.artefact, rows) if rows else empty()
+    return figure, list(rows), chart_caption(subject, rows, shown, deviation, timed=timed)

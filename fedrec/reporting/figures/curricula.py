@@ -1,0 +1,71 @@
+"""Curricula: the strength of FedRAP's penalties in each round, as the method itself computes it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from fedrec.config.methods import resolve
+from fedrec.config.papers import Artefact
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.figures.chart import Drawn, build_figure, chart
+from fedrec.reporting.figures.drawing import draw_curve
+from fedrec.reporting.figures.panels import distinct, legend
+from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
+from fedrec.reporting.subject import Subject
+from fedrec.reporting.tables.table import Row
+from fedrec.runs.registry import make_method
+
+LAYOUT = Layout("figure", needs=("models",))
+CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
+SCHEDULES = ("paper", "code")
+_STRENGTH, _ROUNDS = 0.1, 100
+SHOWN = (
+    "The strength of FedRAP's penalties in each round for v = 0.1, as its paper writes the curricula and "
+    "as its official code does. Computed by the method itself; no training."
+)
+
+
+def build(target: Target, project: Project) -> None:
+    """Draw the curricula."""
+    build_figure(target, project, draw)
+
+
+def draw(subject: Subject) -> Drawn:
+    """The figure, its rows and its caption."""
+    return chart(subject, list(curriculum_rows(subject.methods)), figure_of, SHOWN)
+
+
+def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
+    """One row per schedule, curriculum and round."""
+    settings, _, _ = resolve(methods, "fedrap", "fedrap", "")
+    for schedule in SCHEDULES:
+        for curriculum in CURRICULA:
+            changed = {"schedule": schedule, "curriculum": curriculum, "apart": _STRENGTH}
+            method = make_method("fedrap", settings | changed, items=1)
+            name = "fedrap" if curriculum == CURRICULA[0] else f"fedrap[curriculum={curriculum}]"
+            for round_ in range(1, _ROUNDS + 1):
+                yield {
+                    "schedule": schedule, "method": name, "label": curriculum, "axis": "round", "x": round_,
+                    "metric": "strength", "mean": method.strengths(round_)[0],  # type: ignore[union-attr]
+                }  # fmt: skip
+
+
+def figure_of(_artefact: Artefact, rows: Sequence[Row]) -> Figure:
+    """One panel for the paper's formulas and one for the code's."""
+    schedules = distinct(row["schedule"] for row in rows)
+    look = looks(row["method"] for row in rows)
+    figure = blank_figure(0.8 * WIDTH, 1.3 * HEIGHT + 0.4)
+    grid = figure.subplots(1, len(schedules), sharex=True, sharey=True, squeeze=False)[0]
+    names = distinct((row["method"], row["label"]) for row in rows)
+    for schedule, ax in zip(schedules, grid, strict=True):
+        for number, (method, label) in enumerate(names):
+            points = [row for row in rows if row["schedule"] == schedule and row["method"] == method]
+            draw_curve(ax, [{**row, "sd": None} for row in points], look[method], label, number / len(names))
+        ax.set_title(f"as the {schedule} writes them")
+        ax.set_xlabel("round")
+    grid[0].set_ylabel("strength, v = 0.1")
+    legend(figure, [look[method].handle(label) for method, label in names])
+    return figure

@@ -1,0 +1,78 @@
+"""Ranks of methods at each step from the published protocol to the clean one, one switch after the other."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedrec.audit.protocols import step_heading, step_rows
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.panels import distinct
+from fedrec.reporting.figures.style import WIDTH, Look, blank_figure, looks, theme
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.subject import stem_of, steps_of
+from fedrec.reporting.tables.table import Row
+
+LAYOUT = Layout("figure", needs=("runs",), selection="stepped")
+_PER_METHOD = 0.2  # inches of height
+
+
+def build(target: Target, project: Project) -> None:
+    """Draw how ranks move over the steps of a target."""
+    audited, seeds = steps_of(target)
+    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds)
+    drawn = rows_drawn(rows)
+    caption = (
+        "Ranks of methods by test HR@10, from the published protocol to the clean one, one switch after the "
+        "other (docs/protocols.md explains each); 1 is the best, equal numbers share a rank.\n"
+        f"{origin_sentence(provenance_of_rows(rows))}\n"
+    )
+    with theme():
+        write_figure(stem_of(target, project), figure_of(drawn), drawn, caption)
+
+
+def rows_drawn(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the figure: steps that add one switch after the other."""
+    return [row for row in rows if not str(row["step"]).startswith("only-")]
+
+
+def figure_of(rows: Sequence[Row]) -> Figure:
+    """A panel per dataset: a line per method, from its rank under `published` to the one under `clean`."""
+    datasets = distinct(row["dataset"] for row in rows)
+    count = max(row["rank"] for row in rows)
+    figure = blank_figure(WIDTH, 0.7 + _PER_METHOD * max(count, 5))
+    look = looks(row["method"] for row in rows)
+    for number, dataset in enumerate(datasets, start=1):
+        ax = figure.add_subplot(1, len(datasets), number)
+        _draw_panel(ax, [row for row in rows if row["dataset"] == dataset], look)
+        ax.set_title(dataset)
+    return figure
+
+
+def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None:
+    names = distinct(row["step"] for row in rows)
+    for method in distinct(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        ranks = [row["rank"] for row in own]
+        ax.plot(range(len(own)), ranks, label=own[0]["title"], **look[method].line())  # type: ignore[arg-type]
+    first = {row["method"]: row for row in rows if row["step"] == names[0]}
+    last = {row["method"]: row for row in rows if row["step"] == names[-1]}
+    for ends, x, side in ((first, -0.12, "right"), (last, len(names) - 0.88, "left")):
+        for rank, titles in _titles_by_rank(ends.values()).items():
+            ax.text(x, rank, ", ".join(titles), ha=side, va="center", fontsize=5.5)
+    ax.set_xticks(range(len(names)), [step_heading(name) for name in names], rotation=25, ha="right")
+    margin = 0.34 * len(names)
+    ax.set_xlim(-margin, len(names) - 1 + margin)
+    ax.set_ylim(max(row["rank"] for row in rows) + 0.6, 0.4)
+    ax.set_yticks([])
+    ax.grid(visible=False)
+
+
+def _titles_by_rank(rows: Iterable[Row]) -> dict[float, list[str]]:
+    titles: dict[float, list[str]] = {}
+    for row in rows:
+        titles.setdefault(row["rank"], []).append(row["title"])
+    return titles

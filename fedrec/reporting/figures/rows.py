@@ -1,0 +1,71 @@
+"""The numbers of a figure as long rows: what is drawn, and what its csv holds.
+
+Every row has dataset, protocol, method (its spelling), label, axis (what x is), x, part, metric, mean, sd,
+seeds and runs; layouts add what they need.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fedrec.config.methods import canonical, resolve
+from fedrec.config.papers import Artefact, Line
+from fedrec.reporting.provenance import mean_over_seeds
+from fedrec.reporting.subject import Subject
+from fedrec.reporting.tables.table import Row
+from fedrec.runs.origins import folders_of
+from fedrec.runs.record import RunRecord
+
+RowsOfLine = Callable[[Subject, Line, Sequence[RunRecord]], Iterator[Row]]
+"""The rows of one line on one dataset under one protocol, from its runs of all seeds."""
+
+
+def line_rows(subject: Subject, rows_of: RowsOfLine) -> list[Row]:
+    """The rows of every line, dataset and protocol that there are runs of, with what they are about."""
+    return [
+        about | dict(row)
+        for index, line in enumerate(subject.artefact.lines)
+        if line.run is not None
+        for dataset in subject.artefact.datasets
+        for protocol in subject.artefact.protocols
+        if (records := subject.groups.get((index, dataset, protocol)))
+        for about in [_about(subject, line, dataset, protocol)]
+        for row in rows_of(subject, line, records)
+    ]
+
+
+def over_seeds_columns(metric: str, values: Sequence[float], records: Sequence[RunRecord]) -> dict[str, Any]:
+    """A metric of one value per seed: mean, deviation, seeds and runs."""
+    number = mean_over_seeds(values)
+    seeds = " ".join(str(record.id.seed) for record in records)
+    return {
+        "metric": metric,
+        "mean": number.mean,
+        "sd": number.sd,
+        "seeds": seeds,
+        "runs": folders_of(records),
+    }
+
+
+def setting_columns(subject: Subject, line: Line, dataset: str) -> dict[str, Any]:
+    """The value of the setting on the axis; where it is the run's own, its source: paper, code, ours ..."""
+    assert line.run is not None, "a sweep varies runs"
+    setting, paper = subject.artefact.options["setting"], subject.artefact.paper
+    here, _, _ = resolve(subject.methods, line.run, paper, dataset)
+    there, sources, _ = resolve(subject.methods, subject.method(line), paper, dataset)
+    own = sources[setting] if here[setting] == there[setting] else "no"
+    return {"axis": setting, "x": line.value, "own": own}
+
+
+def part_of(artefact: Artefact) -> str:
+    """Whether a figure shows validation or test."""
+    part: str = artefact.options.get("part", "test")
+    return part
+
+
+def _about(subject: Subject, line: Line, dataset: str, protocol: str) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "protocol": protocol,
+        "method": canonical(subject.methods, subject.method(line)),
+        "label": subject.label(line),
+    }

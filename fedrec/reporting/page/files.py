@@ -1,0 +1,78 @@
+"""Files that the page shows or links to: read whole, or named in an error."""
+
+import base64
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from fedrec.errors import ResultError
+
+FIGURE_LINKS = ("csv", "pdf", "png")
+TABLE_LINKS = ("csv", "md", "tex")
+"""The forms that the page links to."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"IEND\xaeB`\x82"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture in the page itself."""
+
+    uri: str
+    width: int
+    height: int
+    alt: str
+    caption: str
+
+
+def image_of(stem: Path, description: str) -> Image:
+    """A figure with its caption; `description` says what it is to those who cannot see it."""
+    path, pdf, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf", "txt"))
+    content = content_of(path)
+    if not content.startswith(_PNG) or not content.endswith(_PNG_END):
+        raise not_whole(path, "it does not begin and end like a png file")
+    if b"%%EOF" not in content_of(pdf)[-32:]:
+        raise not_whole(pdf, "it does not end like a pdf file")
+    caption = content_of(text).decode("utf-8").strip()
+    if not caption:
+        raise not_whole(text, "it is empty")
+    width, height = struct.unpack(">II", content[16:24])
+    return Image(
+        f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}",
+        width,
+        height,
+        f"{description} What it shows is told below it; its numbers are in the csv file.",
+        caption,
+    )
+
+
+def links_of(stem: Path, endings: Sequence[str], page: Path) -> list[tuple[str, str]]:
+    """Ending and relative address of each form of a table or figure, as seen from the page."""
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in endings]
+    for path in paths:
+        content_of(path)
+    return [(ending, address_of(path, page)) for ending, path in zip(endings, paths, strict=True)]
+
+
+def content_of(path: Path) -> bytes:
+    """The content of a file; one that is missing, or empty, is an error."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+    if not content:
+        raise not_whole(path, "it is empty")
+    return content
+
+
+def not_whole(path: Path, why: str) -> ResultError:
+    """The error that a file is damaged."""
+    return ResultError(f"{path}: this file is not whole: {why}. Delete it and build it again.")
+
+
+def address_of(path: Path, page: Path) -> str:
+    """The address of a file in a link on the page `page`."""
+    return quote(Path(os.path.relpath(path, page.parent)).as_posix())

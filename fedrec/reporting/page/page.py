@@ -1,0 +1,163 @@
+"""The page of all results, which opens in any browser and loads nothing from anywhere.
+
+It shows the json of tables, the png and caption of figures, and what runs say of themselves. What is asked
+for but missing is an error; what is not available, or was not asked for, is listed on the page.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from fedrec.config.papers import Paper
+from fedrec.files.atomic import write_text
+from fedrec.plan.available import without
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.page.cells import RunLinks
+from fedrec.reporting.page.files import TABLE_LINKS, links_of
+from fedrec.reporting.page.sections.audit import shown_audit
+from fedrec.reporting.page.sections.comparisons import shown_target
+from fedrec.reporting.page.sections.papers import artefact_label, shown_artefact, tables_of
+from fedrec.reporting.page.sections.runs import costs_table, protocols_table, runs_table
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("page")
+FOLDER = Path(__file__).resolve().parent
+"""The folder of the template of the page, its style and its script."""
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the page that a target asks for."""
+    records = [RunRecord(project.results / run.folder) for run in target.runs]
+    page = project.results / target.files[0]
+    write_page(page, project.results, project.papers, project.targets.names, target.content, records)
+
+
+def write_page(
+    page: Path,
+    results: Path,
+    papers: Mapping[str, Paper],
+    forms: Mapping[str, str],
+    content: Mapping[str, Any],
+    records: Sequence[RunRecord],
+) -> None:
+    """Write the page about what is below `results`; the same files give the same page.
+
+    `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
+    whose methods are compared, `targets` that compare them, `artefacts` of papers asked for and those of them
+    that were `built`, tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
+    `records` are the runs behind it.
+    """
+    runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
+    links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
+    unavailable: Mapping[str, str] = content["unavailable"]
+    asked, built = set(content["artefacts"]), set(content["built"])
+    every = [artefact for paper in papers.values() for artefact in paper.artefacts.values()]
+    datasets = list(dict.fromkeys(content["datasets"]))
+    style, script = (_page_file(name) for name in ("page.css", "page.js"))
+    text = _template().render(
+        style=Markup(style),  # noqa: S704 - a file of this package
+        script=Markup(script),  # noqa: S704 - a file of this package
+        style_hash=_hash_of(style),
+        script_hash=_hash_of(script),
+        protocols=protocols_table(runs),
+        comparisons=[
+            (
+                name,
+                [
+                    shown_target(results, target, forms[target], links)
+                    for target in dict.fromkeys(content["targets"])
+                    if target.startswith(f"{name}_") and target not in (*asked, *content["statistics"])
+                ],
+            )
+            for name in datasets
+            if name not in unavailable
+        ],
+        audit=shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links),
+        papers=[
+            (
+                paper,
+                [
+                    shown_artefact(results, artefact, forms[artefact.target], unavailable, links)
+                    for artefact in paper.artefacts.values()
+                    if artefact.target in built
+                ],
+            )
+            for paper in papers.values()
+        ],
+        statistics=[
+            (
+                name,
+                tables_of(results / "tables" / name, links),
+                links_of(results / "tables" / name, TABLE_LINKS, page),
+            )
+            for name in dict.fromkeys(content["statistics"])
+        ],
+        provenance=runs_table(runs, links) if runs else None,
+        costs=costs_table(runs) if runs else None,
+        unbuilt=[
+            (artefact, artefact_label(artefact.name), without(artefact, unavailable))
+            for artefact in every
+            if artefact.target in asked - built
+        ],
+        partial=[
+            (artefact, artefact_label(artefact.name), without(artefact, unavailable))
+            for artefact in every
+            if artefact.target in built and without(artefact, unavailable)
+        ],
+        uncompared=[name for name in datasets if name in unavailable],
+        unasked=[
+            (
+                paper,
+                [
+                    (artefact, artefact_label(artefact.name))
+                    for artefact in paper.artefacts.values()
+                    if artefact.target not in asked
+                ],
+            )
+            for paper in papers.values()
+            if any(artefact.target not in asked for artefact in paper.artefacts.values())
+        ],
+        schemes=[
+            (paper, [(artefact_label(name), what) for name, what in paper.schemes.items()])
+            for paper in papers.values()
+            if paper.schemes
+        ],
+        unavailable=unavailable,
+        papers_by_name=papers,
+    )
+    write_text(page, text)
+
+
+@cache
+def _page_file(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _template() -> Any:  # noqa: ANN401 - jinja2's own type says no more
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["breakable"] = _breakable
+    return environment.from_string(_page_file("page.html"))
+
+
+def _breakable(text: str) -> Markup:
+    """The text, to be broken before the settings in a method's name rather than anywhere."""
+    return escape(text).replace("[", Markup("<wbr>["))
+
+
+def _hash_of(text: str) -> str:
+    """What the page's policy calls an inline style or script that may be used."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

@@ -1,0 +1,100 @@
+"""The audit on the page: which claims survive, and the tables and figures that say why.
+
+A table's json has its chapter: heading, how to read it, and what it counts. A new table of the audit has its
+chapter by itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrec.audit.verdicts import HOLDS, REVERSED, UNTESTED, WEAKER
+from fedrec.config.papers import Paper
+from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
+from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
+from fedrec.reporting.tables.table import Chapter, read_shown
+
+VERDICT_CLASSES = {HOLDS: "holds", WEAKER: "weaker", REVERSED: "reversed", UNTESTED: "untested"}
+"""The class of each verdict in the page's style."""
+
+
+@dataclass(frozen=True)
+class ShownChapter:
+    """A table of the audit on the page."""
+
+    name: str
+    title: str
+    reading: str
+    rule: str
+    counts: Sequence[Mapping[str, Any]]
+    tables: Sequence[PageTable]
+    aside: Sequence[PageTable]
+    """Tables that are folded."""
+    links: Sequence[tuple[str, str]]
+    """Ending and relative address of each file."""
+    images: Sequence[tuple[Image, Sequence[tuple[str, str]]]]
+    """Figures drawn from the same rows, and their files."""
+
+
+def shown_audit(
+    results: Path, forms: Mapping[str, str], papers: Mapping[str, Paper], links: RunLinks
+) -> list[ShownChapter]:
+    """The targets of the audit, given by name and form, from their files below `results`.
+
+    The answer comes first: chapters are in their own order. A figure goes with the table that names it, or is
+    a chapter by itself.
+    """
+    tables = {
+        name: read_shown(results / f"tables/{name}.json") for name, form in forms.items() if form == "table"
+    }
+    figures = [name for name, form in forms.items() if form == "figure"]
+    chapters: list[tuple[tuple[int, str], ShownChapter]] = []
+    for name, content in tables.items():
+        chapter = content.chapter or Chapter(name)
+        paper = next((paper for paper in papers if name.endswith(f"_{paper}")), None)
+        own = [figure for figure in figures if figure == _figure_name(chapter, name, paper)]
+        figures = [figure for figure in figures if figure not in own]
+        pairs = [
+            (table, page_table(anchor_of(name, table, number), table, links, {"verdict": VERDICT_CLASSES}))
+            for number, table in enumerate(content.tables, start=1)
+            if table.rows
+        ]
+        shown = ShownChapter(
+            name,
+            chapter.title if paper is None else f"{chapter.title}, {papers[paper].title} alone",
+            chapter.reading,
+            chapter.rule,
+            [_classed(count) for count in chapter.counts],
+            [shown for table, shown in pairs if not table.aside],
+            [shown for table, shown in pairs if table.aside],
+            links_of(results / "tables" / name, TABLE_LINKS, links.page),
+            [_image(results, figure, links) for figure in own],
+        )
+        chapters.append(((chapter.order, name), shown))
+    last = max((order for (order, _), _ in chapters), default=0) + 1
+    for figure in figures:
+        alone = ShownChapter(
+            figure, figure.replace("_", " "), "", "", (), (), (), (), [_image(results, figure, links)]
+        )
+        chapters.append(((last, figure), alone))
+    return [shown for _, shown in sorted(chapters, key=lambda pair: pair[0])]
+
+
+def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:
+    """The name of the figure that goes with a table: `audit_ranks_pfedclr` with `audit_protocols_pfedclr`."""
+    if chapter.figure is None:
+        return None
+    prefix = "audit_" if table.startswith("audit_") else ""
+    return f"{prefix}{chapter.figure}" + ("" if paper is None else f"_{paper}")
+
+
+def _image(results: Path, name: str, links: RunLinks) -> tuple[Image, list[tuple[str, str]]]:
+    stem = results / "figures" / name
+    return image_of(stem, f"{name.replace('_', ' ').capitalize()}."), links_of(stem, FIGURE_LINKS, links.page)
+
+
+def _classed(count: Mapping[str, Any]) -> dict[str, Any]:
+    """A count with the class of each verdict."""
+    verdicts = [(verdict, VERDICT_CLASSES[verdict], number) for verdict, number in count["verdicts"]]
+    return {**count, "verdicts": verdicts}

@@ -1,0 +1,65 @@
+"""Tables and figures of papers on the page, with the files they come from."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrec.config.papers import Artefact
+from fedrec.plan.available import without
+from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
+from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
+from fedrec.reporting.tables.table import read_shown
+
+
+@dataclass(frozen=True)
+class ShownArtefact:
+    """A table or figure of a paper on the page."""
+
+    artefact: Artefact
+    label: str
+    tables: Sequence[PageTable]
+    image: Image | None
+    links: Sequence[tuple[str, str]]
+    """Ending and relative address of each file."""
+    without: Mapping[str, str]
+    """Why it shows less than it should, by dataset."""
+
+
+def artefact_label(name: str) -> str:
+    """`Table 3` for `table3`, `Figure 10` for `fig10`."""
+    parts = re.fullmatch(r"(table|fig)(\w+)", name)
+    return name if parts is None else f"{'Table' if parts[1] == 'table' else 'Figure'} {parts[2]}"
+
+
+def shown_artefact(
+    results: Path, artefact: Artefact, form: str, unavailable: Mapping[str, str], links: RunLinks
+) -> ShownArtefact:
+    """A table or figure of a paper, from its files below `results`."""
+    figure = form == "figure"
+    stem = results / f"{form}s" / artefact.target
+    return ShownArtefact(
+        artefact,
+        artefact_label(artefact.name),
+        () if figure else tables_of(stem, links),
+        image_of(stem, _description(artefact)) if figure else None,
+        links_of(stem, FIGURE_LINKS if figure else TABLE_LINKS, links.page),
+        without(artefact, unavailable),
+    )
+
+
+def tables_of(stem: Path, links: RunLinks) -> list[PageTable]:
+    """The tables of a target that have rows, as its json has them."""
+    shown = read_shown(stem.with_name(f"{stem.name}.json")).tables
+    return [
+        page_table(anchor_of(stem.name, table, number), table, links)
+        for number, table in enumerate(shown, start=1)
+        if table.rows
+    ]
+
+
+def _description(artefact: Artefact) -> str:
+    """What a figure shows, for those who cannot see it."""
+    where = f" on {', '.join(artefact.datasets)}" if artefact.datasets else ""
+    shown = f": {', '.join(metric.upper() for metric in artefact.metrics)}" if artefact.metrics else ""
+    return f"{artefact.layout.capitalize()}. {artefact.title}{where}{shown}."

@@ -1,0 +1,161 @@
+"""The runs behind the page: what each was made from, what its rounds cost, and by which protocol."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedrec.errors import ResultError
+from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
+from fedrec.reporting.page.files import address_of, not_whole
+from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
+from fedrec.runs.record import SUMMARY, RunRecord, spelled
+
+_TIMES = ("clients", "bytes_down_per_client", "bytes_up_per_client", "local_seconds", "server_seconds")
+_GIB = 2**30
+_KIB = 2**10
+_IDENTITY = (
+    ReportColumn("method", "method", align="left"),
+    ReportColumn("dataset", "dataset", align="left"),
+    ReportColumn("protocol", "protocol", align="left"),
+    ReportColumn("paper", "settings of", align="left"),
+    ReportColumn("seed", "seed", align="left"),
+)
+
+
+def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
+    """What each run was made from, with a link to its run.json and an anchor for rows of other tables."""
+    rows = [_told(record, _provenance_row, links) for record in records]
+    shared = any(row["also"] for row in rows)
+    table = ReportTable(
+        "Every run of this report. Hashes are cut to eight letters; run.json, behind the name of the method, "
+        "has them whole, with every setting."
+        + (
+            " A run with the settings of several papers is trained once, for the first of them."
+            if shared
+            else ""
+        ),
+        [
+            *_IDENTITY,
+            *([ReportColumn("also", "settings also of", align="left")] if shared else []),
+            ReportColumn("changed", "settings changed", align="left"),
+            ReportColumn("code", "code", "{:.8}", align="left"),
+            ReportColumn("split", "split", "{:.8}", align="left"),
+            ReportColumn("device", "device", align="left"),
+            ReportColumn("versions", "versions", align="left"),
+            ReportColumn("seconds", "seconds", "{:,.1f}"),
+            ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
+        ],
+        rows,
+        folds=True,
+    )
+    return page_table("runs-table", table, linked="method")
+
+
+def costs_table(records: Sequence[RunRecord]) -> PageTable:
+    """What a round of each run cost."""
+    table = ReportTable(
+        "What a round costs: seconds, as the median over rounds, and what a client receives and sends, as "
+        "the mean over rounds, at four bytes a number. Seconds of different devices do not compare.",
+        [
+            *_IDENTITY,
+            ReportColumn("device", "device", align="left"),
+            ReportColumn("rounds", "rounds", "{:.0f}"),
+            ReportColumn("clients", "clients a round", "{:,.0f}"),
+            ReportColumn("round", "s a round", "{:,.3f}"),
+            ReportColumn("local", "of it clients", "{:,.3f}"),
+            ReportColumn("server", "of it server", "{:,.3f}"),
+            ReportColumn("down", "KiB down a client", "{:,.1f}"),
+            ReportColumn("up", "KiB up a client", "{:,.1f}"),
+        ],
+        [
+            _identity(run) | {"device": run.summary["measured"]["device"], **_round_costs(run)}
+            for run in records
+        ],
+        folds=True,
+    )
+    return page_table("costs-table", table)
+
+
+def protocols_table(records: Sequence[RunRecord]) -> PageTable | None:
+    """The choices of each protocol there are runs of, as the runs state them."""
+    rows: list[Row] = []
+    for record in sorted(records, key=lambda record: record.protocol):
+        row = {"protocol": record.protocol} | {
+            key: value for key, value in record.summary["protocol"].items() if key != "name"
+        }
+        if row not in rows:
+            rows.append(row)
+    if not rows:
+        return None
+    keys = dict.fromkeys(key for row in rows for key in row)
+    columns = [ReportColumn(key, key.replace("_", " "), align="left") for key in keys]
+    in_words = [
+        {
+            key: value if value is None or key == "protocol" else str(value).replace("_", " ")
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+    table = ReportTable(
+        "Protocols of the runs of this report. The leak is the pool of negatives: “exclude all” leaves out "
+        "the held-out items, too.",
+        columns,
+        in_words,
+        folds=True,
+    )
+    return page_table("protocols-table", table)
+
+
+def _told(record: RunRecord, row_of: Any, *arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - any row
+    """A row of a run; what its run.json does not say is an error that names the file."""
+    try:
+        row: dict[str, Any] = row_of(record, *arguments)
+    except (KeyError, TypeError) as error:
+        raise not_whole(record.folder / SUMMARY, f"it does not say {error}") from error
+    return row
+
+
+def _identity(record: RunRecord) -> dict[str, Any]:
+    run = record.id
+    return {
+        "method": run.method, "dataset": run.dataset, "protocol": run.protocol, "paper": run.paper,
+        "seed": run.seed,
+    }  # fmt: skip
+
+
+def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
+    summary, measured = record.summary, record.summary["measured"]
+    changed = [key for key, source in summary["sources"].items() if source == "user"]
+    return _identity(record) | {
+        "anchor": record.id.folder,
+        "href": address_of(record.folder / SUMMARY, links.page),
+        "also": ", ".join(summary.get("also_settings_of", ())) or None,
+        "changed": ", ".join(f"{key}={spelled(record.settings[key])}" for key in changed) or "none",
+        "code": summary["code"],
+        "split": summary["split"],
+        "device": measured["device"],
+        "versions": ", ".join(f"{name} {version}" for name, version in measured["versions"].items()),
+        "seconds": measured["seconds"],
+        "memory": measured["peak_memory_bytes"] / _GIB,
+    }
+
+
+def _round_costs(record: RunRecord) -> dict[str, float]:
+    """What a round of a run cost, over rounds."""
+    timing = record.timing
+    missing = [name for name in _TIMES if name not in timing.columns]
+    if missing:
+        raise ResultError(f"{record.folder / 'timing.parquet'}: has no column {missing[0]}. Train it again.")
+    columns = timing.select(pl.col(_TIMES).cast(pl.Float64))
+    local, server = columns["local_seconds"].to_numpy(), columns["server_seconds"].to_numpy()
+    return {
+        "rounds": len(timing),
+        "clients": float(columns["clients"].to_numpy().mean()),
+        "down": float(columns["bytes_down_per_client"].to_numpy().mean()) / _KIB,
+        "up": float(columns["bytes_up_per_client"].to_numpy().mean()) / _KIB,
+        "local": float(np.median(local)),
+        "server": float(np.median(server)),
+        "round": float(np.median(local + server)),
+    }

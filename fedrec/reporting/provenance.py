@@ -1,0 +1,65 @@
+"""Where numbers come from, in a few words of a caption: seeds, protocols, splits and code."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrec.runs.record import RunRecord
+
+_SHOWN_LETTERS = 8
+"""Of a hash, in a caption."""
+
+
+@dataclass(frozen=True)
+class MeanOverSeeds:
+    """A number over seeds: mean, standard deviation (None for one seed) and how many."""
+
+    mean: float
+    sd: float | None
+    count: int
+
+
+def mean_over_seeds(values: Iterable[float]) -> MeanOverSeeds:
+    """Mean and standard deviation of one value per seed."""
+    numbers = np.asarray(list(values), dtype=np.float64)
+    sd = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+    return MeanOverSeeds(float(numbers.mean()), sd, len(numbers))
+
+
+def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
+    """What a caption must name: seeds, protocols, devices, and first letters of hashes of splits and code."""
+    runs = list(records)
+
+    def distinct(values: Iterable[object]) -> list[str]:
+        return sorted({str(value) for value in values})
+
+    return {
+        "seeds": distinct(run.id.seed for run in runs),
+        "protocols": distinct(run.protocol for run in runs),
+        "splits": distinct(run.summary["split"][:_SHOWN_LETTERS] for run in runs),
+        "code": distinct(run.summary["code"][:_SHOWN_LETTERS] for run in runs),
+        "devices": distinct(run.summary["measured"]["device"] for run in runs),
+    }
+
+
+def origin_sentence(origin: Mapping[str, Sequence[str]]) -> str:
+    """Seeds, splits and code in one sentence of a caption."""
+    seeds, splits, code = (", ".join(origin[name]) for name in ("seeds", "splits", "code"))
+    return f"Seeds {seeds}; splits {splits}; code {code}."
+
+
+def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Seeds, splits and code of rows that have the columns of `fedrec.runs.origins`, for a caption."""
+    every = list(rows)
+
+    def distinct(key: str, letters: int | None = None) -> list[str]:
+        words = (word for row in every for word in str(row.get(key) or "").split())
+        return sorted({word[:letters] for word in words})
+
+    return {
+        "seeds": distinct("seeds"),
+        "splits": distinct("split_hash", _SHOWN_LETTERS),
+        "code": distinct("code", _SHOWN_LETTERS),
+    }

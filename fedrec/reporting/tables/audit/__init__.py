@@ -1,0 +1,1 @@
+"""Tables of the audit: one file per table, found by its name."""

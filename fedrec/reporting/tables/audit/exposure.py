@@ -1,0 +1,136 @@
+"""The table of exposure: what the draws of finished runs tell, and whether their scores follow them."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
+from fedrec.config.methods import title
+from fedrec.config.protocol import full_name, short_name
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.runs import RunId
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposed")
+CHAPTER = Chapter(
+    "Exposure: what the draws of negatives give away",
+    "A held-out item that is never drawn, while its rivals are drawn again and again, can be told by "
+    "that alone. The nearer the correlation of scores and draws comes to -1, the more a model merely "
+    "remembers its draws. Hits that vanish once held-out items may be drawn were owed to the leak.",
+    order=3,
+)
+_AT_ONCE = 8
+"""Runs whose draws are counted together: each takes a number for every client and item."""
+_EXPOSED = "only-pool"
+"""The runs whose clients may draw held-out items, and that differ from published ones in nothing else."""
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of the runs of a target."""
+    rows = exposure_rows(finished_runs(target, project), project.methods)
+    write_forms(stem_of(target, project), rows, exposure_tables(rows), CHAPTER)
+
+
+def exposure_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per run."""
+    by_id = {record.id: record for record in records}
+    return [
+        {
+            "title": title(methods, record.id.method, ["rounds"]),
+            **_row(record, draws),
+            **_vanished(record, by_id),
+        }
+        for record, draws in _exposures(records)
+    ]
+
+
+def exposure_tables(rows: Sequence[Row]) -> list[ReportTable]:
+    """A table per dataset: each method under each protocol."""
+    origin = origin_sentence(provenance_of_rows(rows))
+    return [
+        ReportTable(
+            caption=f"Exposure on {dataset}: how often a client drew its test item, and each of the items it "
+            "is ranked against, as a training negative; the share of clients that never drew it, of "
+            "candidates never drawn; Spearman's correlation of a candidate's draws and its score after the "
+            "last round, mean over clients (a model that merely remembers draws shows -1); and the share of "
+            "hits at 10 that vanish where held-out items may be drawn like any other, beside new hits for "
+            f"each old one. {origin}",
+            columns=[
+                ReportColumn("title", "method", align="left"),
+                ReportColumn("protocol", "protocol", align="left"),
+                ReportColumn("test_held_out_mean", "draws of the test item", "{:.2f}"),
+                ReportColumn("test_candidates_mean", "of a candidate", "{:.2f}"),
+                ReportColumn("test_held_out_never", "test item never drawn", "{:.3f}"),
+                ReportColumn("test_candidates_never", "candidate never", "{:.3f}"),
+                ReportColumn("score_follows_draws", "score follows draws", "{:+.3f}"),
+                ReportColumn("vanished_share", "hits that vanish", "{:.3f}"),
+                ReportColumn("new_share", "new hits", "{:.3f}"),
+            ],
+            rows=[
+                {**row, "protocol": short_name(row["protocol"])} for row in rows if row["dataset"] == dataset
+            ],
+        )
+        for dataset in dict.fromkeys(row["dataset"] for row in rows)
+    ]
+
+
+def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mapping[str, Any]]]:
+    """What the draws of each run tell; those on one split, under one protocol, are drawn together."""
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        # The same rows may be drawn from under different rules.
+        groups.setdefault((record.summary["split"], record.protocol), []).append(record)
+    for alike in groups.values():
+        for first in range(0, len(alike), _AT_ONCE):
+            yield from _drawn_together(alike[first : first + _AT_ONCE])
+
+
+def _drawn_together(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mapping[str, Any]]]:
+    # Models are opened one at a time, and anew, so that none stays: each may be large.
+    drawers = [Drawers.of(RunRecord(record.folder)) for record in records]
+    counts = draw_counts(RunRecord(records[0].folder).clients, drawers)
+    for record, drawn in zip(records, counts, strict=True):
+        print(f"{record.id.dataset}, {record.protocol}: {record.id.method}", file=sys.stderr)
+        yield record, described(RunRecord(record.folder), drawn)
+
+
+def _row(record: RunRecord, draws: Mapping[str, Any]) -> dict[str, Any]:
+    run = record.id
+    row: dict[str, Any] = {
+        "dataset": run.dataset, "paper": run.paper, "protocol": run.protocol, "method": run.method,
+        "rounds": record.settings["rounds"], "draws_per_client": draws.get("draws_per_client"),
+    }  # fmt: skip
+    for part in ("validation", "test"):
+        for whose in ("held_out", "candidates"):
+            for what in ("mean", "never"):
+                row[f"{part}_{whose}_{what}"] = draws.get(part, {}).get(whose, {}).get(what)
+    follows = draws.get("score_follows_draws", {})
+    return row | {
+        "score_follows_draws": follows.get("mean"),
+        "clients_with_correlation": follows.get("clients"),
+        **origin_columns([record]),
+    }
+
+
+def _vanished(record: RunRecord, by_id: Mapping[RunId, RunRecord]) -> dict[str, Any]:
+    """What becomes of a published run's hits, where the run with exposed items was given too."""
+    run = record.id
+    exposed = by_id.get(replace(run, protocol=full_name(_EXPOSED, run.paper)))
+    if short_name(run.protocol) != "published" or exposed is None:
+        return {}
+    found = vanished(record, exposed)
+    hits = found["hits"]
+    return {
+        "hits": hits,
+        "vanished": found["vanished"],
+        "vanished_share": found["share"],
+        "new_share": found["new"] / hits if hits else None,
+        AGAINST: folders_of([exposed]),
+    }

@@ -1,0 +1,79 @@
+"""The audit of protocols: every method at each step from the published protocol to the clean one.
+
+A table per dataset and metric; `fedrec.reporting.figures.ranks` draws how the ranks of methods move.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedrec.audit.protocols import METRICS_AT_STEPS, step_heading, step_rows
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.subject import stem_of, steps_of
+from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
+
+LAYOUT = Layout("table", needs=("runs",), selection="stepped")
+CHAPTER = Chapter(
+    "From published to clean, one switch at a time",
+    "Columns are protocols, from published to clean: “only” changes one thing of the published protocol, "
+    "“up to” this one and all before it. A method whose number falls where nothing but the pool of "
+    "negatives is changed owed the difference to the leak.",
+    order=2,
+    figure="ranks",
+)
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the tables of the steps of a target."""
+    audited, seeds = steps_of(target)
+    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds)
+    write_forms(stem_of(target, project), rows, step_tables(rows), CHAPTER)
+
+
+def step_tables(rows: Sequence[Row]) -> list[ReportTable]:
+    """A table per dataset and metric, the best under `clean` first."""
+    origin = origin_sentence(provenance_of_rows(rows))
+    return [
+        _table([row for row in rows if row["dataset"] == dataset], metric, origin)
+        for dataset in dict.fromkeys(row["dataset"] for row in rows)
+        for metric in METRICS_AT_STEPS
+    ]
+
+
+def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
+    names = dict.fromkeys(row["step"] for row in rows)
+    merged: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        shown = merged.setdefault(row["method"], {"title": row["title"], RUNS: []})
+        shown[row["step"]] = row[metric]
+        shown[RUNS] = list(dict.fromkeys([*shown[RUNS], *row[RUNS]]))
+    rounds = sorted({int(row["rounds"]) for row in rows} - {1})
+    return ReportTable(
+        caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
+        f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. 'only' turns one switch of the "
+        f"published protocol to what clean does, 'up to' this one and all before it. {origin}",
+        columns=[
+            ReportColumn("title", "method", align="left"),
+            *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),
+        ],
+        rows=sorted(merged.values(), key=lambda row: -row["clean"]),
+        notes=[
+            f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
+            for name in _unmoved(rows)
+        ],
+    )
+
+
+def _unmoved(rows: Sequence[Row]) -> list[str]:
+    """Steps of one switch that read the published runs by the same rule."""
+    published = next(row for row in rows if row["step"] == "published")
+    read = published["protocol"], published["round_rule"]
+    return list(
+        dict.fromkeys(
+            str(row["step"])
+            for row in rows
+            if str(row["step"]).startswith("only-") and (row["protocol"], row["round_rule"]) == read
+        )
+    )

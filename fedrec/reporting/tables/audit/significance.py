@@ -1,0 +1,87 @@
+"""Which differences between methods are more than chance: every method against the best, and popularity."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedrec.audit.differences import REFERENCE, difference_rows
+from fedrec.audit.significance import ALPHA, least_seeds
+from fedrec.config.protocol import short_name
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
+
+LAYOUT = Layout("table", needs=("runs",), selection="compared")
+CHAPTER = Chapter(
+    "Significance: which differences are more than chance",
+    "Every method is compared with the best of its table and with popularity, user by user. A difference "
+    f"whose interval holds 0, or whose p is {ALPHA} or more, is no evidence that one method is better. "
+    "Conclusions come from the clean protocol; the tables of others are folded.",
+    order=4,
+)
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of differences between the runs of a target."""
+    rows = difference_rows(finished_runs(target, project), project.methods)
+    write_forms(stem_of(target, project), rows, significance_tables(rows), CHAPTER)
+
+
+def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
+    """A table per dataset, protocol and metric."""
+    origin = provenance_of_rows(rows)
+    groups = dict.fromkeys((row["dataset"], row["protocol"], row["metric"]) for row in rows)
+    return [
+        ReportTable(
+            caption=f"Differences on {dataset} under the {short_name(protocol)} protocol: test "
+            f"{metric.upper()} of each method, less that of the best and of popularity, paired by user: mean "
+            "difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, and p of the "
+            "randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
+            + origin_sentence(origin),
+            columns=[
+                ReportColumn("title", "method", align="left"),
+                ReportColumn("value", metric.upper(), "{:.4f}", ranked=True),
+                *_columns("best", "best"),
+                *_columns("reference", REFERENCE),
+            ],
+            rows=[
+                {**row, **_intervals(row)}
+                for row in rows
+                if (row["dataset"], row["protocol"], row["metric"]) == (dataset, protocol, metric)
+            ],
+            notes=[_about_seeds(len(origin["seeds"]))],
+            aside=protocol != "clean",
+        )
+        for dataset, protocol, metric in groups
+    ]
+
+
+def _columns(side: str, name: str) -> list[ReportColumn]:
+    return [
+        ReportColumn(f"{side}_difference", f"to {name} [interval]", "{:+.4f}"),
+        ReportColumn(f"{side}_effect", f"effect, {name}", "{:+.2f}"),
+        ReportColumn(f"{side}_randomisation_holm", f"p to {name}, randomisation", "{:.2g}"),
+        ReportColumn(f"{side}_wilcoxon_holm", f"p to {name}, Wilcoxon", "{:.2g}"),
+    ]
+
+
+def _intervals(row: Mapping[str, Any]) -> Row:
+    """What stands behind differences: so a difference can be sorted by and has its interval beside it."""
+    return {
+        f"{side}_difference_mark": f" {row[f'{side}_interval']}"
+        for side in ("best", "reference")
+        if row.get(f"{side}_interval") is not None
+    }
+
+
+def _about_seeds(seeds: int) -> str:
+    needed = least_seeds(ALPHA)
+    if seeds >= needed:
+        return f"Tests over the {seeds} seeds are in the csv."
+    return (
+        f"A paired test over seeds can reach p < {ALPHA} with {needed} seeds at the least; there "
+        f"{'is' if seeds == 1 else 'are'} {seeds}, so that differences between users are tested, and not "
+        "those between repetitions."
+    )

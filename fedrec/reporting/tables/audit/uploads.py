@@ -1,0 +1,112 @@
+"""The table of what uploads reveal: attackers' success on each method, beside what noise costs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedrec.audit.uploads import FEW, attack_uploads
+from fedrec.config.methods import title
+from fedrec.config.names import parse
+from fedrec.config.protocol import short_name
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="attacked")
+CHAPTER = Chapter(
+    "Uploads: what a server can infer",
+    "An attacker on the server ranks all items by what a client sent, and guesses which of them the "
+    "client trained on: AUC 0.5 is guessing, 1 is complete knowledge. Beside it stands what noise takes "
+    "from a method. Noise protects little where AUC stays high, and costs too much where the hits go.",
+    order=5,
+)
+_NOISE = ("ldp", "ldp_clip", "dp_noise")
+"""Settings that guard uploads."""
+_ATTACKERS = ("norm", "direction", "consecutive")
+_UTILITY = "hr@10"
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of the runs of a target, which recorded traffic."""
+    rows = upload_rows(finished_runs(target, project), project.methods)
+    write_forms(stem_of(target, project), rows, upload_tables(rows), CHAPTER)
+
+
+def upload_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per run and uploaded item table."""
+    by_id = {(run.id.dataset, run.protocol, run.id.method, run.id.seed): run for run in records}
+    rows = []
+    for record in records:
+        run = record.id
+        print(f"{run.dataset}, {run.protocol}: {run.method}", file=sys.stderr)
+        unguarded = by_id.get((run.dataset, run.protocol, _without_noise(run.method), run.seed))
+        # Opened anew, so that no state stays in memory.
+        opened = RunRecord(record.folder)
+        for table, attacks in attack_uploads(opened.tensors, opened.clients).items():
+            rows.append(_row(record, title(methods, run.method, ["rounds"]), table, attacks, unguarded))
+    return rows
+
+
+def upload_tables(rows: Sequence[Row]) -> list[ReportTable]:
+    """A table per dataset and protocol."""
+    origin = origin_sentence(provenance_of_rows(rows))
+    return [
+        ReportTable(
+            caption=f"What uploads reveal on {dataset}, {short_name(protocol)} protocol: how well a server "
+            "finds a client's training items in what it sends in one round (upload less download): by the "
+            "length of a row's change, by its direction, and by the difference of two uploads one after the "
+            "other. AUC 0.5 is chance; precision at k, k the client's number of training items, beside its "
+            f"chance; the last columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean "
+            f"over watched clients. {origin}",
+            columns=[
+                ReportColumn("title", "method", align="left"),
+                ReportColumn("table", "sends", align="left"),
+                *(ReportColumn(f"{name}_auc", f"AUC, {name}", "{:.3f}") for name in _ATTACKERS),
+                *(ReportColumn(f"{name}_precision_at_k", f"P@k, {name}", "{:.3f}") for name in _ATTACKERS),
+                ReportColumn("chance", "chance", "{:.3f}"),
+                ReportColumn("clients", "clients"),
+                ReportColumn(_UTILITY, _UTILITY.upper(), "{:.4f}"),
+                ReportColumn("utility_change", "change by noise", "{:+.4f}"),
+            ],
+            rows=[row for row in rows if (row["dataset"], row["protocol"]) == (dataset, protocol)],
+        )
+        for dataset, protocol in dict.fromkeys((row["dataset"], row["protocol"]) for row in rows)
+    ]
+
+
+def _row(
+    record: RunRecord,
+    name: str,
+    table: str,
+    attacks: Mapping[str, Mapping[str, Any]],
+    unguarded: RunRecord | None,
+) -> dict[str, Any]:
+    run, utility = record.id, record.metric(_UTILITY)
+    row: dict[str, Any] = {
+        "dataset": run.dataset, "paper": run.paper, "protocol": run.protocol, "method": run.method,
+        "title": name, "table": table, "clients": attacks["norm"]["clients"],
+        "chance": attacks["norm"]["chance"],
+    }  # fmt: skip
+    for attacker in _ATTACKERS:
+        for measure in ("auc", "auc_error", "precision_at_k", f"precision_at_{FEW}"):
+            row[f"{attacker}_{measure}"] = attacks[attacker][measure]
+    without = unguarded if unguarded is not None and unguarded.id != run else None
+    return row | {
+        _UTILITY: utility,
+        "utility_change": None if without is None else utility - without.metric(_UTILITY),
+        **origin_columns([record]),
+        AGAINST: [] if without is None else folders_of([without]),
+    }
+
+
+def _without_noise(method: str) -> str:
+    """The same method with unguarded uploads."""
+    composition = parse(method)
+    kept = tuple(change for change in composition.changes if change[0] not in _NOISE)
+    return str(replace(composition, changes=kept))

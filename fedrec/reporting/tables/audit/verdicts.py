@@ -1,0 +1,258 @@
+"""Tables of verdicts: the printed effect of each claim, ours under both protocols, and what follows.
+
+The csv is long and complete: one row per claim, dataset and metric, with its runs, with what is missing and
+how to get it, and one per claim over all its datasets. To be read there is one table per paper.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from fedrec.audit.verdicts import (
+    JUDGED_BY,
+    LEVEL,
+    RULE,
+    UNTESTED,
+    VERDICTS,
+    Effect,
+    Evidence,
+    Judgement,
+    judge,
+    verdict_counts,
+)
+from fedrec.config.claims import Claim
+from fedrec.config.names import parse
+from fedrec.config.papers import Paper
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import provenance
+from fedrec.reporting.subject import stem_of
+from fedrec.reporting.tables.table import AGAINST, RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("table", needs=("runs",), selection="judged")
+ALL = "all"
+"""Stands for the dataset in the row of a claim as a whole."""
+_COLUMNS = (
+    ReportColumn("claim", "claim", align="left"),
+    ReportColumn("dataset", "dataset", align="left"),
+    ReportColumn("metric", "metric", align="left"),
+    ReportColumn("against", "against", align="left"),
+    ReportColumn("printed", "effect, printed", "{:+.4f}"),
+    ReportColumn("published", "effect, published [interval]", "{:+.4f}"),
+    ReportColumn("clean", "effect, clean [interval]", "{:+.4f}"),
+    ReportColumn("verdict", "verdict", align="left"),
+)
+EFFECTS = (
+    "differences between the line a claim is about and the best of those it is compared with, in metrics of "
+    "the test items, as printed, and as trained here under the paper's published protocol, which leaks the "
+    "held-out item, and under the clean one, at the round each reports. Intervals: "
+    f"{LEVEL:.0%}, by resampling users. {RULE} Over all datasets {JUDGED_BY.upper()} decides."
+)
+"""What is shown and what follows from it."""
+CHAPTER = Chapter(
+    "Verdicts on the papers’ claims",
+    "Each row is one claim on one dataset: the advantage that the paper prints, the one we find under "
+    "its own protocol, which leaks, and the one under the clean protocol, with intervals over users. "
+    "The verdict follows from the clean interval and the printed number by one rule, never by hand. "
+    "“Reversed” speaks of a claim under this protocol, with the paper’s settings; it does not say that a "
+    "method cannot be made to work.",
+    rule=f"Effects are {EFFECTS}",
+    order=1,
+)
+
+
+def build(target: Target, project: Project) -> None:
+    """Judge the claims of a target by its runs, and write the table.
+
+    A claim whose runs are not finished is not an error: its row says so, and how to train them.
+    """
+    content = target.content
+    papers = content.get("papers") or list(project.papers)
+    evidence = Evidence(
+        project.results, project.methods, content["seeds"], content["rounds"], content["unavailable"],
+        set(target.runs),
+    )  # fmt: skip
+    claims = [claim for claim in project.claims if claim.paper in papers]
+    write_verdicts(stem_of(target, project), claims, evidence, project.papers)
+
+
+def write_verdicts(
+    stem: Path, claims: Sequence[Claim], evidence: Evidence, papers: Mapping[str, Paper]
+) -> None:
+    """Judge claims and write all forms of the table."""
+    rows = verdict_rows(judge(claims, evidence), evidence.results)
+    chapter = replace(CHAPTER, counts=list(claim_counts(rows, papers)))
+    write_forms(stem, rows, verdict_tables(rows), chapter, verdict_tables(rows, on_page=True))
+
+
+def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
+    """One row per claim, dataset and metric; after each claim what it comes to over all its datasets."""
+    rows: list[Row] = []
+    for _, group in groupby(judgements, key=lambda one: one.claim.id):
+        of_claim = list(group)
+        rows += [_row(judgement, results) for judgement in of_claim]
+        overall = verdict_counts(one.verdict for one in of_claim if one.metric == JUDGED_BY)
+        rows.append(_about(of_claim[0].claim) | {"dataset": ALL, "metric": JUDGED_BY, "verdict": overall})
+    return rows
+
+
+def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[dict[str, Any]]:
+    """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
+
+    `datasets` are those with a verdict on one claim at the least: what is counted in `verdicts`.
+    """
+    for paper in dict.fromkeys(str(row["paper"]) for row in rows):
+        own = [
+            row
+            for row in rows
+            if (row["paper"], row["metric"]) == (paper, JUDGED_BY) and row["dataset"] != ALL
+        ]
+        tested = [row for row in own if row["verdict"] != UNTESTED]
+        datasets = list(dict.fromkeys(str(row["dataset"]) for row in tested))
+        reached = Counter(row["verdict"] for row in own if row["dataset"] in datasets)
+        yield {
+            "paper": papers[paper].title if paper in papers else paper,
+            "claims": len({row["claim"] for row in own}),
+            "tested": len({row["claim"] for row in tested}),
+            "datasets": datasets,
+            "verdicts": [[one, reached[one]] for one in VERDICTS if one != UNTESTED or reached[one]],
+        }
+
+
+def verdict_tables(rows: Sequence[Row], *, on_page: bool = False) -> list[ReportTable]:
+    """One table per paper.
+
+    On a page tables are sorted, are wider than a narrow screen and have the rule above them: there a claim is
+    said in every row, the verdict comes second, and captions tell no more than where the numbers come from.
+    """
+    first, *others, last = _COLUMNS
+    columns = (first, last, *others) if on_page else _COLUMNS
+    explained = "." if on_page else f": {EFFECTS}"
+    tables = []
+    for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
+        of_paper = list(group)
+        caption = f"What becomes of the claims of {paper}{explained} {_trained(of_paper)}"
+        tables.append(ReportTable(caption, columns, _shown(of_paper, repeated=on_page), _notes(of_paper)))
+    return tables
+
+
+def _about(claim: Claim) -> dict[str, Any]:
+    return {"paper": claim.paper, "claim": claim.id, "text": claim.text, "kind": claim.kind}
+
+
+def _row(judgement: Judgement, results: Path) -> Row:
+    """Everything there is to say of a judgement, with where its numbers come from."""
+    records = [RunRecord(results / run.folder) for run in judgement.runs]
+    origins = {name: " ".join(values) for name, values in provenance(records).items() if name != "devices"}
+    rounds = sorted({int(record.settings["rounds"]) for record in records})
+    effects = [effect for effect in (judgement.published, judgement.clean) if effect is not None]
+    return {
+        **_about(judgement.claim),
+        "dataset": judgement.dataset,
+        "metric": judgement.metric,
+        "shown_in": judgement.artefact.name,
+        "line": judgement.claim.line,
+        "against": _against(judgement),
+        "printed": judgement.printed,
+        **_numbers(judgement.published, "published"),
+        **_numbers(judgement.clean, "clean"),
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "command": judgement.command,
+        "rounds": " ".join(map(str, rounds)),
+        "shortened": any("rounds" in dict(parse(run.method).changes) for run in judgement.runs),
+        **origins,
+        RUNS: [run.folder for effect in effects for run in effect.runs],
+        AGAINST: [run.folder for effect in effects for run in effect.runs_against],
+    }
+
+
+def _against(judgement: Judgement) -> str:
+    """The line an effect is the difference to, the best of those compared: under clean, and published."""
+    published, clean = judgement.published, judgement.clean
+    if clean is not None:
+        also = (
+            "" if published is None or published.rival == clean.rival else f"; published: {published.rival}"
+        )
+        return clean.rival + also
+    if published is not None:
+        return published.rival
+    others = judgement.claim.over
+    return others[0] if len(others) == 1 else f"the best of {len(others)}"
+
+
+def _numbers(effect: Effect | None, protocol: str) -> dict[str, Any]:
+    if effect is None:
+        return {}
+    return {
+        protocol: effect.value,
+        f"{protocol}_low": effect.low,
+        f"{protocol}_high": effect.high,
+        f"{protocol}_compared_with": effect.rival,
+        f"{protocol}_compared_value": effect.base,
+        f"{protocol}_users": effect.users,
+    }
+
+
+def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
+    """The rows as a reader sees them: a claim is said once, or in every row, effects have their intervals."""
+    return [
+        {
+            "claim": row["text"] if place == 0 or repeated else "",
+            "dataset": row["dataset"],
+            "metric": row["metric"].upper(),
+            "against": row.get("against"),
+            "printed": row.get("printed"),
+            **_interval(row, "published"),
+            **_interval(row, "clean"),
+            "verdict": row["verdict"],
+            **{key: row[key] for key in (RUNS, AGAINST) if key in row},
+        }
+        for _, group in groupby(rows, key=lambda row: row["claim"])
+        for place, row in enumerate(group)
+    ]
+
+
+def _interval(row: Row, protocol: str) -> Row:
+    """An effect under a protocol, where there is one, and what stands behind it."""
+    if row.get(protocol) is None:
+        return {}
+    low, high = row[f"{protocol}_low"], row[f"{protocol}_high"]
+    return {protocol: row[protocol], f"{protocol}_mark": f" [{low:+.4f}, {high:+.4f}]"}
+
+
+def _trained(rows: Sequence[Row]) -> str:
+    """How the numbers came about."""
+    if not _distinct(rows, "seeds"):
+        return "None of the runs is trained here."
+    rounds = sorted(map(int, _distinct(rows, "rounds")))
+    paper = rows[0]["paper"]
+    early = (
+        "These runs are shorter than the paper's, so that this is a first look and no verdict on the paper: "
+        f"`snakemake audit_{paper}` trains as long as it does. "
+    )
+    return (early if any(row.get("shortened") for row in rows) else "") + (
+        f"Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; protocols "
+        f"{_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code {_listed(rows, 'code')}."
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Which data are missing and why, and how many rows lack runs."""
+    reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
+    untrained = sum(bool(row.get("command")) for row in rows)
+    how = f"{untrained} rows lack runs that are not trained here; the csv has the command for each."
+    return [*reasons, *([how] if untrained else [])]
+
+
+def _distinct(rows: Sequence[Row], key: str) -> list[str]:
+    return sorted({word for row in rows for word in str(row.get(key) or "").split()})
+
+
+def _listed(rows: Sequence[Row], key: str) -> str:
+    return ", ".join(_distinct(rows, key))

@@ -1,0 +1,39 @@
+"""Tables of costs: what a round of each method costs, in symbols, as its own file states it."""
+
+import importlib
+from typing import Any
+
+from fedrec.config.modules import modules_of
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.tables.paper_table import METHOD, write_paper_table
+from fedrec.reporting.tables.table import ReportColumn
+
+LAYOUT = Layout("table", needs=("models",))
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of an artefact."""
+    subject = subject_of(target, project)
+    heading = "cost of a round (E epochs, S samples, n clients, m items)"
+    columns = [METHOD, ReportColumn("cost", heading, align="left")]
+    write_paper_table(target, project, subject, cost_rows(subject), columns)
+
+
+def cost_rows(subject: Subject) -> list[dict[str, Any]]:
+    """One row per line."""
+    rows = []
+    for line in subject.artefact.lines:
+        assert line.run is not None, "a cost is a run's"
+        rows.append({"method": subject.label(line), "cost": _cost(line.run)})
+    return rows
+
+
+def _cost(method: str) -> str | None:
+    """What the file of a method states as its cost."""
+    text = importlib.import_module(modules_of(method)[0]).__doc__ or ""
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    stated = [part for part in paragraphs if part.startswith("Cost per round: ")]
+    return stated[0].removeprefix("Cost per round: ") if stated else None

@@ -1,0 +1,53 @@
+"""Tables of effort: numbers a client holds, rounds to the best validation, and seconds until then."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.parameters import numbers_held
+from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.tables.paper_table import DATASET, DEVICE, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.table import ReportColumn
+from fedrec.runs.origins import origin_columns
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("table", needs=("runs", "models", "statistics"))
+_HEADINGS = {"parameters": "parameters", "epochs": "rounds", "time_total": "s"}
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of an artefact."""
+    subject = subject_of(target, project)
+    numbers = [
+        ReportColumn(f"{key}{suffix}", f"{heading}{ending}", "{:,.0f}")
+        for key, heading in _HEADINGS.items()
+        for suffix, ending in (("", ""), ("_printed", ", printed"))
+    ]
+    write_paper_table(target, project, subject, effort_rows(subject), [METHOD, DATASET, *numbers, DEVICE])
+
+
+def effort_rows(subject: Subject) -> list[dict[str, Any]]:
+    """One row per line, dataset and protocol."""
+    rows, sizes = [], subject.sizes()
+    for (index, dataset, protocol), group in subject.groups.items():
+        line, first = subject.artefact.lines[index], group[0]
+        client, _ = numbers_held(first.summary["method"], first.settings, 1, sizes[dataset][1])
+        ours = {
+            "parameters": float(client),
+            "epochs": float(np.mean([run.summary["rounds"]["best_validation"] for run in group])),
+            "time_total": float(np.mean([_seconds_until_best(run) for run in group])),
+        }
+        row: dict[str, Any] = {"method": subject.label(line), "dataset": dataset, "protocol": protocol}
+        for key, value in ours.items():
+            row |= {key: value, f"{key}_printed": printed_value(subject.artefact, line, dataset, key)}
+        rows.append(row | {"device": first.summary["measured"]["device"], **origin_columns(group)})
+    return rows
+
+
+def _seconds_until_best(run: RunRecord) -> float:
+    rounds = run.timing.filter(pl.col("round") <= run.summary["rounds"]["best_validation"])
+    return float((rounds["local_seconds"] + rounds["server_seconds"]).sum())

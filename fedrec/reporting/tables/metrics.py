@@ -1,0 +1,201 @@
+"""Tables of metrics: ours under both protocols beside what the paper prints.
+
+The csv is long and complete: one row per line, dataset, protocol and metric. To be read there
+is one table per dataset, or one of all datasets for a single line, with a column for the printed
+number, ours under the published protocol, their difference, and ours under the clean one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedrec.config.papers import Artefact, Line
+from fedrec.config.printed import printed
+from fedrec.config.protocol import short_name
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import mean_over_seeds
+from fedrec.reporting.subject import Subject, stem_of, subject_of
+from fedrec.reporting.tables.inactive_users import inactive_users
+from fedrec.reporting.tables.paper_table import notes_on, table_caption
+from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.origins import origin_columns
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("table", needs=("runs",), optional={"users": ("interactions",)})
+
+BEST_FEDERATED = "best federated"
+"""Stands in a gain for the best of the other lines that the paper calls federated."""
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of metrics of an artefact."""
+    subject = subject_of(target, project)
+    artefact = subject.artefact
+    rows = metric_rows(subject)
+    caption, notes = table_caption(artefact, subject.records), notes_on(artefact, subject.unavailable)
+    write_forms(stem_of(target, project), rows, metric_tables(artefact, rows, caption, notes))
+
+
+def metric_rows(subject: Subject) -> list[dict[str, Any]]:
+    """One row per line, dataset, protocol and metric; gains after what they compare."""
+    artefact = subject.artefact
+    inactive = inactive_users(subject.data, artefact)
+    rows: list[dict[str, Any]] = []
+    for dataset in artefact.datasets:
+        for protocol in artefact.protocols:
+            for metric in artefact.metrics:
+                shown: dict[str, Row] = {}
+                for index, line in enumerate(artefact.lines):
+                    row = _row(artefact, line, subject.label(line), dataset, protocol, metric)
+                    group = subject.groups.get((index, dataset, protocol), ())
+                    if group:
+                        row |= _measured(artefact, line, group, metric, inactive.get(dataset))
+                    elif line.run is None:
+                        row |= _derived(subject, line, shown)
+                    if "value" in row:
+                        shown[row["line"]] = row
+                    rows.append(_compared(row))
+    return rows
+
+
+def metric_tables(
+    artefact: Artefact, rows: Sequence[Row], caption: str, notes: Sequence[str]
+) -> list[ReportTable]:
+    """One table per dataset; of an artefact of one line a single table, whose rows are the datasets."""
+    if len(artefact.lines) == 1:
+        # The best of several datasets would say nothing about the method.
+        numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
+        columns = [ReportColumn("dataset", "dataset", align="left"), *numbers]
+        caption = f"{caption} Method {rows[0]['line']}."
+        return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, "values")]
+    tables = []
+    for dataset in artefact.datasets:
+        of_dataset = [row for row in rows if row["dataset"] == dataset]
+        columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, of_dataset)]
+        about = f"{caption} Dataset {dataset}."
+        tables.append(ReportTable(about, columns, _shown(of_dataset, "line"), notes, dataset))
+    return tables
+
+
+def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
+    """What is read of long rows: one row for each value of the column `by`."""
+    shown: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        merged = shown.setdefault(row[by], {by: row[by]})
+        if row["of_lines"]:
+            merged |= {"unranked": True, "form": "{:.2f}"}
+        metric, protocol = row["metric"], short_name(row["protocol"])
+        for key, name in (("value", f"{metric}_{protocol}"), ("sd", f"{metric}_{protocol}_sd")):
+            merged[name] = row.get(key)
+        if row.get("printed") is not None:
+            merged[f"{metric}_printed"] = row["printed"]
+            merged[f"{metric}_printed_sd"] = row.get("printed_sd")
+        if protocol == "published":
+            merged[f"{metric}_difference"] = row.get("difference")
+        for key in (RUNS, AGAINST):
+            if row.get(key):
+                merged[key] = list(dict.fromkeys([*merged.get(key, ()), *row[key]]))
+    return list(shown.values())
+
+
+def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[ReportColumn]:
+    return [column for metric in artefact.metrics for column in _columns(metric, rows)]
+
+
+def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
+    """The columns of a metric, of those there are numbers for."""
+    name = metric.upper()
+    possible = [
+        ReportColumn(f"{metric}_printed", f"{name}, printed", "{:.4f}", ranked=True),
+        ReportColumn(f"{metric}_published", f"{name}, published", "{:.4f}", ranked=True),
+        ReportColumn(f"{metric}_difference", "difference", "{:+.4f}"),
+        ReportColumn(f"{metric}_clean", f"{name}, clean", "{:.4f}", ranked=True),
+    ]
+    protocols = {short_name(row["protocol"]) for row in rows}
+    there = {
+        "printed": any(row.get("printed") is not None for row in rows),
+        "published": "published" in protocols,
+        "difference": any(row.get("difference") is not None for row in rows),
+        "clean": "clean" in protocols,
+    }
+    return [column for column in possible if there[column.key.removeprefix(f"{metric}_")]]
+
+
+def _row(
+    artefact: Artefact, line: Line, label: str, dataset: str, protocol: str, metric: str
+) -> dict[str, Any]:
+    """A row without our numbers: what it is about, and what the paper prints."""
+    row: dict[str, Any] = {
+        "paper": artefact.paper, "artefact": artefact.name, "dataset": dataset, "protocol": protocol,
+        "line": label, "method": line.run, "metric": metric, "of_lines": line.run is None,
+    }  # fmt: skip
+    number = printed(artefact.paper, artefact.printed, dataset, line.printed, metric)
+    if line.run is None:
+        for ending, sign in (("gain", 1), ("loss", -1)):
+            wanted = f"{metric} relative {ending}"
+            change = printed(artefact.paper, artefact.printed, dataset, line.printed, wanted)
+            if change is not None:
+                row["printed"] = sign * change.value
+    elif number is not None:
+        row |= {"printed": number.value, "printed_sd": number.sd}
+    return row
+
+
+def _measured(
+    artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
+) -> dict[str, Any]:
+    """Our number over seeds, and where it comes from."""
+    catalogue = artefact.options.get("ranks") == "catalogue"
+    users = inactive if "inactive" in (line.label or "") else None
+    if catalogue or users is not None:
+        number = mean_over_seeds(one.metric_of(metric, catalogue=catalogue, users=users) for one in group)
+    else:
+        number = mean_over_seeds(one.metric(metric) for one in group)
+    first = group[0].summary
+    rule = group[0].round_rule
+    return {
+        "value": number.mean, "sd": number.sd, "settings_of": first["paper"], "run": first["method"],
+        "at": rule, "round": first["rounds"][rule], **origin_columns(group),
+        "device": first["measured"]["device"],
+    }  # fmt: skip
+
+
+def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str, Any]:
+    """A gain in percent, or the mean of gains, where all it is made of is there."""
+    if line.mean:
+        parts = [shown[name] for name in line.mean if name in shown]
+        if len(parts) < len(line.mean):
+            return {}
+        return {"value": sum(part["value"] for part in parts) / len(parts)} | {
+            key: list(dict.fromkeys(folder for part in parts for folder in part[key]))
+            for key in (RUNS, AGAINST)
+        }
+    assert line.gain is not None, "a line is a run, a gain or a mean"
+    below, above = line.gain
+    base = _best_federated(subject, shown, above) if below == BEST_FEDERATED else shown.get(below)
+    if base is None or above not in shown or not base["value"]:
+        return {}
+    gain = 100 * (shown[above]["value"] - base["value"]) / base["value"]
+    return {"value": gain, RUNS: shown[above][RUNS], AGAINST: base[RUNS]}
+
+
+def _best_federated(subject: Subject, shown: Mapping[str, Row], but: str) -> Row | None:
+    """The best of the lines that the paper calls federated, but for one."""
+    labels = [
+        subject.label(line)
+        for line in subject.artefact.lines
+        if line.printed and line.printed[1] == "federated" and subject.label(line) != but
+    ]
+    return max(
+        (shown[label] for label in labels if label in shown), key=lambda row: row["value"], default=None
+    )
+
+
+def _compared(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the difference from print, which is about the published protocol alone."""
+    both = row.get("value") is not None and row.get("printed") is not None
+    if both and short_name(row["protocol"]) == "published":
+        row["difference"] = row["value"] - row["printed"]
+    return row

@@ -1,0 +1,257 @@
+"""One table in four forms: csv for programs, markdown for reading, LaTeX for papers, json for the page.
+
+The csv has every row and column, `runs` among them: the folders of the runs behind a row, below the results,
+blank-separated (`runs_against` where a row compares two sides). The json has the tables as they are shown,
+with numbers as numbers, and how the page introduces them.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fedrec.errors import ResultError
+from fedrec.files.atomic import write_text
+
+Row = Mapping[str, Any]
+FORMS = ("csv", "md", "tex", "json")
+"""The endings of a table's files."""
+RUNS = "runs"
+AGAINST = "runs_against"
+MISSING = "–"
+_LATEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "±": r"$\pm$",
+    "ᵇ": r"\textsuperscript{b}",
+    "ᵖ": r"\textsuperscript{p}",
+}
+
+
+@dataclass(frozen=True)
+class ReportColumn:
+    """A column of a shown table: the key in the rows, the heading, and how values are spelt."""
+
+    key: str
+    heading: str
+    form: str = "{}"
+    align: Literal["left", "right"] = "right"
+    ranked: bool = False
+    """Whether the best value of the column, the highest, is marked, and the second best."""
+
+    def spelled(self, row: Row) -> str:
+        """The cell's text, with the deviation and mark its row may have; a dash where it has no value."""
+        value, sd = row.get(self.key), row.get(f"{self.key}_sd")
+        if value is None:
+            return MISSING
+        form = row.get("form", self.form) if self.align == "right" else self.form
+        mark: str = row.get(f"{self.key}_mark", "")
+        deviation = "" if sd is None else " ± " + form.format(sd)
+        return f"{form.format(value)}{deviation}{mark}"
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table to be read: a caption that states how its numbers came about, columns, rows, notes.
+
+    A row with a true `unranked` takes no part in who is best; one with a `form` spells its numbers so; its
+    `runs` and `runs_against` are the folders of the runs behind it.
+    """
+
+    caption: str
+    columns: Sequence[ReportColumn]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    part: str = ""
+    """What of its target it shows, such as a dataset: a word for its anchor on the page."""
+    folds: bool = False
+    """Whether the page says once, above the table, what a column of text says in every row."""
+    aside: bool = False
+    """Whether the page shows it folded: it is there to be compared, and not to conclude from."""
+
+    def markdown(self) -> str:
+        """The table in markdown, caption first, with columns padded for reading as text."""
+        cells = [[column.heading for column in self.columns], *self._cells()]
+        cells = [[cell.replace("|", r"\|") for cell in line] for line in cells]
+        for place, form in self._marks({0: "**{}**", 1: "<u>{}</u>"}):
+            cells[place[0] + 1][place[1]] = form.format(cells[place[0] + 1][place[1]])
+        widths = [max(3, *(len(line[place]) for line in cells)) for place in range(len(self.columns))]
+        rule = [
+            "-" * (width - 1) + ":" if column.align == "right" else "-" * width
+            for column, width in zip(self.columns, widths, strict=True)
+        ]
+        lines = [cells[0], rule, *cells[1:]]
+        body = "".join(f"| {self._padded(line, widths)} |\n" for line in lines)
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        return f"{self.caption}\n\n{body}" + (f"\n{notes}" if notes else "")
+
+    def latex(self) -> str:
+        """The table in LaTeX, for the booktabs package."""
+        spec = "".join("r" if column.align == "right" else "l" for column in self.columns)
+        body = [[column.heading for column in self.columns], *self._cells()]
+        body = [list(map(_latex_text, line)) for line in body]
+        for place, form in self._marks({0: r"\textbf{{{}}}", 1: r"\underline{{{}}}"}):
+            body[place[0] + 1][place[1]] = form.format(body[place[0] + 1][place[1]])
+        lines = [" & ".join(line) + r" \\" for line in body]
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{_latex_text(self.caption)}}}",
+                rf"\begin{{tabular}}{{{spec}}}",
+                r"\toprule",
+                lines[0],
+                r"\midrule",
+                *lines[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                *(rf"\par {_latex_text(note)}" for note in self.notes),
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def _marks(self, forms: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
+        """The places (row, column) of best and second best values and how each is written.
+
+        Equal values are equally good; what is shown as equal is marked alike.
+        """
+        for at, column in enumerate(self.columns):
+            if not column.ranked:
+                continue
+            shown = {
+                place: row[column.key]
+                for place, row in enumerate(self.rows)
+                if row.get(column.key) is not None and not row.get("unranked")
+            }
+            ranks = sorted({column.form.format(value) for value in shown.values()}, key=float, reverse=True)
+            for place, value in shown.items():
+                rank = ranks.index(column.form.format(value))
+                if rank in forms and len(ranks) > 1:
+                    yield (place, at), forms[rank]
+
+    def _cells(self) -> list[list[str]]:
+        return [[column.spelled(row) for column in self.columns] for row in self.rows]
+
+    def _padded(self, line: Sequence[str], widths: Sequence[int]) -> str:
+        return " | ".join(
+            cell.rjust(width) if column.align == "right" else cell.ljust(width)
+            for cell, width, column in zip(line, widths, self.columns, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """How the page introduces a table that is no paper's: its heading, how to read it, and its rule."""
+
+    title: str
+    reading: str = ""
+    rule: str = ""
+    """What its numbers are and what follows from them, where captions do not say it."""
+    order: int = 100
+    """Its place among the chapters of the audit; equal ones come by name."""
+    figure: str | None = None
+    """The layout of the figure that is drawn from the same rows."""
+    counts: Sequence[Mapping[str, Any]] = ()
+    """What is counted above the tables, by paper."""
+
+
+@dataclass(frozen=True)
+class ShownTables:
+    """The content of a table's json: tables with typed rows, and the chapter of the page."""
+
+    tables: Sequence[ReportTable]
+    chapter: Chapter | None
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """The rows as csv: every column any has, empty where a value is missing, lists blank-separated."""
+    stream = io.StringIO()
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    writer = csv.DictWriter(stream, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _csv_value(value) for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def write_forms(
+    stem: Path,
+    rows: Sequence[Row],
+    tables: Sequence[ReportTable],
+    chapter: Chapter | None = None,
+    on_page: Sequence[ReportTable] | None = None,
+) -> None:
+    """Write `stem`.csv with all `rows`, `stem`.md and .tex with the `tables`, and `stem`.json for the page.
+
+    The page shows the same tables, unless it is given others.
+    """
+    shown = tables if on_page is None else on_page
+    content = {
+        "chapter": None if chapter is None else asdict(chapter),
+        "tables": [
+            asdict(replace(table, rows=[_shown_row(row, table.columns) for row in table.rows]))
+            for table in shown
+        ],
+    }
+    last = {} if any(RUNS in row for row in rows) else {RUNS: None}
+    write_text(stem.with_name(f"{stem.name}.csv"), csv_text([{**row, **last} for row in rows]))
+    write_text(stem.with_name(f"{stem.name}.md"), "\n".join(table.markdown() for table in tables))
+    write_text(stem.with_name(f"{stem.name}.tex"), "\n".join(table.latex() for table in tables))
+    write_text(stem.with_name(f"{stem.name}.json"), json.dumps(_plain(content), indent=1) + "\n")
+
+
+def read_shown(path: Path) -> ShownTables:
+    """The tables of a json that `write_forms` wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        chapter = content["chapter"]
+        return ShownTables(
+            [
+                ReportTable(**table | {"columns": [ReportColumn(**column) for column in table["columns"]]})
+                for table in content["tables"]
+            ],
+            None if chapter is None else Chapter(**chapter),
+        )
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultError(
+            f"{path}: this file is not whole: {error}. Delete it and build it again."
+        ) from error
+
+
+def _shown_row(row: Row, columns: Sequence[ReportColumn]) -> Row:
+    """What of a row a shown table needs: values, deviations and marks of its columns, form and runs."""
+    keys = {f"{column.key}{ending}" for column in columns for ending in ("", "_sd", "_mark")}
+    return {key: value for key, value in row.items() if key in {*keys, "unranked", "form", RUNS, AGAINST}}
+
+
+def _csv_value(value: object) -> object:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever json holds
+    """The value in what json knows; a number that is none is missing."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    plain = value.item() if hasattr(value, "item") else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)

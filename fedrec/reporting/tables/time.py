@@ -1,0 +1,48 @@
+"""Tables of time: seconds of a round, ours of all clients at once, theirs of slowest client and server."""
+
+from typing import Any
+
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.provenance import mean_over_seeds
+from fedrec.reporting.subject import Subject, subject_of
+from fedrec.reporting.tables.paper_table import DATASET, DEVICE, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.table import ReportColumn
+from fedrec.runs.origins import origin_columns
+
+LAYOUT = Layout("table", needs=("runs",))
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of an artefact."""
+    subject = subject_of(target, project)
+    columns = [
+        METHOD,
+        DATASET,
+        ReportColumn("seconds", "s, all clients at once", "{:.3f}"),
+        ReportColumn("seconds_printed", "s, slowest client and server, printed", "{:.3f}"),
+        DEVICE,
+    ]
+    write_paper_table(target, project, subject, time_rows(subject), columns)
+
+
+def time_rows(subject: Subject) -> list[dict[str, Any]]:
+    """One row per line, dataset and protocol."""
+    rows = []
+    for (index, dataset, protocol), group in subject.groups.items():
+        line = subject.artefact.lines[index]
+        seconds = mean_over_seeds(run.summary["measured"]["seconds_per_round"] for run in group)
+        rows.append(
+            {
+                "method": subject.label(line),
+                "dataset": dataset,
+                "protocol": protocol,
+                "seconds": seconds.mean,
+                "seconds_sd": seconds.sd,
+                "seconds_printed": printed_value(subject.artefact, line, dataset, "time_per_round"),
+                "device": group[0].summary["measured"]["device"],
+                **origin_columns(group),
+            }
+        )
+    return rows

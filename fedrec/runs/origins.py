@@ -1,0 +1,22 @@
+"""Which runs a number comes from: the columns that a row of a table has for it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fedrec.runs.record import RunRecord
+
+
+def folders_of(records: Iterable[RunRecord]) -> list[str]:
+    """The folders of runs below the results, each once: the column `runs` of a csv."""
+    return list(dict.fromkeys(record.id.folder for record in records))
+
+
+def origin_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """What a row of a csv says of its runs: folders, seeds, and whole hashes of splits and code."""
+    return {
+        "seeds": " ".join(str(record.id.seed) for record in records),
+        # Repetitions may have been trained by different code.
+        "split_hash": " ".join(dict.fromkeys(record.summary["split"] for record in records)),
+        "code": " ".join(dict.fromkeys(record.summary["code"] for record in records)),
+        "runs": folders_of(records),
+    }

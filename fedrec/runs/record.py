@@ -1,0 +1,392 @@
+"""The record of a finished run: its five files, written and read in one place.
+
+    run.json           every setting, hash and version; written last: a run with it is complete
+    curve.parquet      one row per round: loss and every metric, on validation and test
+    ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
+    timing.parquet     one row per round: seconds, clients, bytes
+    state.safetensors  the model after the last round, and below extra/ what else was recorded
+
+Training writes them on machines without polars, so polars is imported where a frame is asked for.
+"""
+
+import json
+import platform
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fedrec import __version__
+from fedrec.data.split import Split, read_split
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import metrics_of
+from fedrec.evaluation.scoring import protocol_scores
+from fedrec.federation.clients import Clients
+from fedrec.federation.engines.loop import LoopEngine
+from fedrec.federation.learner import Learner
+from fedrec.files.atomic import canonical_json, write_text
+from fedrec.files.parquet import read_table, write_table
+from fedrec.files.tensors import load_tensors, save_tensors
+from fedrec.plan.runs import RunId
+from fedrec.runs.registry import make_learner
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SUMMARY, STATE = "run.json", "state.safetensors"
+REPORTED = ("best_validation", "best_test", "last")
+"""The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
+_STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
+"""What `run.json` must say for a run to be read."""
+_DEPTH = 6
+"""Folders from a run up to the results: runs/paper/dataset/protocol/method/seed."""
+
+
+@dataclass(frozen=True)
+class UserRanks:
+    """The rank of each user's test item in a run, at one reported round."""
+
+    user: NDArray[np.int64]
+    """Sorted."""
+    rank: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run by its folder. Files are read when they are asked for, once.
+
+    `data` is the folder of its dataset's splits; by default the one below the same results. `device` is where
+    its model is put.
+    """
+
+    folder: Path
+    data: Path | None = None
+    device: str = "cpu"
+
+    @classmethod
+    def write(
+        cls,
+        folder: Path,
+        identity: Mapping[str, Any],
+        *,
+        curve: pa.Table,
+        timing: pa.Table,
+        ranks: pa.Table,
+        tensors: Mapping[str, Tensor],
+        summary: Mapping[str, Any],
+    ) -> Self:
+        """Write the five files. `identity` is what decides the result; each file carries it."""
+        about = dict(identity)
+        write_table(folder / "curve.parquet", curve, about)
+        write_table(folder / "timing.parquet", timing, about)
+        write_table(folder / "ranks.parquet", ranks, about)
+        save_tensors(folder / STATE, tensors, canonical_json(about))
+        # Last: what is there before it may be half of a run.
+        write_text(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        return cls(folder)
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """The content of `run.json`: settings, hashes, metrics, times."""
+        path = self.folder / SUMMARY
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ResultError(
+                f"{path}: this run is not finished. Build it with: snakemake --cores 2 '{path}'"
+            ) from None
+        except ValueError as error:
+            raise ResultError(
+                f"{path}: this file is not whole: {error}. Delete it and build it again."
+            ) from error
+        missing = [key for key in _STATED if not isinstance(content, dict) or key not in content]
+        if missing or not isinstance(content["code"], str):
+            wrong = f"does not say '{missing[0]}'" if missing else "names its code otherwise"
+            raise ResultError(
+                f"{path}: {wrong}. It is damaged, or was written by another version of fedrec than this one. "
+                "Delete it and build it again."
+            )
+        summary: Mapping[str, Any] = content
+        return summary
+
+    @property
+    def id(self) -> RunId:
+        """What names the run: paper, dataset, protocol, method and seed."""
+        said = self.summary
+        return RunId(said["paper"], said["dataset"], self.protocol, said["method"], said["seed"])
+
+    @property
+    def protocol(self) -> str:
+        """The name of its protocol."""
+        name: str = self.summary["protocol"]["name"]
+        return name
+
+    @property
+    def round_rule(self) -> str:
+        """The rule by which its protocol chooses the reported round, one of `REPORTED`."""
+        rule: str = self.summary["protocol"]["round_rule"]
+        return rule
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting, resolved."""
+        settings: Mapping[str, Any] = self.summary["settings"]
+        return settings
+
+    def metric(self, name: str, part: str = "test", rule: str | None = None) -> float:
+        """A metric such as `hr@10` among candidates, at the reported round or that of another rule."""
+        value: float = self.summary["metrics"][rule or self.round_rule][part][name]
+        return value
+
+    def metric_of(self, name: str, *, catalogue: bool = False, users: Iterable[int] | None = None) -> float:
+        """A test metric at the reported round from ranks: in the whole catalogue, or of some users alone."""
+        ranks = self.user_ranks(catalogue=catalogue)
+        chosen = slice(None) if users is None else np.isin(ranks.user, list(users))
+        rank = ranks.rank[chosen]
+        return metrics_of(rank)[name] if len(rank) else float("nan")
+
+    def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
+        """The rank of each user's test item among its candidates, or among all items.
+
+        At the reported round, or that of another rule.
+        """
+        table = self._table("ranks")
+        at = np.asarray(table["at"].to_pylist()) == (rule or self.round_rule)
+        user = table["user"].to_numpy()[at].astype(np.int64)
+        rank = table["test_rank_in_catalogue" if catalogue else "test_rank"].to_numpy()[at]
+        order = np.argsort(user, kind="stable")
+        return UserRanks(user[order], rank[order])
+
+    @cached_property
+    def curve(self) -> "pl.DataFrame":
+        """One row per round: round, loss, validation_hr@10, test_ndcg@10 and so on."""
+        return self._frame("curve")
+
+    @cached_property
+    def ranks(self) -> "pl.DataFrame":
+        """One row per user and reported round (`at`): ranks among candidates and in the catalogue."""
+        return self._frame("ranks")
+
+    @cached_property
+    def timing(self) -> "pl.DataFrame":
+        """One row per round: seconds, clients, bytes."""
+        return self._frame("timing")
+
+    @cached_property
+    def metrics(self) -> "pl.DataFrame":
+        """One row per reported round (`at`) and part: round, whether the protocol reports it, metrics."""
+        import polars as pl
+
+        return pl.DataFrame(list(self._metric_rows()))
+
+    @cached_property
+    def settings_frame(self) -> "pl.DataFrame":
+        """One row per setting: its value as text, and its source (paper, code, ours, user and so on)."""
+        import polars as pl
+
+        sources = self.summary.get("sources", {})
+        return pl.DataFrame(
+            {
+                "setting": list(self.settings),
+                "value": [spelled(value) for value in self.settings.values()],
+                "source": [sources.get(name) for name in self.settings],
+            },
+            schema={"setting": pl.String, "value": pl.String, "source": pl.String},
+        )
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The state after the last round, and what was recorded besides."""
+        path = self.folder / STATE
+        if not path.is_file():
+            raise ResultError(f"{path}: the model of this run is not here. Train it again.")
+        return load_tensors(path)[0]
+
+    @cached_property
+    def split(self) -> Split:
+        """The split it was trained on."""
+        data = self.data or self._results / "data" / self.summary["dataset"]
+        folder = data / self.protocol
+        if not (folder / "split.parquet").is_file():
+            raise ResultError(
+                f"{self.folder}: its split is not in {folder}. Name the folder of its dataset's splits with "
+                f"--data, for example results/data/{self.summary['dataset']}."
+            )
+        split = read_split(folder)
+        if split.content_hash() != self.summary["split"]:
+            raise ResultError(
+                f"{self.folder}: was trained on another split than {folder} holds now. Train it again."
+            )
+        return split
+
+    @cached_property
+    def clients(self) -> Clients:
+        """The clients of its split."""
+        return Clients.of_split(self.split, torch.device(self.device))
+
+    @cached_property
+    def learner(self) -> Learner:
+        """Its model after the last round."""
+        said = self.summary
+        learner = make_learner(said["method"], self.clients, said["settings"], said["seed"], LoopEngine())
+        learner.load(self.tensors)
+        return learner
+
+    def client_index(self, users: Sequence[int]) -> Tensor:
+        """The index among `clients` of each of `users`, given by their numbers in the dataset."""
+        known = self.clients.user
+        wanted = torch.as_tensor(np.asarray(users, dtype=np.int64), device=known.device)
+        # Clients are in the order of their numbers in the dataset.
+        index = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+        strangers = wanted[known[index] != wanted].tolist()
+        if strangers:
+            raise ResultError(f"{self.folder}: there is no user {strangers[0]} in its split.")
+        return index
+
+    def scores(self, users: Sequence[int], items: ArrayLike) -> NDArray[np.float64]:
+        """What its protocol ranks items by after the last round: (users, items).
+
+        `users` and `items` are numbers in the dataset; `items` is one list for all users, or a row for each.
+        """
+        wanted = np.asarray(items, dtype=np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= self.clients.items)]
+        if outside.size:
+            raise ResultError(
+                f"{self.folder}: there is no item {outside.flat[0]} in its dataset, which has "
+                f"{self.clients.items}."
+            )
+        index = self.client_index(users)
+        rows = torch.as_tensor(wanted, device=index.device).expand(len(index), -1)
+        with torch.no_grad():
+            found = protocol_scores(self.learner, self.clients, index, rows)
+        return found.double().cpu().numpy()
+
+    def result_rows(self) -> Iterator[dict[str, Any]]:
+        """One row per reported round, of everything but settings: what `fedrec.results` stacks."""
+        said, measured = self.summary, self.summary.get("measured", {})
+        parts: dict[str, dict[str, Any]] = {}
+        for row in self._metric_rows():
+            about = {key: row.pop(key) for key in ("at", "round", "reported")}
+            part = row.pop("part")
+            parts.setdefault(about["at"], about).update({f"{part}_{name}": row[name] for name in row})
+        for row in parts.values():
+            yield {
+                **{key: said[key] for key in ("paper", "dataset")},
+                "protocol": self.protocol,
+                "method": said["method"],
+                "seed": said["seed"],
+                **row,
+                "rounds": said["settings"].get("rounds"),
+                "seconds": measured.get("seconds"),
+                "seconds_per_round": measured.get("seconds_per_round"),
+                "device": measured.get("device"),
+                "split": said["split"],
+                "code": said["code"],
+                "folder": str(self.folder),
+            }
+
+    def _metric_rows(self) -> Iterator[dict[str, Any]]:
+        for rule, parts in self.summary["metrics"].items():
+            for part, values in parts.items():
+                about = {"at": rule, "round": self.summary["rounds"][rule]}
+                yield {**about, "reported": rule == self.round_rule, "part": part, **values}
+
+    def _table(self, name: str) -> pa.Table:
+        _ = self.summary  # an unfinished run is told as such, before its files are missed
+        return read_table(self.folder / f"{name}.parquet")[0]
+
+    def _frame(self, name: str) -> "pl.DataFrame":
+        import polars as pl
+
+        frame = pl.from_arrow(self._table(name))
+        assert isinstance(frame, pl.DataFrame), "a table of several columns is a frame"
+        return frame
+
+    @property
+    def _results(self) -> Path:
+        parents = self.folder.absolute().parents
+        return parents[min(_DEPTH, len(parents)) - 1]
+
+
+def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> dict[str, Any]:
+    """What `run.json` says of the machine: seconds, memory, device and versions; they decide no result."""
+    seconds = [row["local_seconds"] + row["server_seconds"] for row in timing]
+    return {
+        "seconds": sum(seconds),
+        "seconds_per_round": float(np.median(seconds)),
+        "peak_memory_bytes": _peak_memory(device),
+        "device": _device_name(device),
+        "versions": {
+            "fedrec": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "pyarrow": pa.__version__,
+        },
+    }
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _device_name(device: torch.device) -> str:
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu ({torch.get_num_threads()} threads)"
+    )
+
+
+def spelled(value: object) -> str:
+    """The value of a setting as `--set` takes it: `32x16`, `none`, `null`, `0.1`."""
+    if isinstance(value, list | tuple):
+        return "x".join(map(str, value)) or "none"
+    return "null" if value is None else str(value)
+
+
+def open_record(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> RunRecord:
+    """The finished run at `path`, its folder or its run.json; an error if there is none."""
+    where = Path(path)
+    folder = where.parent if where.name == SUMMARY else where
+    if not folder.is_dir():
+        raise ResultError(f"{folder}: there is no such folder. Give the folder of a finished run.")
+    record = RunRecord(folder, None if data is None else Path(data), device)
+    _ = record.summary
+    return record
+
+
+def records_below(folder: str | Path) -> list[RunRecord]:
+    """Every finished run in or below `folder`, in the order of their paths."""
+    where = Path(folder)
+    if not where.is_dir():
+        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
+    return [RunRecord(path.parent) for path in sorted(where.rglob(SUMMARY))]
+
+
+def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":
+    """One row per run and reported round: identity, metrics, seconds, device, hashes, folder.
+
+    `reported` marks the round that the run's protocol reports. Each of `settings` adds a column of its
+    values, as text, empty where a method has no such setting.
+    """
+    import polars as pl
+
+    rows = []
+    for record in records:
+        values = record.settings
+        chosen = {name: spelled(values[name]) if name in values else None for name in settings}
+        rows += [row | chosen for row in record.result_rows()]
+    return pl.DataFrame(rows, infer_schema_length=None)

@@ -1,0 +1,74 @@
+"""`fedrec build`: one table by its name, planned anew or by a plan that was kept."""
+
+import json
+
+import pytest
+
+from fedrec.cli.main import main
+from tests.projects import Made, configuration, content_of, made_entries
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = Made(tmp_path)
+    made.write("project.json", json.dumps(configuration()))
+    return made
+
+
+def build(*arguments):
+    return main(["build", *map(str, arguments), "--project", "project.json", "--mirror", "mirror"])
+
+
+def test_a_table_is_built_by_its_name(made):
+    assert build("pfedrec_table4") == 0
+    for ending in ("csv", "md", "tex", "json"):
+        assert (made.folder / f"results/tables/pfedrec_table4.{ending}").is_file()
+
+
+def test_a_plan_that_was_kept_is_built_as_it_says(made):
+    plan = made.project().target("pfedrec_table4").as_json()
+    changed = json.loads(plan)
+    changed["content"]["artefact"]["title"] = "Another"
+    made.write("plan.json", json.dumps(changed))
+    assert build("pfedrec_table4", "--plan", "plan.json") == 0
+    kept = json.loads((made.folder / "results/plan/pfedrec_table4.json").read_text())
+    assert kept["content"]["artefact"]["title"] == "Another"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pfedrec_tabel4"], "there is no target 'pfedrec_tabel4'. Did you mean 'pfedrec_table4'?"),
+        (["pfedrec_table4", "--plan", "no.json"], "no.json: no such file. Leave --plan out to plan anew."),
+        (["pfedrec_table4", "--plan", "project.json"], "project.json: this is not the plan of a target"),
+        (
+            ["verdicts", "--plan", "plan.json"],
+            "plan.json: this is the plan of pfedrec_table4, not of verdicts.",
+        ),
+        (
+            ["alpha_comparison"],
+            "alpha_comparison: 4 of the 4 files it is made from are missing in results: "
+            "runs/pfedrec/alpha/published-pfedrec/popularity/seed0/run.json",
+        ),
+        (["audit_granularity"], "Build them with: snakemake --cores 2 audit_granularity"),
+    ],
+)
+def test_what_cannot_be_built_is_one_message(made, capsys, arguments, message):
+    made.write("plan.json", made.project().target("pfedrec_table4").as_json())
+    assert build(*arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not (made.folder / "results/tables").exists()
+
+
+def test_granularity_is_told_from_statistics_alone(made):
+    """No run is needed: what is asked is whether printed numbers are averages."""
+    for dataset, paper in (("alpha", "pfedrec"), ("beta", "fedrap")):
+        statistics = {"dataset": dataset, "users": 100, "splits": {f"published-{paper}": {"users": 100}}}
+        path = made.folder / f"results/data/{dataset}/statistics.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(statistics))
+    made.set_entries(made_entries() | {"ml-100k": content_of("datasets.yaml")["ml-100k"]})
+    assert build("audit_granularity") == 0
+    lines = (made.folder / "results/tables/audit_granularity.md").read_text().splitlines()
+    assert any("pfedrec" in line and "ml-100k" in line for line in lines)

@@ -1,0 +1,292 @@
+"""The audit on the report's page, from made csv files: what it counts, marks, folds, links and refuses."""
+
+import re
+from urllib.parse import unquote
+
+import pytest
+
+from fedrec.audit.verdicts import VERDICTS
+from fedrec.errors import ResultError
+from fedrec.plan.runs import RunId
+from fedrec.reporting.page.cells import RunLinks
+from fedrec.reporting.page.page import FOLDER, write_page
+from fedrec.reporting.page.sections.audit import VERDICT_CLASSES, shown_audit
+from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
+from tests.federations import METHODS
+from tests.made_audit import FORMS, NAMES, PAPERS, verdict_rows, write_audit, write_ranks, write_verdicts
+from tests.made_project import build_target
+from tests.made_runs import write_run
+from tests.unit.reporting.page.test_page import Page, luminance
+
+
+@pytest.fixture
+def results(tmp_path):
+    write_audit(tmp_path / "results")
+    return tmp_path / "results"
+
+
+def report(results, audit=tuple(FORMS), **forms):
+    out = results / "report/report.html"
+    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")}
+    content = nothing | {"unavailable": {}, "audit": list(audit)}
+    write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
+    return Page(out.read_text(encoding="utf-8"))
+
+
+def audited(results, *names):
+    page = results / "report/report.html"
+    return shown_audit(results, {name: FORMS[name] for name in names}, PAPERS, RunLinks(results, page))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    results = tmp_path_factory.mktemp("audit") / "results"
+    write_audit(results)
+    found = report(results)
+    found.results = results
+    return found
+
+
+def ids(page):
+    return [found["id"] for _, found in page.tags if "id" in found]
+
+
+def test_the_chapter_follows_the_comparisons_and_begins_with_the_verdicts(page):
+    found = [one for one in ids(page) if one in ("comparisons", "audit", "pfedclr", *NAMES)]
+    assert found == [
+        "comparisons", "audit", "verdicts", "audit_protocols", "audit_exposure", "audit_significance", "audit_uploads",
+        "audit_granularity", "pfedclr",
+    ]  # fmt: skip
+    assert len(ids(page)) == len(set(ids(page)))
+    links = [found["href"] for found in page.all("a")]
+    assert {f"#{name}" for name in ("audit", *NAMES)} <= set(links)
+    files = [unquote(link) for link in links if not link.startswith("#") and "/runs/" not in link]
+    assert len(files) == 3 * len(NAMES) + 3
+    assert all((page.results / "report" / file).is_file() for file in files)
+    assert "docs/protocols.md" in page.prose
+
+
+def test_verdicts_are_marked_by_class_and_word_and_every_row_names_its_claim(page):
+    rows = page.rows("verdicts-1")
+    assert list(rows[0])[:2] == ["claim", "verdict"]
+    assert [row["claim"]["text"] for row in rows[:5]] == ["It is better & <i>best</i>"] * 5
+    assert [row["verdict"]["text"] for row in rows] == [
+        *["holds"] * 2, *["weaker"] * 2, "holds 1, weaker 1",
+        *["reversed"] * 2, *["not testable here"] * 2, "reversed 1, not testable here 1",
+        *["not testable here"] * 2, "not testable here 1",
+    ]  # fmt: skip
+    body = page.text[page.text.index('<table id="verdicts-1"') :]
+    body = body[: body.index("</table>")]
+    marked = re.findall(r'<td><span class="kind (\w+)">([^<]+)</span>', body)
+    assert marked == [
+        *[("holds", "holds")] * 2, *[("weaker", "weaker")] * 2, *[("reversed", "reversed")] * 2,
+        *[("untested", "not testable here")] * 4,
+    ]  # fmt: skip
+    assert set(VERDICT_CLASSES) == set(VERDICTS)
+
+
+def test_effects_are_sorted_by_their_number_and_shown_with_their_interval(page):
+    first, *_, last = page.rows("verdicts-1")
+    clean = first["effect, clean [interval]"]
+    assert (clean["text"], float(clean["data-value"])) == ("+0.2000 [+0.1500, +0.2500]", 0.2)
+    assert (last["effect, clean [interval]"]["text"], last["effect, printed"]["text"]) == ("–", "–")
+    assert "data-value" not in last["effect, clean [interval]"]
+    difference = page.rows("audit_significance-3")[1]["to best [interval]"]
+    assert difference["text"] == "-0.1900 [-0.2100, -0.1700]"
+    assert float(difference["data-value"]) == pytest.approx(-0.19)
+
+
+def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
+    counts = audited(results, *NAMES)[0].counts
+    tested, untested = counts
+    assert (tested["paper"], tested["claims"], tested["tested"]) == ("PFedCLR", 3, 2)
+    # ml-1m, where nothing could be tested, is not counted, though two claims are made on it.
+    assert tested["datasets"] == ["ml-100k", "filmtrust"]
+    assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
+        ("holds", 1),
+        ("weaker", 1),
+        ("reversed", 1),
+    ]
+    assert (untested["paper"], untested["claims"], untested["tested"], untested["datasets"]) == (
+        "FedEM",
+        1,
+        0,
+        [],
+    )
+
+
+def test_a_claim_not_tested_on_a_tested_dataset_is_counted(results):
+    rows = [row if row["dataset"] != "ml-1m" else {**row, "dataset": "ml-100k"} for row in verdict_rows()]
+    write_verdicts(results, "verdicts", rows)
+    tested = audited(results, "verdicts")[0].counts[0]
+    assert tested["verdicts"][-1] == ("not testable here", "untested", 2)
+
+
+def test_the_summary_is_on_the_page(page):
+    words = page.prose
+    assert "PFedCLR holds 1 weaker 1 reversed 1 2 of 3 claims tested, on ml-100k, filmtrust" in words
+    assert "FedEM none of 1 claims could be tested here" in words
+    assert '<span class="kind reversed">reversed 1</span>' in page.text
+
+
+def test_only_differences_under_clean_are_open(page):
+    first, last = (page.text.index(mark) for mark in ('<details class="folded">', 'id="audit_uploads"'))
+    folded = re.findall(r'<table id="([^"]+)"', page.text[first:last])
+    assert folded == ["audit_significance-1", "audit_significance-2"]
+    assert "under the published protocol: test HR@10" in page.tables["audit_significance-1"]["caption"]
+    assert "under the clean protocol: test NDCG@10" in page.tables["audit_significance-4"]["caption"]
+    assert "2 tables of other protocols" in page.prose
+
+
+def test_captions_and_notes_say_what_the_files_beside_them_say(page):
+    for name, table in (
+        ("audit_protocols", "audit_protocols-4"),
+        ("audit_exposure", "audit_exposure-1"),
+        ("audit_uploads", "audit_uploads-1"),
+        ("audit_significance", "audit_significance-2"),
+        ("audit_granularity", "audit_granularity-1"),
+    ):
+        text = (page.results / f"tables/{name}.md").read_text(encoding="utf-8")
+        assert page.tables[table]["caption"].strip() in text
+    assert "Seeds 0, 1; splits abababab; code efefefef." in page.tables["audit_protocols-1"]["caption"]
+    assert "Trained for 100 rounds; seeds 0; protocols clean;" in page.tables["verdicts-1"]["caption"]
+    assert page.tables["verdicts-2"]["caption"].strip().endswith("None of the runs is trained here.")
+    # The rule is said once, above all tables of verdicts.
+    assert page.prose.count("A claim to be better holds where") == 1
+    assert "there is 1, so that differences between users are tested" in page.prose
+
+
+def test_numbers_come_from_the_csv_with_the_best_marked(page):
+    rows = {row["method"]["text"]: row for row in page.rows("audit_protocols-1")}
+    assert list(rows) == ["FedMF <i>x</i>", "PFedCLR", "draw-counter"]
+    assert rows["draw-counter"]["published"]["text"] == "1.0000 (best)"
+    assert rows["FedMF <i>x</i>"]["clean"]["text"] == "0.4600 (best)"
+    exposed = page.rows("audit_exposure-1")
+    assert [row["hits that vanish"]["text"] for row in exposed] == ["–", "–", "0.900", "–", "–", "–"]
+    assert [row["change by noise"]["text"] for row in page.rows("audit_uploads-1")] == ["–", "-0.1250"]
+    assert [row["finding"]["text"] for row in page.rows("audit_granularity-1")][1] == "users unknown"
+
+
+def test_the_figure_has_its_caption(page):
+    (image,) = page.all("img")
+    assert image["src"].startswith("data:image/png;base64,")
+    assert image["alt"].startswith("Audit ranks.")
+    assert "Ranks of methods: 1 < 2 & so on." in page.prose
+
+
+def test_differences_of_runs_say_on_the_page_where_they_come_from(results):
+    ranks = {"popularity": (1, 20, 20), "fedmf": (1, 1, 20), "pfedclr": (20, 20, 20)}
+    runs = [
+        write_run(results, RunId("pfedclr", "ml-100k", "clean", method, seed), METHODS, ranks=found).id
+        for method, found in ranks.items()
+        for seed in (0, 1)
+    ]
+    build_target(results, "significance", "audit_significance", runs)
+    page = report(results)
+    assert "Seeds 0, 1; splits 5p1175p1; code " in page.tables["audit_significance-1"]["caption"]
+    rows = page.rows("audit_significance-1")
+    assert [row["method"]["text"] for row in rows] == ["FedMF", "popularity", "PFedCLR"]
+    assert rows[2]["to popularity [interval]"]["text"].startswith("-0.3333 [")
+    assert "there are 2, so that differences between users are tested" in page.prose
+
+
+def test_what_comes_from_files_is_escaped(page):
+    assert page.all("i") == []
+    assert "FedMF <i>x</i>" in page.prose
+
+
+def test_the_audit_of_a_paper_has_a_section_and_a_figure_of_its_own(results):
+    rows = [row for row in verdict_rows() if row["paper"] == "pfedclr"]
+    write_verdicts(results, "verdicts_pfedclr", rows)
+    for form in ("csv", "md", "tex", "json"):
+        content = (results / f"tables/audit_protocols.{form}").read_bytes()
+        (results / f"tables/audit_protocols_pfedclr.{form}").write_bytes(content)
+    write_ranks(results, "audit_ranks_pfedclr")
+    own = {"audit_protocols_pfedclr": "table", "verdicts_pfedclr": "table", "audit_ranks_pfedclr": "figure"}
+    page = report(results, [*own, *FORMS], **own)
+    found = [one for one in ids(page) if re.fullmatch(r"(verdicts|audit_protocols)(_\w+)?", one)]
+    assert found == ["verdicts", "verdicts_pfedclr", "audit_protocols", "audit_protocols_pfedclr"]
+    assert "Verdicts on the papers’ claims, PFedCLR alone" in page.prose
+    assert len(page.all("img")) == 2
+
+
+def test_a_page_without_audit_says_so(results):
+    page = report(results, [])
+    assert "No audit is shown here" in page.prose
+    assert page.tables == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("tables/verdicts.json", None, "no such file. Build it with: snakemake --cores 2 '.*tables/verdicts.json'"),
+        ("tables/verdicts.csv", None, "no such file. Build it with: snakemake --cores 2 '.*tables/verdicts.csv'"),
+        ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
+        ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
+        ("tables/audit_exposure.json", '{"tables": []}', "not whole: 'chapter'"),
+        ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
+    ],
+)  # fmt: skip
+def test_a_missing_or_half_file_is_an_error(results, path, content, message):
+    (results / path).unlink()
+    if content is not None:
+        (results / path).write_text(content)
+    with pytest.raises(ResultError, match=message):
+        report(results)
+    assert not (results / "report/report.html").exists()
+
+
+def test_a_new_table_of_the_audit_has_its_chapter_by_itself(results):
+    columns = [ReportColumn("method", "method", align="left"), ReportColumn("count", "count")]
+    rows = [{"method": "fedmf", "count": 3, "runs": ["runs/pfedclr/ml-100k/clean/fedmf/seed0"]}]
+    chapter = Chapter("A question of ours", "Read it so.", rule="What follows.", order=3)
+    write_forms(results / "tables/audit_new", rows, [ReportTable("A caption.", columns, rows)], chapter)
+    page = report(results, [*FORMS, "audit_new"], audit_new="table")
+    found = [one for one in ids(page) if one in (*NAMES, "audit_new")]
+    assert found[:4] == ["verdicts", "audit_protocols", "audit_exposure", "audit_new"]
+    assert [row["count"]["text"] for row in page.rows("audit_new-1")] == ["3"]
+    for part in ("A question of ours", "Read it so.", "What follows."):
+        assert part in page.prose
+    assert "#audit_new" in [link["href"] for link in page.all("a")]
+
+
+def test_a_figure_of_the_audit_without_a_table_is_a_chapter_of_its_own(results):
+    write_ranks(results, "audit_other")
+    page = report(results, [*FORMS, "audit_other"], audit_other="figure")
+    assert ids(page).index("audit_other") > ids(page).index("audit_granularity")
+    assert len(page.all("img")) == 2
+
+
+def test_verdicts_lead_to_the_runs_of_both_sides(results):
+    rows = [
+        {**row, "against": "FedMF", "runs": ["runs/p/d/clean/a/seed0"], "runs_against": ["runs/p/d/clean/b/seed0"]}
+        if row.get("clean") is not None else row
+        for row in verdict_rows()
+    ]  # fmt: skip
+    write_verdicts(results, "verdicts", rows)
+    page = report(results)
+    first = page.rows("verdicts-1")[0]
+    assert (first["against"]["text"], first["runs"]["text"], first["runs against"]["text"]) == (
+        "FedMF", "clean 0", "clean 0",
+    )  # fmt: skip
+    links = [link["href"] for link in page.all("a")]
+    assert {"../runs/p/d/clean/a/seed0/run.json", "../runs/p/d/clean/b/seed0/run.json"} <= set(links)
+
+
+def test_the_same_files_give_the_same_page_whatever_order_is_asked_for(results):
+    assert report(results).text == report(results, tuple(FORMS)[::-1]).text
+
+
+def test_verdicts_can_be_read_on_their_ground_and_told_apart_without_colour():
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.S)
+    ]
+    for theme in themes[:2]:
+        for mark in ("holds", "weaker", "reversed"):
+            light, dark = sorted((luminance(theme[f"{mark}-shade"]), luminance(theme[mark])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, mark
+    signs = re.findall(r'\.kind\.(\w+)::before \{ content: "(.) "', style)
+    assert [mark for mark, _ in signs] == ["holds", "weaker", "reversed"]
+    assert len({sign for _, sign in signs}) == 3

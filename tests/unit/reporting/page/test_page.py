@@ -1,0 +1,419 @@
+import csv
+import itertools
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from fedrec.config.papers import Artefact
+from fedrec.errors import FedrecError
+from fedrec.plan.available import can_be_built, without
+from fedrec.plan.layouts import Layout
+from fedrec.plan.runs import RunId
+from fedrec.reporting.build import build
+from fedrec.reporting.page.page import FOLDER
+from fedrec.reporting.page.sections.papers import artefact_label
+from fedrec.reporting.tables.metrics import metric_tables
+from fedrec.reporting.tables.table import ReportColumn, ReportTable
+from tests.federations import METHODS as ALL_METHODS
+from tests.made_project import project_with
+from tests.made_results import CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
+from tests.made_runs import write_run
+
+SHOWN = ReportTable(
+    "A caption.", [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users")], []
+)
+VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
+
+
+class Page(HTMLParser):
+    """A page as a tree of what the tests ask for; a tag that does not fit is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text = text
+        self.open, self.tags, self.attributes = [], [], []
+        self.tables = {}
+        self.words = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        assert len(found) == len(attributes), "an attribute is given twice"
+        self.tags.append((tag, found))
+        if tag == "table":
+            self.table = self.tables[found["id"]] = {"head": [], "rows": [], "caption": ""}
+        if tag == "tr":
+            self.table["rows"].append([])
+        if tag in ("td", "th"):
+            self.table["rows"][-1].append({"tag": tag, "text": "", **found})
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+        if "caption" in self.open:
+            self.table["caption"] += data
+        elif "td" in self.open or ("th" in self.open):
+            self.table["rows"][-1][-1]["text"] += data
+
+    def all(self, *tags):
+        return [found for tag, found in self.tags if tag in tags]
+
+    def rows(self, table):
+        """Cells by heading, row by row."""
+        head, *body = self.tables[table]["rows"]
+        return [{h["text"]: cell for h, cell in zip(head, row, strict=True)} for row in body]
+
+    @property
+    def prose(self):
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return Made(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def made(original, tmp_path):
+    """Results a test may damage."""
+    return original.copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def page(original):
+    return report(original)
+
+
+def report(made, **changes):
+    return Page(made.write_page(**changes).read_text(encoding="utf-8"))
+
+
+def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
+    ids = [found["id"] for _, found in page.tags if "id" in found]
+    assert len(ids) == len(set(ids))
+    links = [found["href"] for found in page.all("a")]
+    anchors = {link[1:] for link in links if link.startswith("#")}
+    assert anchors <= set(ids)
+    assert {name for name in CHOSEN if name != "plgc_fig7"} <= anchors
+    labelled = [name for _, found in page.tags for name in found.get("aria-labelledby", "").split()]
+    assert set(labelled) <= set(ids)
+    files = [link for link in links if not link.startswith("#")]
+    assert files
+    # The runs of tables were never made, but for those in the table of runs.
+    made_files = [link for link in files if "/runs/" not in link]
+    assert all((original.folder / "report" / unquote(link)).is_file() for link in made_files)
+    listed = [row["id"] for tag, row in page.tags if tag == "tr" and "id" in row]
+    assert all((original.folder / folder / "run.json").is_file() for folder in listed)
+    assert len(listed) == len(original.runs)
+    assert not any(link.startswith("/") for link in files)
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    for tag, found in page.tags:
+        for name in ("src", "srcset", "data", "action", "poster"):
+            assert name not in found or (tag == "img" and found[name].startswith("data:image/png;base64,"))
+        assert not re.match(r"\w+://|//", found.get("href", ""))
+        assert "style" not in found
+        assert not any(name.startswith("on") for name in found)
+    assert [found["href"] for found in page.all("link")] == ["data:,"]
+    for file in (FOLDER / name for name in ("page.html", "page.css", "page.js")):
+        text = file.read_text(encoding="utf-8")
+        assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|import\(", text), file
+    policy = next(found["content"] for found in page.all("meta") if "http-equiv" in found)
+    assert policy.startswith("default-src 'none'; img-src data:;")
+
+
+def test_the_page_is_accessible(page):
+    tags = [tag for tag, _ in page.tags]
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert tags.count(landmark) == 1
+    assert page.all("html") == [{"lang": "en"}]
+    assert all(table["caption"].strip() for table in page.tables.values())
+    for table in page.tables.values():
+        head, *body = table["rows"]
+        assert {cell.get("scope") for cell in head} == {"col"}
+        assert {(row[0]["tag"], row[0].get("scope")) for row in body} == {("th", "row")}
+        assert {len(row) for row in body} == {len(head)}
+    assert all(found["alt"] and found["width"] == "60" for found in page.all("img"))
+    levels = [int(tag[1]) for tag in tags if re.fullmatch(r"h\d", tag)]
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_colours_have_contrast():
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#\w{6});", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.S)
+    ]
+    assert len(themes) == 3
+    on = {"paper": ("ink", "soft", "link", "leak", "clean"), "shade": ("ink", "soft", "link")}
+    on |= {"leak-shade": ("leak",), "clean-shade": ("clean",), "best": ("ink",)}
+    for theme in themes[:2]:
+        for ground, inks in on.items():
+            for ink in inks:
+                light, dark = sorted((luminance(theme[ground]), luminance(theme[ink])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_comparisons_show_both_protocols_with_the_best_marked(page):
+    rows = page.rows("ml-100k_comparison-1")
+    assert [row["method"]["text"] for row in rows][:2] == ["mf", "fedmf"]
+    first = rows[0]
+    assert first["HR@10, clean"]["text"] == "0.6405 (best)"
+    assert float(first["HR@10, clean"]["data-value"]) == METHODS["mf"]
+    best = {
+        heading: [row["method"]["text"] for row in rows if "(best)" in row[heading]["text"]]
+        for heading in rows[0]
+    }
+    assert best["HR@10, published"] == ["draw-counter"]
+    assert best["NDCG@10, clean"] == ["mf"]
+    assert best["s a round"] == []
+    assert "settings of pfedclr" in page.tables["ml-100k_comparison-1"]["caption"]
+
+
+def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side(page, original):
+    with (original.folder / "tables/pfedclr_table1.csv").open(newline="") as stream:
+        source = list(csv.DictReader(stream))
+    tables = [name for name in page.tables if name.startswith("pfedclr_table1-")]
+    assert len(tables) == 5
+    shown = page.rows("pfedclr_table1-ml-100k")
+    wanted = [row for row in source if row["dataset"] == "ml-100k" and row["metric"] == "hr@10"]
+    assert len(shown) == len(wanted) / 2
+    for row, published, clean in zip(shown[:-1], wanted[0::2], wanted[1::2], strict=False):
+        if not published["value"]:
+            assert row["HR@10, published"]["text"] == "–"
+            continue
+        assert row["HR@10, published"]["data-value"] == published["value"]
+        assert row["HR@10, clean"]["text"].startswith(f"{float(clean['value']):.4f}")
+        assert re.fullmatch(r"[+-]0\.\d{4}", row["difference"]["text"])
+    assert "(best)" in "".join(row["HR@10, clean"]["text"] for row in shown[:-1])
+    # Of a dataset that cannot be had there is what the paper prints.
+    missing = page.rows("pfedclr_table1-hetrec2011")[0]
+    assert (missing["HR@10, clean"]["text"], "data-value" in missing["HR@10, clean"]) == ("–", False)
+    assert missing["HR@10, printed"]["data-value"]
+
+
+def test_figures_have_captions_and_data_of_their_own(page):
+    (alt, _) = (found["alt"] for found in page.all("img"))
+    assert alt.startswith("Convergence. Convergence of the federated methods on filmtrust, ml-100k")
+    assert "Convergence of the federated methods: 3 < 4 & so on." in page.prose
+    assert "../figures/pfedclr_fig10.pdf" in [found["href"] for found in page.all("a")]
+
+
+def test_everything_from_outside_is_escaped(page):
+    assert "FedMF <i>x</i>" in page.prose
+    assert UNAVAILABLE["hetrec2011"] in page.prose
+    assert page.all("i") == []
+    assert "<b>ratings" not in page.text
+
+
+def test_statistics_are_those_of_the_csv(page):
+    ours, missing = page.rows("selected_statistics-counts")
+    assert (ours["interactions"]["text"], ours["interactions"]["data-value"]) == ("100,000", "100000")
+    assert ours["sparsity, printed"]["text"] == "93.70"
+    assert (missing["users"]["text"], missing["match"]["text"]) == ("–", "not available")
+    assert "ml-100k: Five stars." in page.prose
+
+
+def test_every_run_is_listed_with_what_it_was(page, original):
+    rows = page.rows("runs-table")
+    assert len(rows) == len(original.runs) == 2 * 2 * len(METHODS)
+    by = {(row["method"]["text"], row["dataset"]["text"], row["protocol"]["text"]): row for row in rows}
+    assert by["fedmf[d=8]", "ml-100k", "clean"]["settings changed"]["text"] == "d=8"
+    assert by["pfedclr", "ml-100k", "clean"]["settings changed"]["text"] == "layers=32x16"
+    mf = by["mf", "filmtrust", "published-pfedclr"]
+    assert (mf["settings changed"]["text"], mf["split"]["text"]) == ("none", "cdcdcdcd")
+    assert mf["peak memory, GiB"]["data-value"] == "1.5"
+    caption = page.tables["runs-table"]["caption"]
+    assert "versions fedrec 0.1.0, torch 2.13.0" in caption
+    assert "code efefefef" in caption
+    links = [unquote(found["href"]) for found in page.all("a")]
+    assert "../runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0/run.json" in links
+
+
+def test_costs_are_per_round_and_client(page):
+    row = page.rows("costs-table")[0]
+    assert [row[name]["text"] for name in ("s a round", "of it clients", "of it server")] == [
+        "2.500",
+        "2.000",
+        "0.500",
+    ]
+    assert (row["KiB down a client"]["text"], row["KiB up a client"]["text"]) == ("3.0", "1.0")
+
+
+def test_what_is_missing_is_listed(page):
+    prose = page.prose
+    assert "PLGC, Figure 7: Weight of the redundancy loss. No dataset of it can be had:" in prose
+    assert f"douban-book: {UNAVAILABLE['douban-book']}." in prose
+    assert "PFedCLR, Table 1: without hetrec2011." in prose
+    assert "Table 2 (Ablation: additive, coupled and low-rank calibration of FedMF);" in prose
+    assert (
+        "Figure 1 (three frameworks of federated recommendation); Figure 3 (overview of the method)." in prose
+    )
+    assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
+    assert "Nothing of this paper is shown: see what is missing." in prose
+
+
+def test_a_page_of_nothing_says_so(made):
+    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics", "runs")}
+    page = report(made, **nothing, unavailable={})
+    assert page.tables == {}
+    assert "No runs were given." in page.prose
+    assert page.prose.count("Nothing of this paper is shown") == 5
+
+
+def test_a_compared_dataset_that_cannot_be_had_is_listed(made):
+    page = report(made, datasets=[*DATASETS, "hetrec2011"])
+    assert f"Methods compared on hetrec2011: {UNAVAILABLE['hetrec2011']}." in page.prose
+
+
+def test_the_same_results_give_the_same_bytes(made):
+    first = report(made).text
+    assert report(made, runs=made.runs[::-1], built=made.content()["built"][::-1]).text == first
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("tables/pfedclr_table1.json", None, "no such file. Build it with: snakemake"),
+        ("tables/pfedclr_table1.json", '{"chapter": null, "tab', "not whole"),
+        ("tables/pfedclr_table1.json", "[]", "not whole"),
+        ("tables/pfedclr_table1.json", b"\xff", "not whole"),
+        ("tables/pfedclr_table1.csv", None, "no such file"),
+        ("tables/pfedclr_table1.csv", "", "it is empty"),
+        ("tables/pfedclr_table1.tex", None, "no such file"),
+        ("tables/ml-100k_comparison.json", '{"chapter": null}', "not whole: 'tables'"),
+        ("tables/selected_statistics.json", '{"chapter": null, "tables": [{"a": 1}]}', "not whole"),
+        ("figures/fedrap_fig3.png", b"\x89PNG\r\n\x1a\nhalf", "like a png"),
+        ("figures/fedrap_fig3.pdf", b"%PDF-1.4\nhalf", "like a pdf"),
+        ("figures/fedrap_fig3.txt", " \n", "it is empty"),
+        ("figures/fedrap_fig3.txt", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "this run is not finished"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "ml', "not whole"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "does not say 'method'"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "does not say"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", b"PAR1", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_missing_or_half_file_is_an_error(made, path, content, message):
+    (made.folder / path).unlink()
+    if content is not None:
+        made.write(path, content)
+    with pytest.raises(FedrecError, match=message) as caught:
+        report(made)
+    assert not (made.folder / "report/report.html").exists()
+    assert path.partition(".")[0] in str(caught.value)
+
+
+def test_what_can_be_built_depends_on_the_datasets():
+    runs, drawn = Layout("table", needs=("runs",)), Layout("figure", needs=("models",))
+    one = Artefact("pfedrec", "table1", "T", "metrics", ("a", "b"))
+    assert can_be_built(one, runs, {"a": "gone"})
+    assert not can_be_built(one, runs, {"a": "gone", "b": "gone"})
+    assert can_be_built(one, runs, {"a": "gone", "b/published-pfedrec": "no order"})
+    assert without(one, {"c": "x", "b/published-pfedrec": "no order", "b/published-plgc": "x"}) == {
+        "b/published-pfedrec": "no order"
+    }
+    published = Artefact("pfedrec", "table5", "T", "effort", ("b",), options={"protocols": ["published"]})
+    assert not can_be_built(published, runs, {"b/published-pfedrec": "no order"})
+    assert can_be_built(Artefact("fedrap", "fig4", "Curricula", "curricula"), drawn, {"a": "gone"})
+
+
+def test_labels():
+    assert [artefact_label(name) for name in ("table3", "fig10", "other")] == [
+        "Table 3",
+        "Figure 10",
+        "other",
+    ]
+
+
+def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
+    one = made.papers["fedrap"].artefacts["table7"]
+    rows = [
+        {
+            "dataset": dataset, "line": "FedRAP", "metric": metric, "protocol": protocol, "of_lines": False,
+            "printed": 0.5, "value": place / 10,
+        }
+        for place, dataset in enumerate(one.datasets)
+        for metric in one.metrics
+        for protocol in one.protocols
+    ]  # fmt: skip
+    made.write_table(one.target, rows, metric_tables(one, rows, "A caption.", ()))
+    found = report(made, artefacts=[one.target], built=[one.target])
+    assert [name for name in found.tables if name.startswith(one.target)] == ["fedrap_table7-values"]
+    rows = found.rows("fedrap_table7-values")
+    assert [row["dataset"]["text"] for row in rows] == list(one.datasets)
+    assert [row["HR@10, clean"]["text"] for row in rows] == [f"0.{place}000" for place in range(9)]
+
+
+def test_rows_lead_to_their_runs_on_the_page_or_to_their_files(page):
+    body = page.text[page.text.index('<table id="ml-100k_comparison-1"') :]
+    body = body[: body.index("</table>")]
+    assert "runs" in [cell["text"] for cell in page.tables["ml-100k_comparison-1"]["rows"][0]]
+    folder = "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
+    assert f'<a href="#{folder}">clean 0</a>' in body
+    assert f'<tr id="{folder}">' in page.text
+    # A run that the page does not list is linked by its file.
+    body = page.text[page.text.index('<table id="pfedclr_table1-ml-100k"') :]
+    assert '<a href="#runs/pfedclr/ml-100k/clean/fedmf/seed0">clean 0</a>' in body
+    assert '<a href="../runs/pfedclr/ml-100k/clean/fedncf/seed0/run.json">clean 0</a>' in body
+
+
+def test_many_runs_of_a_row_are_folded(made):
+    rows = [
+        {
+            "dataset": "x",
+            "users": 1,
+            "runs": [RunId("p", "d", "clean", "m", seed).folder for seed in range(5)],
+        }
+    ]
+    one = made.papers["pfedclr"].artefacts["table5"]
+    made.write_table(one.target, rows, [replace(SHOWN, rows=rows)])
+    found = report(made)
+    assert (
+        '<details class="runs"><summary>5 runs</summary><a href="../runs/p/d/clean/m/seed0/run.json">'
+        in found.text
+    )
+
+
+def test_a_shared_run_says_whose_settings_it_also_is(page):
+    rows = page.rows("runs-table")
+    also = {row["settings also of"]["text"] for row in rows if row["method"]["text"] == "mf"}
+    assert also == {"fedem, plgc", "–"}
+    assert "is trained once, for the first of them" in page.tables["runs-table"]["caption"]
+
+
+def test_the_page_of_the_demonstration_is_built_from_its_plan(tmp_path):
+    project = project_with(tmp_path, methods=["popularity", "fedmf"], seeds=[0])
+    for run in project.target("demo").runs:
+        write_run(tmp_path, run, ALL_METHODS, rounds=3, whole=True)
+    statistics = tmp_path / "data/demo/statistics.json"
+    statistics.parent.mkdir(parents=True)
+    counts = {"dataset": "demo", "users": 10, "items": 20, "interactions": 50, "sparsity_percent": 75.0}
+    about = {"repeated_pairs": 0, "tied_last_users": 0, "content": "c" * 64, "splits": {}}
+    statistics.write_text(json.dumps(counts | about))
+    for target in project.group("demo"):
+        build(target, project)
+    found = Page((tmp_path / "report/demo.html").read_text(encoding="utf-8"))
+    assert {row["method"]["text"] for row in found.rows("demo_comparison-1")} == {"popularity", "FedMF"}
+    assert len(found.rows("runs-table")) == 4
+    assert len(found.all("img")) == 1
+    assert (tmp_path / "plan/demo.json").is_file()

@@ -1,0 +1,308 @@
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedrec.config.catalogue import load_catalogue
+from fedrec.errors import ResultError
+from fedrec.plan.runs import RunId
+from fedrec.reporting.tables.comparison import comparison_rows, comparison_table
+from fedrec.reporting.tables.statistics import statistics_rows, statistics_tables
+from fedrec.reporting.tables.table import (
+    Chapter,
+    ReportColumn,
+    ReportTable,
+    csv_text,
+    read_shown,
+    write_forms,
+)
+from tests.conftest import entry
+from tests.federations import METHODS
+from tests.made_project import build_target
+from tests.made_runs import write_run
+
+TABLE = ReportTable(
+    "Caption_1 & more.",
+    [
+        ReportColumn("name", "name", align="left"),
+        ReportColumn("share", "share, %", "{:.1f}"),
+        ReportColumn("count", "n", "{:,}"),
+    ],
+    [{"name": "a|b", "share": 12.345, "count": 1234567}, {"name": "c_d", "share": None, "count": 0}],
+    notes=["50 % of it"],
+)
+
+
+def test_markdown():
+    assert TABLE.markdown() == (
+        "Caption_1 & more.\n\n"
+        "| name | share, % |         n |\n"
+        "| ---- | -------: | --------: |\n"
+        "| a\\|b |     12.3 | 1,234,567 |\n"
+        "| c_d  |        – |         0 |\n"
+        "\n- 50 % of it\n"
+    )
+
+
+def test_latex():
+    assert TABLE.latex() == "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            r"\caption{Caption\_1 \& more.}",
+            r"\begin{tabular}{lrr}",
+            r"\toprule",
+            r"name & share, \% & n \\",
+            r"\midrule",
+            r"a|b & 12.3 & 1,234,567 \\",
+            r"c\_d & -- & 0 \\",
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\par 50 \% of it",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def test_csv_keeps_everything():
+    assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "b": 0.25, "c": 2}]) == 'a,b,c\n1,,\n"x,y",0.25,2\n'
+
+
+def test_four_files_are_written(tmp_path):
+    write_forms(tmp_path / "table.v1", [{"a": 1}], [TABLE, TABLE])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"table.v1.{form}" for form in ("csv", "md", "tex", "json")
+    }
+
+
+def test_lists_are_blank_separated_in_csv_and_the_runs_of_a_row_are_always_a_column(tmp_path):
+    write_forms(tmp_path / "with", [{"a": 1, "runs": ["x/y", "z"]}], [TABLE])
+    assert (tmp_path / "with.csv").read_text() == "a,runs\n1,x/y z\n"
+    write_forms(tmp_path / "without", [{"a": 1}], [TABLE])
+    assert (tmp_path / "without.csv").read_text() == "a,runs\n1,\n"
+
+
+def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
+    rows = [
+        {
+            "name": "a",
+            "share": np.float64(0.1),
+            "count": np.int64(3),
+            "hidden": 7,
+            "count_mark": " b",
+            "runs": ["r"],
+        },
+        {"name": "1e5", "share": float("nan"), "count": 2, "unranked": True},
+    ]
+    chapter = Chapter("Title", "Read it so.", order=3)
+    table = replace(TABLE, rows=rows, part="ml-100k", folds=True)
+    write_forms(tmp_path / "table", rows, [TABLE], chapter, on_page=[table])
+    shown = read_shown(tmp_path / "table.json")
+    assert shown.chapter == replace(chapter, counts=[])
+    (found,) = shown.tables
+    assert (found.part, found.folds, found.caption, found.notes) == (
+        "ml-100k",
+        True,
+        TABLE.caption,
+        TABLE.notes,
+    )
+    assert list(found.columns) == list(TABLE.columns)
+    # Text that looks like a number stays text, a number that is none is missing, what is not shown is left out.
+    assert found.rows == [
+        {"name": "a", "share": 0.1, "count": 3, "count_mark": " b", "runs": ["r"]},
+        {"name": "1e5", "share": None, "count": 2, "unranked": True},
+    ]
+    assert found.markdown() == replace(table, rows=[rows[0], rows[1] | {"share": None}]).markdown()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file. Build it"),
+        ("{", "not whole"),
+        ("{}", "not whole"),
+        ('{"chapter": null, "tables": [{}]}', "not whole"),
+    ],
+)
+def test_a_missing_or_half_json_is_an_error(tmp_path, content, message):
+    path = tmp_path / "table.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ResultError, match=f"table.json: .*{message}"):
+        read_shown(path)
+
+
+def described(name, users=10, items=20, interactions=50, **splits):
+    return {
+        "dataset": name,
+        "users": users,
+        "items": items,
+        "interactions": interactions,
+        "sparsity_percent": 100 * (1 - interactions / users / items),
+        "repeated_pairs": 3,
+        "tied_last_users": 4,
+        "content": "c" * 64,
+        "splits": splits,
+    }
+
+
+SPLIT = {
+    "users": 8,
+    "dropped_users": 2,
+    "cold_test_users": 2,
+    "test_in_train_users": 4,
+    "seed": 0,
+    "content": "d" * 64,
+}
+
+
+@pytest.fixture
+def three(write_catalogue):
+    printed = {
+        "table": "Table 3",
+        "users": 10,
+        "items": 20,
+        "interactions": 50,
+        "sparsity": 75.0,
+        "note": "Odd.",
+    }
+    return load_catalogue(
+        write_catalogue(
+            alpha=entry("alpha.csv", published={"pfedrec": printed}),
+            beta=entry("beta.csv", published={"pfedrec": printed}, note="A note."),
+            gamma=entry("gamma.csv", papers=["pfedrec", "fedrap"]),
+        )
+    )
+
+
+def test_statistics_say_what_matches_and_what_does_not(three):
+    splits = {"published-pfedrec": SPLIT, "clean": SPLIT | {"cold_test_users": 0}}
+    rows = statistics_rows(
+        three,
+        {"alpha": described("alpha", **splits), "gamma": described("gamma", interactions=51)},
+        {"beta": "no network"},
+    )
+    alpha, beta, gamma, gamma_again = rows
+    assert alpha["match"] == "exact"
+    assert alpha["tied_last_percent"] == 40.0
+    assert (alpha["cold_test_percent_published"], alpha["cold_test_percent_clean"]) == (25.0, 0.0)
+    assert (alpha["known_test_percent_published"], alpha["dropped_users_clean"]) == (50.0, 2)
+    assert (beta["match"], beta["unavailable"], beta["users"], beta["users_published"]) == (
+        "not available", "no network", None, 10,
+    )  # fmt: skip
+    assert (gamma["match"], gamma_again["paper"]) == ("nothing printed", "fedrap")
+    off = described("alpha", users=11)
+    (row,) = statistics_rows(three, {"alpha": off}, {})
+    assert row["match"] == "users: 11, printed 10 (+1); sparsity: 77.27, printed 75.00"
+
+
+def test_a_count_that_is_not_printed_cannot_differ(write_catalogue):
+    printed = {"pfedrec": {"table": "Table 7", "users": 10, "sparsity": 75.0}}
+    catalogue = load_catalogue(write_catalogue(alpha=entry("alpha.csv", published=printed)))
+    (row,) = statistics_rows(catalogue, {"alpha": described("alpha")}, {})
+    assert (row["match"], row["users_published"], row["items_published"]) == ("exact", 10, None)
+    (row,) = statistics_rows(catalogue, {"alpha": described("alpha", items=25)}, {})
+    assert row["match"] == "sparsity: 80.00, printed 75.00"
+
+
+def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
+    rows = statistics_rows(
+        three,
+        {
+            "alpha": described("alpha", **{"published-pfedrec": SPLIT, "clean": SPLIT}),
+            "gamma": described("gamma"),
+        },
+        {"beta": "no network"},
+    )
+    counts, splits = statistics_tables(rows, "f" * 64)
+    assert [row["dataset"] for row in counts.rows] == ["alpha", "beta", "gamma"]
+    assert counts.notes == [
+        "alpha, pfedrec: Odd.",
+        "beta, pfedrec: no network",
+        "beta: A note.",
+        "beta, pfedrec: Odd.",
+    ]
+    assert [row["dataset"] for row in splits.rows] == ["alpha"]
+    for table in (counts, splits):
+        assert "Code ffffffffffff" in table.caption
+        assert "| alpha" in table.markdown()
+    parsed = list(csv.DictReader(io.StringIO(csv_text(rows))))
+    assert parsed[0]["split_hash_clean"] == "d" * 64
+
+
+def run(results, method, protocol, seed, hits):
+    id_ = RunId("pfedclr", "ml-100k", protocol, method, seed)
+    return write_run(results, id_, METHODS, final_at=dict.fromkeys(("best_validation", "best_test"), hits))
+
+
+def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
+    runs = [
+        run(tmp_path, "fedmf", "published-pfedclr", 0, 0.5),
+        run(tmp_path, "fedmf", "clean", 0, 0.4),
+        run(tmp_path, "fedmf", "clean", 1, 0.6),
+        run(tmp_path, "mf", "clean", 0, 0.7),
+    ]
+    rows = comparison_rows(runs)
+    assert [(row["method"], row["protocol"], row["hr@10"], row["seeds"]) for row in rows] == [
+        ("fedmf", "published-pfedclr", 0.5, "0"),
+        ("fedmf", "clean", 0.5, "0 1"),
+        ("mf", "clean", 0.7, "0"),
+    ]
+    assert rows[1]["hr@10_sd"] == pytest.approx(0.1414, abs=1e-4)
+    assert rows[1]["runs"] == [f"runs/pfedclr/ml-100k/clean/fedmf/seed{seed}" for seed in (0, 1)]
+    table = comparison_table([{"title": row["method"].upper(), **row} for row in rows], "ml-100k")
+    lines = table.markdown().splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["MF", "FEDMF"]
+    assert "0.5000" in lines[5]
+    # A row has the runs of both protocols.
+    assert [len(row["runs"]) for row in table.rows] == [1, 3]
+
+
+def test_a_comparison_is_built_with_titles_and_marks(tmp_path):
+    methods = {"popularity": (1, 20, 20), "fedmf[rounds=10]": (1, 1, 1), "pfedclr[rounds=5]": (20, 20, 20)}
+    runs = [
+        write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, method, 0), METHODS, ranks=ranks)
+        for method, ranks in methods.items()
+        for protocol in ("published-pfedclr", "clean")
+    ]
+    build_target(tmp_path, "comparison", "ml-100k_comparison", [one.id for one in runs])
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "tables/ml-100k_comparison.csv").read_text())))
+    assert len(rows) == len(runs)
+    assert {row["runs"] for row in rows} == {one.id.folder for one in runs}
+    # How many rounds most were given is in the caption; the other method says it itself.
+    assert {row["title"] for row in rows} in (
+        {"popularity", "FedMF", "PFedCLR[rounds=5]"}, {"popularity", "FedMF[rounds=10]", "PFedCLR"},
+    )  # fmt: skip
+    (shown,) = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
+    assert all(len(row["runs"]) == 2 for row in shown.rows)
+    assert {"hr@10_clean_mark", "ndcg@10_published_mark"} <= set(shown.rows[0])
+
+
+def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
+    name = "fedmf[d=8][rate=0.1]"
+    rows = comparison_rows([run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)])
+    table = comparison_table(rows, "ml-100k")
+    assert [row["method"] for row in table.rows] == [name, "fedmf"]
+    assert [row["method"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["fedmf", name]
+
+
+def test_statistics_are_built_of_all_datasets_or_of_one_paper(tmp_path):
+    for name in ("ml-100k", "filmtrust"):
+        path = tmp_path / f"data/{name}/statistics.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(described(name)))
+    reads = [f"data/{name}/statistics.json" for name in ("ml-100k", "filmtrust")]
+    build_target(tmp_path, "statistics", "all", reads=reads, unavailable={"ml-1m": "no network"})
+    build_target(tmp_path, "statistics", "own", reads=reads, unavailable={}, paper="pfedclr")
+    every, own = (
+        list(csv.DictReader(io.StringIO((tmp_path / f"tables/{name}.csv").read_text())))
+        for name in ("all", "own")
+    )
+    assert {row["dataset"] for row in every} == {"ml-100k", "filmtrust", "ml-1m"}
+    assert {row["paper"] for row in own} == {"pfedclr"}
+    parts = [table.part for table in read_shown(tmp_path / "tables/all.json").tables]
+    assert parts == ["counts", "splits"]

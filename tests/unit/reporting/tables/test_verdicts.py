@@ -1,0 +1,141 @@
+"""Tables of verdicts: their layout against a file, what the csv holds, what captions and notes say."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from fedrec.audit.verdicts import Evidence
+from fedrec.config.claims import load_claims
+from fedrec.config.papers import load_papers
+from fedrec.plan.selection import runs_by_line
+from fedrec.reporting.tables.audit.verdicts import write_verdicts
+from fedrec.reporting.tables.table import read_shown
+from tests.conftest import ROOT
+from tests.federations import METHODS
+from tests.made_runs import write_run
+
+GOLDEN = ROOT / "tests/unit/reporting/golden"
+PAPERS = load_papers(ROOT / "config/papers")
+CLAIMS = {one.id: one for one in load_claims(ROOT / "config/claims.yaml", PAPERS)}
+HIT, MISS = (1, 1, 1), (20, 20, 20)
+"""Everyone hit, or no one: such effects have intervals of one point."""
+
+
+def made(results, claim, hit, rounds=None, dataset="ml-100k"):
+    """Runs of a claim in which the lines of `hit` hit everyone, and all others no one."""
+    for artefact in claim.artefacts:
+        for (name, on, _), runs in runs_by_line(claim, artefact, METHODS, (0,), rounds, ()).items():
+            for run in runs if on == dataset else ():
+                write_run(results, run, METHODS, ranks=HIT if name in hit else MISS)
+
+
+def four(results):
+    """A claim that holds, one that is weaker, one reversed and one not testable; one dataset cannot be had."""
+    names = ["calibration-helps", "beats-centralised", "low-rank-helps", "beats-federated-under-noise"]
+    claims = [replace(CLAIMS[f"pfedclr-{name}"], datasets=("ml-100k",)) for name in names]
+    for claim in claims[:3]:
+        made(results, claim, hit=["w/ CF"])
+    return [replace(claims[0], datasets=("ml-100k", "hetrec2011")), *claims[1:]]
+
+
+def written(results, claims, rounds=None, **unavailable):
+    evidence = Evidence(results, METHODS, (0,), rounds, unavailable)
+    write_verdicts(results / "tables/verdicts", claims, evidence, PAPERS)
+    return {form: (results / f"tables/verdicts.{form}").read_text() for form in ("csv", "md", "tex")}
+
+
+def rows(text):
+    return {(row["claim"], row["dataset"], row["metric"]): row for row in csv.DictReader(text.splitlines())}
+
+
+@pytest.mark.parametrize("form", ["md", "tex"])
+def test_a_table_of_verdicts_looks_like_this(tmp_path, form):
+    """The whole layout against a file: run with new numbers, it is to be read before it is replaced."""
+    found = written(tmp_path, four(tmp_path), hetrec2011="no file")
+    assert found[form] == (GOLDEN / f"pfedclr_verdicts.{form}").read_text()
+
+
+def test_the_csv_says_everything(tmp_path):
+    found = rows(written(tmp_path, four(tmp_path), hetrec2011="no file")["csv"])
+    row = found["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert (row["verdict"], row["clean_compared_with"], row["clean_users"]) == ("reversed", "w/ CF", "3")
+    assert (float(row["clean"]), float(row["clean_low"]), float(row["clean_high"])) == (-1, -1, -1)
+    assert float(row["printed"]) == pytest.approx(0.9989 - 0.8452)
+    assert (row["shown_in"], row["line"], row["kind"], row["seeds"]) == ("table2", "w/ CLR", "beats", "0")
+    assert (row["protocols"], row["splits"], row["rounds"]) == ("clean published-pfedclr", "5p1175p1", "100")
+    missing = found["pfedclr-beats-federated-under-noise", "ml-100k", "hr@10"]
+    assert (missing["verdict"], missing["clean"]) == ("not testable here", "")
+    assert missing["command"].startswith("snakemake --cores 2 ")
+    assert "pfedclr/ml-100k/clean/pfedclr@ldp-0.5/seed0/run.json" in missing["command"]
+    assert found["pfedclr-calibration-helps", "hetrec2011", "hr@10"]["reason"] == "hetrec2011: no file"
+    # HR decides over datasets; NDCG is shown beside it.
+    assert found["pfedclr-calibration-helps", "all", "hr@10"]["verdict"] == "holds 1, not testable here 1"
+
+
+def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
+    found = rows(written(tmp_path, four(tmp_path), hetrec2011="no file")["csv"])
+    row = found["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert row["against"] == row["clean_compared_with"] == "w/ CF"
+    clean = "runs/pfedclr/ml-100k/clean"
+    assert row["runs"].split()[-1] == f"{clean}/pfedclr/seed0"
+    assert row["runs_against"].split()[-1] == f"{clean}/pfedclr@correction-full/seed0"
+    assert len(row["runs"].split()) == len(row["runs_against"].split()) == 2
+    assert all((tmp_path / folder / "run.json").is_file() for folder in row["runs"].split())
+    untested = found["pfedclr-beats-federated-under-noise", "ml-100k", "hr@10"]
+    assert (untested["against"][:11], untested["runs"]) == ("the best of", "")
+
+
+def test_protocols_may_not_agree_on_the_rival(tmp_path):
+    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
+    (artefact,) = claim.artefacts
+    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+        best = "w/ CF" if protocol == "clean" else "w/ AF"
+        for run in runs:
+            write_run(tmp_path, run, METHODS, ranks=HIT if name == best else MISS)
+    row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert row["against"] == "w/ CF; published: w/ AF"
+
+
+def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
+    written(tmp_path, four(tmp_path), hetrec2011="no file")
+    shown = read_shown(tmp_path / "tables/verdicts.json")
+    (table,) = shown.tables
+    assert [column.key for column in table.columns][:2] == ["claim", "verdict"]
+    assert all(row["claim"] for row in table.rows)
+    (count,) = shown.chapter.counts
+    assert (count["paper"], count["claims"], count["tested"], count["datasets"]) == (
+        "PFedCLR",
+        4,
+        3,
+        ["ml-100k"],
+    )
+    assert count["verdicts"] == [["holds", 1], ["weaker", 1], ["reversed", 1], ["not testable here", 1]]
+
+
+def test_each_paper_has_a_table(tmp_path):
+    claims = [CLAIMS["pfedclr-calibration-helps"], CLAIMS["plgc-plgc-helps-fedmf"]]
+    text = written(tmp_path, claims)["md"]
+    assert text.count("What becomes of the claims of ") == 2
+    assert text.count("None of the runs is trained here.") == 2
+
+
+def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
+    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
+    made(tmp_path, claim, hit=["w/ CF"], rounds=15)
+    text = written(tmp_path, [claim], rounds=15)["md"]
+    assert "Trained for 15 rounds; seeds 0;" in text
+    assert "a first look and no verdict on the paper: `snakemake audit_pfedclr` trains as long" in text
+
+
+def test_runs_as_long_as_the_papers_need_no_such_warning(tmp_path):
+    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
+    made(tmp_path, claim, hit=["w/ CF"])
+    assert "first look" not in written(tmp_path, [claim])["md"]
+
+
+def test_what_a_paper_only_draws_has_no_printed_effect_and_a_verdict_all_the_same(tmp_path):
+    claim = CLAIMS["fedrap-curriculum-helps"]
+    made(tmp_path, claim, hit=["tanh"])
+    row = rows(written(tmp_path, [claim])["csv"])["fedrap-curriculum-helps", "ml-100k", "hr@10"]
+    assert (row["printed"], row["verdict"]) == ("", "holds")

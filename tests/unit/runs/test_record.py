@@ -1,0 +1,197 @@
+"""Finished runs opened again: frames, scores and hashes, and clear words where something is missing."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fedrec
+from fedrec.errors import ResultError, StorageError
+from fedrec.evaluation.metrics import METRICS, metrics_of
+from fedrec.evaluation.scoring import candidate_ranks
+from fedrec.runs.record import REPORTED, RunRecord
+from tests.federations import planted_blocks
+from tests.once import once_for_all_workers
+from tests.trained_runs import finished, made_results
+
+USERS, ITEMS = 12, 60
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """Results with three small runs, which nobody may change."""
+
+    def build(root):
+        made_results(root, planted_blocks, users=USERS, items=ITEMS)
+        finished(root, "fedmf", "clean", "rounds=3")
+        finished(root, "fedmf", "published", "rounds=3")
+        finished(root, "popularity", "clean", seed=1)
+
+    return once_for_all_workers(tmp_path_factory, "recorded", build)
+
+
+@pytest.fixture
+def folder(shared):
+    return finished(shared, "fedmf", "clean", "rounds=3").folder
+
+
+@pytest.fixture
+def damaged(folder, tmp_path):
+    """A copy that a test may damage."""
+    return shutil.copytree(folder, tmp_path / "run")
+
+
+def test_importing_fedrec_is_light():
+    heavy = ["polars", "torch", "numpy", "snakemake"]
+    code = f"import sys, fedrec; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_run_opens_by_its_folder_or_its_file(folder):
+    one, other = fedrec.open_run(folder), fedrec.open_run(str(folder / "run.json"))
+    assert one == other == RunRecord(folder)
+    assert one.settings["rounds"] == 3
+    assert one.summary["method"] == "fedmf[rounds=3]"
+
+
+def test_frames_are_what_the_files_hold(folder):
+    run = fedrec.open_run(folder)
+    assert run.curve["round"].to_list() == [1, 2, 3]
+    assert run.timing["clients"].to_list() == [USERS] * 3
+    assert run.ranks.shape == (len(REPORTED) * USERS, 6)
+    assert set(run.settings_frame["setting"]) == set(run.settings)
+    (rounds,) = run.settings_frame.filter(pl.col("setting") == "rounds").rows()
+    assert rounds == ("rounds", "3", "user")
+    assert run.metrics.shape == (len(REPORTED) * 2, 4 + len(METRICS))
+    reported = run.metrics.filter(pl.col("reported"), pl.col("part") == "test")
+    assert reported["at"].to_list() == ["best_validation"]
+    assert reported["hr@10"].item() == run.metric("hr@10") == run.metric_of("hr@10")
+    round_ = reported["round"].item()
+    assert run.curve.filter(pl.col("round") == round_)["test_hr@10"].item() == run.metric("hr@10")
+    assert run.metric("hr@10", "validation", "last") == run.curve["validation_hr@10"][-1]
+
+
+def test_ranks_of_users_come_by_rule_and_by_list(folder):
+    run = fedrec.open_run(folder)
+    at = run.ranks.filter(pl.col("at") == "last").sort("user")
+    last = run.user_ranks("last")
+    assert (last.user.tolist(), last.rank.tolist()) == (at["user"].to_list(), at["test_rank"].to_list())
+    whole = run.user_ranks("last", catalogue=True)
+    assert whole.rank.tolist() == at["test_rank_in_catalogue"].to_list()
+    some = run.metric_of("ndcg@10", catalogue=True, users=[0, 3])
+    ranks = run.user_ranks(catalogue=True)
+    assert some == metrics_of(ranks.rank[[0, 3]])["ndcg@10"]
+    assert np.isnan(run.metric_of("hr@10", users=[]))
+
+
+def test_scores_are_those_that_ranks_were_made_of(folder):
+    run = fedrec.open_run(folder)
+    users = run.clients.user.tolist()
+    held_out = run.clients.held_out["test"].unsqueeze(1)
+    items = np.concatenate((held_out.numpy(), run.clients.candidates["test"].numpy()), axis=1)
+    scores = run.scores(users, items)
+    assert scores.shape == items.shape
+    above = (scores[:, 1:] > scores[:, :1]).sum(1)
+    equal = (scores[:, 1:] == scores[:, :1]).sum(1)
+    expected = candidate_ranks(run.learner, run.clients, "test").numpy()
+    assert (1 + above + equal / 2).tolist() == expected.tolist() == run.user_ranks("last").rank.tolist()
+
+
+def test_one_list_of_items_serves_all_users_in_any_order(folder):
+    run = fedrec.open_run(folder)
+    both = run.scores([5, 2], [0, 7, 59])
+    assert both.shape == (2, 3)
+    assert run.scores([2], [7])[0, 0] == both[1, 1]
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "message"),
+    [([0, 99], [0], "no user 99"), ([-1], [0], "no user -1"), ([0], [60], "no item 60"), ([0], [-1], "no item -1")],
+)  # fmt: skip
+def test_who_or_what_is_not_in_the_split_has_no_scores(folder, users, items, message):
+    with pytest.raises(ResultError, match=message):
+        fedrec.open_run(folder).scores(users, items)
+
+
+def test_results_are_one_frame(shared):
+    frame = fedrec.results(shared, settings=["d", "rounds"])
+    assert len(frame) == 3 * len(REPORTED)
+    assert {"paper", "dataset", "protocol", "method", "seed", "at", "round", "test_ndcg@20"} <= set(
+        frame.columns
+    )
+    assert {"seconds", "device", "split", "code", "folder"} <= set(frame.columns)
+    best = frame.filter(pl.col("reported"), pl.col("protocol") == "clean").sort("method")
+    assert best["method"].to_list() == ["fedmf[rounds=3]", "popularity"]
+    # A method without a setting has no value of it.
+    assert best["d"].to_list()[1] is None
+    run = fedrec.open_run(best["folder"][0])
+    assert best["test_hr@10"][0] == run.metric("hr@10")
+    published = frame.filter(pl.col("protocol") == "published-fedem", pl.col("reported"))
+    assert published["at"].to_list() == [fedrec.open_run(published["folder"][0]).round_rule]
+
+
+def test_a_folder_without_runs_has_no_rows(tmp_path):
+    assert len(fedrec.results(tmp_path)) == 0
+
+
+def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
+    with pytest.raises(
+        ResultError, match=r"nowhere: there is no such folder. Give the folder of a finished run"
+    ):
+        fedrec.open_run(tmp_path / "nowhere")
+    with pytest.raises(ResultError, match=r"nowhere: there is no such folder. Give a folder of results"):
+        fedrec.results(tmp_path / "nowhere")
+
+
+def test_an_unfinished_run_is_told_as_such(damaged):
+    (damaged / "run.json").unlink()
+    with pytest.raises(ResultError, match=r"run.json: this run is not finished. Build it with: snakemake"):
+        fedrec.open_run(damaged)
+    with pytest.raises(ResultError, match="not finished"):
+        _ = RunRecord(damaged).curve
+
+
+@pytest.mark.parametrize("text", ['{"dataset": "made"', "[]", '{"dataset": "made"}'])
+def test_a_damaged_or_foreign_summary_is_refused(damaged, text):
+    (damaged / "run.json").write_text(text)
+    with pytest.raises(
+        ResultError, match=r"run.json: (this file is not whole|does not say '\w+'. It is damaged, or)"
+    ):
+        fedrec.open_run(damaged)
+    with pytest.raises(ResultError, match=r"run\.json"):
+        fedrec.results(damaged)
+
+
+def test_a_run_of_another_version_is_told_as_such(damaged):
+    said = json.loads((damaged / "run.json").read_text())
+    (damaged / "run.json").write_text(json.dumps(said | {"code": {"method": "a", "engine": "b"}}))
+    with pytest.raises(ResultError, match=r"names its code otherwise.* written by another version of fedrec"):
+        fedrec.open_run(damaged)
+
+
+def test_a_damaged_table_is_refused(damaged):
+    (damaged / "ranks.parquet").write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match=r"ranks.parquet: cannot be read"):
+        _ = fedrec.open_run(damaged).ranks
+
+
+def test_a_record_without_its_model_or_split_says_what_is_missing(damaged, shared):
+    run = fedrec.open_run(damaged)
+    with pytest.raises(ResultError, match=r"its split is not in .*made/clean. Name the folder"):
+        run.scores([0], [0])
+    run = fedrec.open_run(damaged, data=shared / "data/made")
+    assert run.scores([0], [0]).shape == (1, 1)
+    (damaged / "state.safetensors").unlink()
+    with pytest.raises(ResultError, match="the model of this run is not here"):
+        fedrec.open_run(damaged, data=shared / "data/made").scores([0], [0])
+
+
+def test_a_run_on_another_split_has_no_scores(damaged, shared):
+    said = json.loads((damaged / "run.json").read_text())
+    (damaged / "run.json").write_text(json.dumps(said | {"split": "0" * 64}))
+    with pytest.raises(ResultError, match="was trained on another split"):
+        fedrec.open_run(damaged, data=shared / "data/made").scores([0], [0])

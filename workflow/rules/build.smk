@@ -1,0 +1,120 @@
+# Tables, figures and pages, each by its name. Each keeps the plan it was made by: what it shows, and its runs.
+
+
+localrules:
+    figure,
+    page,
+
+
+rule table:
+    """One table (csv, markdown, LaTeX; json for pages)."""
+    input:
+        inputs_of,
+    output:
+        csv=report(
+            results("tables/{target}.csv"),
+            category=chapter_of,
+            caption="../report/table.rst",
+        ),
+        md=results("tables/{target}.md"),
+        tex=results("tables/{target}.tex"),
+        json=results("tables/{target}.json"),
+        plan=results("plan/{target}.json"),
+    log:
+        results("logs/tables/{target}.log"),
+    wildcard_constraints:
+        target=PROJECT.pattern("table"),
+    params:
+        plan=plan_of,
+        project=results("plan/project.json"),
+    shell:
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " > {log:q} 2>&1"
+
+
+rule figure:
+    """One figure (pdf, png), what it shows (csv) and its caption (txt)."""
+    input:
+        inputs_of,
+    output:
+        csv=results("figures/{target}.csv"),
+        pdf=results("figures/{target}.pdf"),
+        png=report(
+            results("figures/{target}.png"),
+            category=chapter_of,
+            caption="../report/figure.rst",
+        ),
+        txt=results("figures/{target}.txt"),
+        plan=results("plan/{target}.json"),
+    log:
+        results("logs/figures/{target}.log"),
+    wildcard_constraints:
+        target=PROJECT.pattern("figure"),
+    params:
+        plan=plan_of,
+        project=results("plan/project.json"),
+    shell:
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " > {log:q} 2>&1"
+
+
+rule page:
+    """One page of all results; opens offline in any browser."""
+    input:
+        inputs_of,
+    output:
+        html=report(
+            results("report/{target}.html"),
+            category="Pages",
+            caption="../report/page.rst",
+        ),
+        plan=results("plan/{target}.json"),
+    log:
+        results("logs/report/{target}.log"),
+    wildcard_constraints:
+        target=PROJECT.pattern("page"),
+    params:
+        plan=plan_of,
+        project=results("plan/project.json"),
+    shell:
+        "printf %s {params.plan:q} > {output.plan:q};"
+        " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
+        " 2>&1 | tee {log:q}"
+
+
+# `snakemake pfedclr_table1`, all of a paper (`snakemake pfedclr`), or its audit (`snakemake audit_pfedclr`).
+for NAME in PROJECT.names_for_rules():
+
+    rule:
+        """A table, figure or page by its name, or all of a paper's."""
+        name:
+            NAME
+        input:
+            lambda wildcards, name=NAME: results(PROJECT.files(name)),
+        localrule: True
+
+
+rule unknown_target:
+    """Answers a mistyped target with the nearest one."""
+    input:
+        unknown,
+    output:
+        "{unknown}",
+    wildcard_constraints:
+        unknown=r"[A-Za-z0-9_-]+",
+    localrule: True
+
+
+rule unknown_file:
+    """Answers a mistyped path of a table, figure or page likewise."""
+    input:
+        unknown,
+    output:
+        results("{folder}/{unknown}.{ending}"),
+    wildcard_constraints:
+        folder="tables|figures|report|plan",
+        unknown=rf"(?!(?:{PROJECT.pattern()})\.)[\w-]+",
+        ending="csv|md|tex|json|pdf|png|txt|html",
+    localrule: True
