@@ -123,6 +123,21 @@ def test_blocks_of_little_memory_are_many(monkeypatch):
     assert len(made) >= USERS / 2
 
 
+@pytest.mark.parametrize("name", ["fedmf", "fedmf+em", "perfedrec"])
+def test_of_clients_that_may_stop_early_some_do(name):
+    """Where all of them went on, or all stopped, an engine that forgot to stop each by itself would not be seen."""
+    (settings,) = (settings for settings in SETTINGS if any("early_stop" in change for change in settings))
+    stopping, patient = (
+        trained(name, *Case(name, changes).all_changes, users=USERS, rounds=1, dtype=torch.float64).values
+        for changes in (settings, (*settings, "early_stop=null"))
+    )
+    kept = [key for key in stopping if key.startswith("kept/")]
+    differ = [
+        any(not torch.equal(stopping[key][user], patient[key][user]) for key in kept) for user in range(USERS)
+    ]
+    assert 0 < sum(differ) < USERS
+
+
 def test_a_push_reaches_what_the_matrix_reaches():
     """Every path through the engines with every kind of method that takes it; the rest is the same once more."""
     assert reached(PUSHED) == reached(MATRIX)
