@@ -9,7 +9,7 @@ from fedrec.audit.verdicts import VERDICTS
 from fedrec.errors import ResultError
 from fedrec.plan.runs import RunId
 from fedrec.reporting.page.cells import RunLinks
-from fedrec.reporting.page.page import FOLDER, write_page
+from fedrec.reporting.page.page import PAGE_FOLDER, write_page
 from fedrec.reporting.page.sections.audit import VERDICT_CLASSES, shown_audit
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
 from tests.federations import METHODS
@@ -278,7 +278,7 @@ def test_the_same_files_give_the_same_page_whatever_order_is_asked_for(results):
 
 
 def test_verdicts_can_be_read_on_their_ground_and_told_apart_without_colour():
-    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    style = (PAGE_FOLDER / "page.css").read_text(encoding="utf-8")
     themes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", block))
         for block in re.findall(r":root \{(.*?)\}", style, re.S)

@@ -14,7 +14,7 @@ from fedrec.plan.available import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
 from fedrec.reporting.build import build
-from fedrec.reporting.page.page import FOLDER
+from fedrec.reporting.page.page import PAGE_FOLDER
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable
@@ -127,7 +127,7 @@ def test_nothing_is_loaded_from_anywhere(page):
         assert "style" not in found
         assert not any(name.startswith("on") for name in found)
     assert [found["href"] for found in page.all("link")] == ["data:,"]
-    for file in (FOLDER / name for name in ("page.html", "page.css", "page.js")):
+    for file in (PAGE_FOLDER / name for name in ("page.html", "page.css", "page.js")):
         text = file.read_text(encoding="utf-8")
         assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|import\(", text), file
     policy = next(found["content"] for found in page.all("meta") if "http-equiv" in found)
@@ -157,7 +157,7 @@ def luminance(colour):
 
 
 def test_colours_have_contrast():
-    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    style = (PAGE_FOLDER / "page.css").read_text(encoding="utf-8")
     themes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", block))
         for block in re.findall(r":root \{(.*?)\}", style, re.S)
