@@ -1,24 +1,24 @@
 """Tables of an audit that nobody made runs for, written by the functions that write them in earnest."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedrec.audit.granularity import granularity_rows
+from fedrec.config.papers import load_papers
 from fedrec.config.printed import Printed
-from fedrec.reporting.audit_granularity import granularity_table
-from fedrec.reporting.exposures import exposure_tables
-from fedrec.reporting.ladders import ladder_tables, told_of
-from fedrec.reporting.results import provenance_of_rows
-from fedrec.reporting.significances import significance_tables
-from fedrec.reporting.tables import Row, write_forms
-from fedrec.reporting.upload_tables import upload_tables
-from fedrec.reporting.verdicts import verdict_tables
+from fedrec.plan.runs import RunId
+from fedrec.reporting.tables.audit import exposure, granularity, protocols, significance, uploads, verdicts
+from fedrec.reporting.tables.table import Row, write_forms
+from tests.conftest import ROOT
 from tests.made_results import png
 
+PAPERS = load_papers(ROOT / "config/papers")
 NAMES = (
     "audit_protocols", "audit_exposure", "audit_uploads", "audit_significance", "audit_granularity", "verdicts",
 )  # fmt: skip
-ORIGIN = {"split_hash": "ab" * 32, "method_code": "12" * 32, "engine_code": "ef" * 32}
+FORMS = dict.fromkeys(NAMES, "table") | {"audit_ranks": "figure"}
+ORIGIN = {"split_hash": "ab" * 32, "code": "ef" * 32}
 METHODS = {"draw-counter": "draw-counter", "fedmf": "FedMF <i>x</i>", "pfedclr": "PFedCLR"}
 HITS = {
     "published": {"draw-counter": 1.0, "fedmf": 0.5, "pfedclr": 0.99},
@@ -31,14 +31,16 @@ HITS = {
 def write_audit(results: Path) -> None:
     """Write every table of `NAMES` below `results`, and the figure of ranks."""
     tables = results / "tables"
-    rows = ladder_rows()
-    write_forms(tables / "audit_protocols", rows, ladder_tables(rows, told_of(rows)))
+    rows = step_rows()
+    write_forms(tables / "audit_protocols", rows, protocols.step_tables(rows), protocols.CHAPTER)
     rows = exposure_rows()
-    write_forms(tables / "audit_exposure", rows, exposure_tables(rows, provenance_of_rows(rows)))
+    write_forms(tables / "audit_exposure", rows, exposure.exposure_tables(rows), exposure.CHAPTER)
     rows = upload_rows()
-    write_forms(tables / "audit_uploads", rows, upload_tables(rows, provenance_of_rows(rows)))
+    write_forms(tables / "audit_uploads", rows, uploads.upload_tables(rows), uploads.CHAPTER)
     rows = significance_rows()
-    write_forms(tables / "audit_significance", rows, significance_tables(rows, provenance_of_rows(rows)))
+    write_forms(
+        tables / "audit_significance", rows, significance.significance_tables(rows), significance.CHAPTER
+    )
     rows = granularity_rows(
         {("pfedclr", "ml-100k"): 943},
         {
@@ -47,13 +49,19 @@ def write_audit(results: Path) -> None:
             for method, value in (("PFedCLR", 0.9989), ("FedMF", 0.4857), ("PFedRec", 0.7091))
         },
     )
-    write_forms(tables / "audit_granularity", rows, [granularity_table(rows)])
+    write_forms(
+        tables / "audit_granularity", rows, [granularity.granularity_table(rows)], granularity.CHAPTER
+    )
     write_verdicts(results, "verdicts", verdict_rows())
     write_ranks(results, "audit_ranks")
 
 
 def write_verdicts(results: Path, name: str, rows: list[Row]) -> None:
-    write_forms(results / "tables" / name, rows, verdict_tables(rows))
+    chapter = replace(verdicts.CHAPTER, counts=list(verdicts.claim_counts(rows, PAPERS)))
+    stem = results / "tables" / name
+    write_forms(
+        stem, rows, verdicts.verdict_tables(rows), chapter, verdicts.verdict_tables(rows, on_page=True)
+    )
 
 
 def write_ranks(results: Path, name: str) -> None:
@@ -66,12 +74,13 @@ def write_ranks(results: Path, name: str) -> None:
     (folder / f"{name}.pdf").write_bytes(b"%PDF-1.4\nnothing\n%%EOF\n")
 
 
-def ladder_rows() -> list[Row]:
+def step_rows() -> list[Row]:
     return [
         {
             "dataset": dataset, "paper": "pfedclr", "step": step, "method": method, "title": METHODS[method],
-            "hr@10": hits, "ndcg@10": hits / 2, "round_rule": "best_test", "runs": step, "rounds": 100, "seeds": "0 1",
-            **ORIGIN, "rank": 1 + sum(other > hits for other in found.values()),
+            "hr@10": hits, "ndcg@10": hits / 2, "round_rule": "best_test", "protocol": protocol_of(step), "rounds": 100, "seeds": "0 1",
+            **ORIGIN, "runs": [RunId("pfedclr", dataset, protocol_of(step), method, 0).folder],
+            "rank": 1 + sum(other > hits for other in found.values()),
         }
         for dataset in ("ml-100k", "filmtrust")
         for step, found in HITS.items()
@@ -79,11 +88,16 @@ def ladder_rows() -> list[Row]:
     ]  # fmt: skip
 
 
+def protocol_of(kind: str) -> str:
+    """The full name of a protocol."""
+    return kind if kind == "clean" else f"{kind}-pfedclr"
+
+
 def exposure_rows() -> list[Row]:
     return [
         {
-            "title": METHODS[method], "dataset": "ml-100k", "paper": "pfedclr", "protocol": kind, "method": method,
-            "seed": 0, "rounds": 100, "test_held_out_mean": 0.0 if kind == "published" else 7.5,
+            "title": METHODS[method], "dataset": "ml-100k", "paper": "pfedclr", "protocol": protocol_of(kind), "method": method,
+            "seeds": "0", "rounds": 100, "test_held_out_mean": 0.0 if kind == "published" else 7.5,
             "test_candidates_mean": 7.5, "test_held_out_never": 1.0 if kind == "published" else 0.01,
             "test_candidates_never": 0.01, "score_follows_draws": -1.0 if method == "draw-counter" else -0.2, **ORIGIN,
             **({"vanished_share": 0.9, "new_share": 0.05} if (kind, method) == ("published", "pfedclr") else {}),
@@ -96,7 +110,7 @@ def exposure_rows() -> list[Row]:
 def upload_rows() -> list[Row]:
     return [
         {
-            "dataset": "ml-100k", "paper": "pfedclr", "protocol": "clean", "method": method, "title": method, "seed": 0,
+            "dataset": "ml-100k", "paper": "pfedclr", "protocol": "clean", "method": method, "title": method, "seeds": "0",
             "table": "Q", "clients": 64, "chance": 0.05,
             **{
                 f"{attacker}_{measure}": value
@@ -116,7 +130,7 @@ def significance_rows() -> list[Row]:
             found = sorted(HITS[kind].items(), key=lambda one: -one[1])
             for method, value in found:
                 row: dict[str, Any] = {
-                    "dataset": "ml-100k", "protocol": kind, "metric": metric, "method": method,
+                    "dataset": "ml-100k", "protocol": protocol_of(kind), "metric": metric, "method": method,
                     "title": METHODS[method], "value": value, "users": 943,
                 }  # fmt: skip
                 if method != found[0][0]:

@@ -14,13 +14,21 @@ import pyarrow as pa
 
 from fedrec.config.papers import Artefact, Paper, load_papers
 from fedrec.files.parquet import write_table
+from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
-from fedrec.reporting.comparison import comparison_rows, comparison_table
-from fedrec.reporting.tables import Table, write_forms
+from fedrec.reporting.page.page import write_page
+from fedrec.reporting.tables.comparison import comparison_rows, comparison_table
+from fedrec.reporting.tables.metrics import metric_tables
+from fedrec.reporting.tables.statistics import statistics_tables
+from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
+from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
 
 CHOSEN = ("pfedclr_table1", "pfedclr_table5", "pfedclr_fig10", "fedrap_fig3", "plgc_fig7")
+BUILT = CHOSEN[:-1]
+"""Those of them whose datasets are available."""
 DATASETS = ("filmtrust", "ml-100k")
+LAYOUTS = load_layouts()
 UNAVAILABLE = {
     "hetrec2011": "hetrec/<b>ratings</b>.dat is not at hand and files.example.org cannot be reached",
     "douban-book": "douban/book.txt is not at hand; its licence must be accepted first (https://douban.example)",
@@ -56,12 +64,14 @@ class Made:
         self.folder = folder / "results"
         self.papers: dict[str, Paper] = load_papers(ROOT / "config/papers")
         self.runs: list[Path] = []
+        self.forms = {artefact.target: LAYOUTS[artefact.layout].form for artefact in self.artefacts}
+        self.forms |= {f"{dataset}_comparison": "table" for dataset in DATASETS}
         for dataset in DATASETS:
             self._compare(dataset)
         self._statistics()
-        for artefact in self.chosen:
-            if "douban-book" not in artefact.datasets:
-                self._figure(artefact) if artefact.form == "figure" else self._table(artefact)
+        for artefact in self.artefacts:
+            if artefact.target in BUILT:
+                self._figure(artefact) if self.forms[artefact.target] == "figure" else self._table(artefact)
 
     def copied(self, folder: Path) -> "Made":
         """The same results in another folder, without a report."""
@@ -72,23 +82,32 @@ class Made:
         return other
 
     @property
-    def chosen(self) -> list[Artefact]:
-        every = {one.target: one for paper in self.papers.values() for one in paper.artefacts.values()}
-        return [every[name] for name in CHOSEN]
+    def artefacts(self) -> list[Artefact]:
+        return [artefact for paper in self.papers.values() for artefact in paper.artefacts.values()]
 
-    def arguments(self) -> dict[str, Any]:
-        """What `write_report` is called with, but for where to write."""
+    def content(self) -> dict[str, Any]:
+        """What the page shows."""
         return {
-            "results": self.folder,
-            "papers": self.papers,
-            "chosen": self.chosen,
-            "datasets": DATASETS,
-            "selections": ["selected"],
+            "datasets": list(DATASETS),
+            "targets": [*(f"{dataset}_comparison" for dataset in DATASETS), *BUILT],
+            "artefacts": list(CHOSEN),
+            "built": list(BUILT),
+            "statistics": ["selected_statistics"],
+            "audit": [],
             "unavailable": UNAVAILABLE,
-            "runs": self.runs,
         }
 
-    def run(self, dataset: str, kind: str, method: str, hits: float) -> dict[str, Any]:
+    def write_page(
+        self, runs: Sequence[Path] | None = None, forms: Mapping[str, str] = {}, **changes: Any
+    ) -> Path:
+        """Write the page, of other content where so asked."""
+        page = self.folder / "report/report.html"
+        records = [RunRecord(folder) for folder in (self.runs if runs is None else runs)]
+        content = self.content() | changes
+        write_page(page, self.folder, self.papers, {**self.forms, **forms}, content, records)
+        return page
+
+    def run(self, dataset: str, kind: str, method: str, hits: float) -> RunRecord:
         """Write a finished run."""
         protocol = {
             "name": "clean" if kind == "clean" else "published-pfedclr",
@@ -108,9 +127,10 @@ class Made:
                 "clip": "ours",
             },
             "split": {"clean": "ab", "published": "cd"}[kind] * 32,
-            "code": {"method": "12" * 32, "engine": "ef" * 32},
+            "code": "ef" * 32,
             "rounds": {"best_validation": 7},
             "metrics": {"best_validation": {"test": {"hr@10": hits, "ndcg@10": hits / 2}}},
+            **({"also_settings_of": ["fedem", "plgc"]} if (kind, method) == ("clean", "mf") else {}),
             "measured": {
                 "seconds": 100 * len(method) / 7,
                 "seconds_per_round": len(method) / 7,
@@ -132,15 +152,17 @@ class Made:
         }
         write_table(folder / "timing.parquet", pa.table(timing), {})
         self.runs.append(folder)
-        return summary
+        return RunRecord(folder)
 
     def write(self, path: str, content: str | bytes) -> None:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
 
-    def forms(self, target: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        write_forms(self.folder / "tables" / target, rows, [Table("A caption.", [], [])])
+    def write_table(
+        self, target: str, rows: Sequence[Mapping[str, Any]], tables: Sequence[ReportTable]
+    ) -> None:
+        write_forms(self.folder / "tables" / target, rows, tables)
 
     def _compare(self, dataset: str) -> None:
         runs = []
@@ -150,8 +172,7 @@ class Made:
             )
             runs.append(self.run(dataset, "clean", method, hits))
         rows = comparison_rows(runs)
-        table = comparison_table(rows, dataset, {method: method for method in METHODS})
-        write_forms(self.folder / f"tables/{dataset}_comparison", rows, [table])
+        self.write_table(f"{dataset}_comparison", rows, [comparison_table(rows, dataset)])
 
     def _statistics(self) -> None:
         counts = ("users", "items", "interactions", "sparsity")
@@ -170,7 +191,8 @@ class Made:
             "dataset": "hetrec2011", "paper": "pfedclr", "printed_in": "pfedclr, Table 5", "users_published": 2113,
             "match": "not available", "unavailable": UNAVAILABLE["hetrec2011"], "unprinted": False,
         }  # fmt: skip
-        self.forms("selected_statistics", [row, missing])
+        rows = [row, missing]
+        self.write_table("selected_statistics", rows, statistics_tables(rows, "c0de" * 16))
 
     def _table(self, artefact: Artefact) -> None:
         draws = np.random.default_rng(0)
@@ -182,23 +204,31 @@ class Made:
                 else "FedMF <i>x</i>",
                 "method": line.run,
                 "metric": metric,
-                "protocol": kind,
+                "protocol": protocol,
                 "of_lines": line.run is None,
                 "printed": round(float(draws.random()), 4),
                 "value": (ours := float(draws.random()))
                 if dataset not in UNAVAILABLE and line.run != "ncf"
                 else None,
                 "sd": None,
-                "difference": ours - 0.5 if kind == "published" else None,
+                "difference": ours - 0.5 if protocol != "clean" else None,
+                "runs": [RunId("pfedclr", dataset, protocol, line.run, 0).folder] if line.run else [],
                 "seeds": "0",
                 "split_hash": "12345678",
             }
             for dataset in artefact.datasets
             for line in artefact.lines
             for metric in artefact.metrics
-            for kind in ("published", "clean")
-        ] or [{"dataset": name, "users": 10 * place} for place, name in enumerate(artefact.datasets)]
-        self.forms(artefact.target, rows)
+            for protocol in artefact.protocols
+        ]
+        if rows:
+            self.write_table(artefact.target, rows, metric_tables(artefact, rows, f"{artefact.title}.", ()))
+            return
+        rows = [{"dataset": name, "users": 10 * place} for place, name in enumerate(artefact.datasets)]
+        columns = [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users", "{:,}")]
+        self.write_table(
+            artefact.target, rows, [ReportTable(f"{artefact.title}.", columns, rows, part="values")]
+        )
 
     def _figure(self, artefact: Artefact) -> None:
         stem = f"figures/{artefact.target}"

@@ -39,10 +39,12 @@ def write_run(
     ranks_at: Mapping[str, Sequence[int]] | None = None,
     final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
+    whole: bool = False,
 ) -> RunRecord:
     """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
 
-    `ranks_at` and `final_at` give other ranks and values to the rounds of some rules.
+    `ranks_at` and `final_at` give other ranks and values to the rounds of some rules. A `whole` one says of
+    itself and of its rounds what the page shows besides.
     """
     folder = results / run.folder
     settings, sources, _ = resolve(methods, run.method, run.paper, run.dataset)
@@ -58,6 +60,12 @@ def write_run(
     tables = [_ranks_table(rule, (ranks_at or {}).get(rule, ranks)) for rule in RULES]
     write_table(folder / "ranks.parquet", pa.concat_tables(tables), {})
     times = {"round": columns["round"], "local_seconds": [seconds] * rounds, "server_seconds": [0.0] * rounds}
+    if whole:
+        times |= {
+            "clients": [10] * rounds,
+            "bytes_down_per_client": [4] * rounds,
+            "bytes_up_per_client": [4] * rounds,
+        }
     write_table(folder / "timing.parquet", pa.table(times), {})
     ends = dict.fromkeys(RULES, rise[-1]) | dict(final_at or {})
     reached: dict[str, dict[str, dict[str, float]]] = {
@@ -79,7 +87,8 @@ def write_run(
         "code": "c0de" * 16,
         "rounds": {"best_validation": rounds - 1, "best_test": rounds, "last": rounds},
         "metrics": reached,
-        "measured": {"seconds_per_round": seconds, "device": "a device"},
+        "measured": {"seconds_per_round": seconds, "device": "a device"}
+        | ({"seconds": 1.0, "peak_memory_bytes": 2**30, "versions": {"fedrec": "0"}} if whole else {}),
     }
     (folder / "run.json").write_text(json.dumps(summary))
     return RunRecord(folder)

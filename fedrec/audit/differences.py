@@ -80,7 +80,7 @@ def _compared(
     runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     values = _values(runs, about["metric"])
-    mean = {key: float(found.mean()) for key, found in values.items()}
+    mean = {key: float(of_users.mean()) for key, of_users in values.items()}
     order = sorted(values, key=lambda key: -mean[key])
     against = {"best": order[0]}
     reference = [key for key in order if parse(key[1]).name == REFERENCE]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.errors import ComparisonError
-from fedrec.evaluation.scoring import PARTS, protocol_scores
+from fedrec.evaluation.scoring import HELD_OUT_PARTS, protocol_scores
 from fedrec.federation.clients import Clients
 from fedrec.random.with_numpy import Purpose
 from fedrec.runs.record import RunRecord
@@ -36,13 +36,13 @@ def described(run: RunRecord, drawn: Tensor) -> dict[str, Any]:
         return {"draws": "this method draws no training negatives"}
     clients = run.clients
     everyone = clients.everyone.unsqueeze(1)
-    found: dict[str, Any] = {"draws_per_client": float(drawn.sum(1).double().mean())}
-    for part in PARTS:
+    draws: dict[str, Any] = {"draws_per_client": float(drawn.sum(1).double().mean())}
+    for part in HELD_OUT_PARTS:
         target = drawn[everyone, clients.held_out[part].unsqueeze(1)]
         others = drawn[everyone, clients.candidates[part]]
-        found[part] = {"held_out": _spread(target), "candidates": _spread(others)}
+        draws[part] = {"held_out": _spread(target), "candidates": _spread(others)}
     follows = score_correlation(run, drawn)
-    return found | {
+    return draws | {
         "score_follows_draws": {
             "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
             "clients": int(np.isfinite(follows).sum()),
@@ -71,15 +71,15 @@ def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[Tensor]:
 
     A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
     """
-    found = [torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device) for _ in runs]
+    drawn = [torch.zeros(len(clients), clients.items, dtype=torch.int32, device=clients.device) for _ in runs]
     for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
         asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
-        for run, counts in zip(runs, found, strict=True):
+        for run, counts in zip(runs, drawn, strict=True):
             for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
                 asked.setdefault((run.seed, run.negatives, purpose), []).append((who, counts))
         for (seed, negatives, purpose), drawers in asked.items():
             _count(clients, drawers, negatives, seed, round_, purpose)
-    return found
+    return drawn
 
 
 def _count(
@@ -162,10 +162,12 @@ def _check_pool_alone(run: RunRecord, exposed: RunRecord) -> None:
         )
 
 
-def _but_for_the_pool(told: Mapping[str, Any]) -> dict[str, Any]:
+def _but_for_the_pool(summary: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a run, except for what its clients may draw."""
-    rules = {name: value for name, value in told["protocol"].items() if name not in ("name", "negative_pool")}
-    return {name: told[name] for name in ("dataset", "method", "seed", "settings")} | {"protocol": rules}
+    rules = {
+        name: value for name, value in summary["protocol"].items() if name not in ("name", "negative_pool")
+    }
+    return {name: summary[name] for name in ("dataset", "method", "seed", "settings")} | {"protocol": rules}
 
 
 def _spread(counts: Tensor) -> dict[str, float]:

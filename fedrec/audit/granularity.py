@@ -45,18 +45,18 @@ def granularity_rows(
     - `average_matches`, `average_chance`, `average_p`: the same as the first three, for 1/(5n).
     - `finding`: see `_finding`; it follows from the other columns.
     """
-    found = {
+    hit_ratios = {
         key: number
         for key, number in (published() if numbers is None else numbers).items()
         if _HIT_RATIO.fullmatch(key[5])
     }
-    steps = _steps_of_papers(found)
+    steps = _steps_of_papers(hit_ratios)
     rows = []
-    for (paper, dataset), tables in _groups(found).items():
+    for (paper, dataset), tables in _groups(hit_ratios).items():
         several = {ALL_TABLES: [key for keys in tables.values() for key in keys]} if len(tables) > 1 else {}
         for table, keys in (tables | several).items():
             whole = [key for key in keys if not _PART_OF_USERS.search(key[4])]
-            cells = _cells((found[key] for key in whole), steps[paper])
+            cells = _cells((hit_ratios[key] for key in whole), steps[paper])
             rows.append(
                 {
                     "paper": paper,

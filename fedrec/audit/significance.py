@@ -148,13 +148,13 @@ def _paired(a: ArrayLike, b: ArrayLike, pairs: str) -> Floats:
 
 
 def _finite(numbers: ArrayLike, name: str) -> Floats:
-    found = np.asarray(numbers, dtype=np.float64)
-    if found.ndim != 1 or not len(found):
-        raise ComparisonError(f"The {name} have shape {found.shape}: give one row of numbers, not empty.")
-    if not np.isfinite(found).all():
-        place = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise ComparisonError(f"The {name} have {found[place]} at place {place}: give finite numbers.")
-    return found
+    values = np.asarray(numbers, dtype=np.float64)
+    if values.ndim != 1 or not len(values):
+        raise ComparisonError(f"The {name} have shape {values.shape}: give one row of numbers, not empty.")
+    if not np.isfinite(values).all():
+        place = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ComparisonError(f"The {name} have {values[place]} at place {place}: give finite numbers.")
+    return values
 
 
 def _rank_biserial(differences: Floats) -> float:

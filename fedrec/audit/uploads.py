@@ -73,8 +73,8 @@ def direction_scores(change: Tensor) -> Tensor:
     moved = along.abs() > _STANDS_OUT * noise
     surplus = (moved & (along > 0)).sum(1) - (moved & (along < 0)).sum(1)
     surplus = torch.where(surplus == 0, along.sum(1), surplus.double())
-    found: Tensor = torch.where(surplus > 0, -1.0, 1.0).unsqueeze(1) * along
-    return found
+    scores: Tensor = torch.where(surplus > 0, -1.0, 1.0).unsqueeze(1) * along
+    return scores
 
 
 def auc(scores: Tensor, wanted: Tensor) -> Tensor:
@@ -157,11 +157,11 @@ def _attack_table(kept: Mapping[str, Tensor], name: str, training: Tensor) -> di
 
 def _means(measures: Mapping[str, Tensor]) -> dict[str, Any]:
     each = measures["auc"]
-    found: dict[str, Any] = {
+    means: dict[str, Any] = {
         name: float(values.mean()) if len(values) else None for name, values in measures.items()
     }
     error = float(each.std() / len(each) ** 0.5) if len(each) > 1 else None
-    return found | {"auc_error": error, "clients": len(each)}
+    return means | {"auc_error": error, "clients": len(each)}
 
 
 def _training_items(users: Tensor, clients: Clients) -> Tensor:
@@ -175,6 +175,6 @@ def _training_items(users: Tensor, clients: Clients) -> Tensor:
         )
     who = torch.tensor([places[user] for user in users.tolist()], device=clients.device)
     item, place = clients.training(who)
-    found = torch.zeros(len(who), clients.items, dtype=torch.bool, device=clients.device)
-    found[place, item] = True
-    return found
+    mask = torch.zeros(len(who), clients.items, dtype=torch.bool, device=clients.device)
+    mask[place, item] = True
+    return mask

@@ -7,7 +7,7 @@ from fedrec.evaluation.ranking import rank_in_catalogue, rank_of_target
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner
 
-PARTS = ("validation", "test")
+HELD_OUT_PARTS = ("validation", "test")
 """The held-out parts of a split: one item of each per client."""
 _CHUNK = 1 << 21
 """Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more."""
@@ -34,13 +34,13 @@ def catalogue_ranks(learner: Learner, clients: Clients) -> dict[str, Tensor]:
     For test the validation item is left out, too.
     """
     all_items = torch.arange(clients.items, device=clients.device)
-    ranks: dict[str, list[Tensor]] = {part: [] for part in PARTS}
+    ranks: dict[str, list[Tensor]] = {part: [] for part in HELD_OUT_PARTS}
     for who in clients.everyone.split(max(1, _CHUNK // clients.items)):
         scores = protocol_scores(learner, clients, who, all_items.expand(len(who), -1))
         excluded = torch.zeros_like(scores, dtype=torch.bool)
         item, place = clients.training(who)
         excluded[place, item] = True
-        for part in PARTS:
+        for part in HELD_OUT_PARTS:
             target = clients.held_out[part][who]
             ranks[part].append(rank_in_catalogue(scores, target, excluded, clients.protocol.rank_ties))
             excluded[torch.arange(len(who), device=clients.device), target] = True

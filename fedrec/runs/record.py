@@ -121,8 +121,8 @@ class RunRecord:
     @property
     def id(self) -> RunId:
         """What names the run: paper, dataset, protocol, method and seed."""
-        said = self.summary
-        return RunId(said["paper"], said["dataset"], self.protocol, said["method"], said["seed"])
+        summary = self.summary
+        return RunId(summary["paper"], summary["dataset"], self.protocol, summary["method"], summary["seed"])
 
     @property
     def protocol(self) -> str:
@@ -197,7 +197,7 @@ class RunRecord:
         return pl.DataFrame(
             {
                 "setting": list(self.settings),
-                "value": [spelled(value) for value in self.settings.values()],
+                "value": [setting_text(value) for value in self.settings.values()],
                 "source": [sources.get(name) for name in self.settings],
             },
             schema={"setting": pl.String, "value": pl.String, "source": pl.String},
@@ -236,8 +236,10 @@ class RunRecord:
     @cached_property
     def learner(self) -> Learner:
         """Its model after the last round."""
-        said = self.summary
-        learner = make_learner(said["method"], self.clients, said["settings"], said["seed"], LoopEngine())
+        summary = self.summary
+        learner = make_learner(
+            summary["method"], self.clients, summary["settings"], summary["seed"], LoopEngine()
+        )
         learner.load(self.tensors)
         return learner
 
@@ -267,12 +269,12 @@ class RunRecord:
         index = self.client_index(users)
         rows = torch.as_tensor(wanted, device=index.device).expand(len(index), -1)
         with torch.no_grad():
-            found = protocol_scores(self.learner, self.clients, index, rows)
-        return found.double().cpu().numpy()
+            scores = protocol_scores(self.learner, self.clients, index, rows)
+        return scores.double().cpu().numpy()
 
     def result_rows(self) -> Iterator[dict[str, Any]]:
         """One row per reported round, of everything but settings: what `fedrec.results` stacks."""
-        said, measured = self.summary, self.summary.get("measured", {})
+        summary, measured = self.summary, self.summary.get("measured", {})
         parts: dict[str, dict[str, Any]] = {}
         for row in self._metric_rows():
             about = {key: row.pop(key) for key in ("at", "round", "reported")}
@@ -280,17 +282,17 @@ class RunRecord:
             parts.setdefault(about["at"], about).update({f"{part}_{name}": row[name] for name in row})
         for row in parts.values():
             yield {
-                **{key: said[key] for key in ("paper", "dataset")},
+                **{key: summary[key] for key in ("paper", "dataset")},
                 "protocol": self.protocol,
-                "method": said["method"],
-                "seed": said["seed"],
+                "method": summary["method"],
+                "seed": summary["seed"],
                 **row,
-                "rounds": said["settings"].get("rounds"),
+                "rounds": summary["settings"].get("rounds"),
                 "seconds": measured.get("seconds"),
                 "seconds_per_round": measured.get("seconds_per_round"),
                 "device": measured.get("device"),
-                "split": said["split"],
-                "code": said["code"],
+                "split": summary["split"],
+                "code": summary["code"],
                 "folder": str(self.folder),
             }
 
@@ -350,7 +352,7 @@ def _device_name(device: torch.device) -> str:
     )
 
 
-def spelled(value: object) -> str:
+def setting_text(value: object) -> str:
     """The value of a setting as `--set` takes it: `32x16`, `none`, `null`, `0.1`."""
     if isinstance(value, list | tuple):
         return "x".join(map(str, value)) or "none"
@@ -387,6 +389,6 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
     rows = []
     for record in records:
         values = record.settings
-        chosen = {name: spelled(values[name]) if name in values else None for name in settings}
+        chosen = {name: setting_text(values[name]) if name in values else None for name in settings}
         rows += [row | chosen for row in record.result_rows()]
     return pl.DataFrame(rows, infer_schema_length=None)

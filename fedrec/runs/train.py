@@ -64,14 +64,15 @@ def train(
         "split": split.content_hash(),
         "interactions": split.interactions,
         "code": run_fingerprint(method, used),
-        "also_settings_of": _sharing(methods, method, paper, split, changes),
     }
+    # Another paper with these settings changes no number of the run, and so is not what identifies it.
+    remarks = {"also_settings_of": _sharing(methods, method, paper, split, changes)}
     try:
         watch = Watch.of(record, clients, settings["rounds"]) if record else None
         learner = make_learner(method, clients, settings, seed, chosen, watch)
         records = tuple(spelled_records(merged_records(record)))
-        run = Training(clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records)
-        return run.train()
+        rounds = settings["rounds"]
+        return Training(clients, learner, rounds, out, identity, checkpoint_seconds, records, remarks).train()
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(
             f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "

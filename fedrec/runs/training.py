@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedrec.evaluation.metrics import METRICS, metrics_of
-from fedrec.evaluation.scoring import PARTS, candidate_ranks, catalogue_ranks
+from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
 from fedrec.files.atomic import canonical_json
@@ -79,7 +79,7 @@ class Training:
         return self._write(progress)
 
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
-        sampled = {part: candidate_ranks(self.learner, self.clients, part) for part in PARTS}
+        sampled = {part: candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS}
         row: dict[str, float] = {"round": round_, "loss": report.loss}
         for part, ranks in sampled.items():
             row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.cpu().numpy()).items()}
@@ -90,7 +90,7 @@ class Training:
                 progress.round_of[reported] = round_
                 whole = catalogue_ranks(self.learner, self.clients)
                 progress.ranks[reported] = torch.stack(
-                    [*sampled.values(), *(whole[part] for part in PARTS)], dim=1
+                    [*sampled.values(), *(whole[part] for part in HELD_OUT_PARTS)], dim=1
                 ).cpu()
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
@@ -178,7 +178,7 @@ def _columns(rows: list[dict[str, float]]) -> pa.Table:
 def _metrics_at(progress: Progress, reported: str) -> dict[str, dict[str, float]]:
     """Every metric of both parts at a reported round."""
     row = progress.curve[progress.round_of[reported] - 1]
-    return {part: {name: row[f"{part}_{name}"] for name in METRICS} for part in PARTS}
+    return {part: {name: row[f"{part}_{name}"] for name in METRICS} for part in HELD_OUT_PARTS}
 
 
 def _timing(round_: int, report: Report) -> dict[str, float]:

@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from fedrec.reporting.report import write_report
 from tests import made_audit
 from tests.made_results import CHOSEN, METHODS, Made
 
@@ -125,9 +124,8 @@ class Browser:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     made = Made(tmp_path_factory.mktemp("report"))
-    out = made.folder / "report/report.html"
     made_audit.write_audit(made.folder)
-    write_report(**made.arguments(), audit=made_audit.NAMES, out=out)
+    out = made.write_page(audit=list(made_audit.FORMS), forms=made_audit.FORMS)
     return out.as_uri()
 
 
@@ -178,22 +176,22 @@ def test_all_figures_show(page):
 
 
 def test_a_click_sorts_numbers_as_numbers(page):
-    original = column(page, "comparison-ml-100k", 0)
-    th = heading("comparison-ml-100k", "HR@10, published")
+    original = column(page, "ml-100k_comparison-1", 0)
+    th = heading("ml-100k_comparison-1", "HR@10, published")
     orders, states = [], []
     for _ in range(3):
         page.click(f"{th}.querySelector('button')")
-        orders.append(column(page, "comparison-ml-100k", 0))
+        orders.append(column(page, "ml-100k_comparison-1", 0))
         states.append(page.ask(f"{th}.getAttribute('aria-sort')"))
     assert states == ["descending", "ascending", None]
     assert orders[0][:2] == ["draw-counter", "mf"]
     assert orders[1] == orders[0][::-1]
     assert orders[2] == original
-    seconds = heading("comparison-ml-100k", "s a round")
+    seconds = heading("ml-100k_comparison-1", "s a round")
     page.click(f"{seconds}.querySelector('button')")
-    found = [float(text) for text in column(page, "comparison-ml-100k", 5)]
+    found = [float(text) for text in column(page, "ml-100k_comparison-1", 5)]
     assert found == sorted(found, reverse=True)
-    assert page.ask("document.querySelectorAll('#comparison-ml-100k [aria-sort]').length") == 1
+    assert page.ask("document.querySelectorAll('#ml-100k_comparison-1 [aria-sort]').length") == 1
 
 
 def test_the_keyboard_sorts_too_and_missing_numbers_come_last(page):

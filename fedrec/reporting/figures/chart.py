@@ -16,8 +16,6 @@ from fedrec.reporting.figures.style import save, theme
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.table import Row, csv_text
 
-FORMS = ("csv", "pdf", "png", "txt")
-"""The endings of a figure's files."""
 Drawn = tuple[Figure, list[Row], str]
 """A figure, the rows it shows and its caption."""
 

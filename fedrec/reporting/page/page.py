@@ -29,7 +29,7 @@ from fedrec.reporting.page.sections.runs import costs_table, protocols_table, ru
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
-FOLDER = Path(__file__).resolve().parent
+PAGE_FOLDER = Path(__file__).resolve().parent
 """The folder of the template of the page, its style and its script."""
 
 
@@ -138,7 +138,7 @@ def write_page(
 
 @cache
 def _page_file(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")
+    return (PAGE_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _template() -> Any:  # noqa: ANN401 - jinja2's own type says no more

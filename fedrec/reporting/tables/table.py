@@ -18,8 +18,6 @@ from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
 
 Row = Mapping[str, Any]
-FORMS = ("csv", "md", "tex", "json")
-"""The endings of a table's files."""
 RUNS = "runs"
 AGAINST = "runs_against"
 MISSING = "–"

@@ -13,6 +13,7 @@ import fedrec
 from fedrec.errors import ResultError, StorageError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
+from fedrec.files.parquet import read_table
 from fedrec.runs.record import REPORTED, RunRecord
 from tests.federations import planted_blocks
 from tests.once import once_for_all_workers
@@ -115,6 +116,16 @@ def test_one_list_of_items_serves_all_users_in_any_order(folder):
 def test_who_or_what_is_not_in_the_split_has_no_scores(folder, users, items, message):
     with pytest.raises(ResultError, match=message):
         fedrec.open_run(folder).scores(users, items)
+
+
+def test_a_clean_run_says_whose_settings_it_also_is(shared, folder):
+    other = finished(shared, "popularity", "clean", seed=1)
+    assert len(other.summary["also_settings_of"]) > 0
+    assert "fedem" not in other.summary["also_settings_of"]
+    published = finished(shared, "fedmf", "published", "rounds=3")
+    assert published.summary["also_settings_of"] == []
+    # It decides nothing, so that it is no part of what the files carry.
+    assert "also_settings_of" not in read_table(folder / "curve.parquet")[1]
 
 
 def test_results_are_one_frame(shared):

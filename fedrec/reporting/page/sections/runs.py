@@ -10,7 +10,7 @@ from fedrec.errors import ResultError
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of, not_whole
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
-from fedrec.runs.record import SUMMARY, RunRecord, spelled
+from fedrec.runs.record import SUMMARY, RunRecord, setting_text
 
 _TIMES = ("clients", "bytes_down_per_client", "bytes_up_per_client", "local_seconds", "server_seconds")
 _GIB = 2**30
@@ -132,7 +132,7 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
         "anchor": record.id.folder,
         "href": address_of(record.folder / SUMMARY, links.page),
         "also": ", ".join(summary.get("also_settings_of", ())) or None,
-        "changed": ", ".join(f"{key}={spelled(record.settings[key])}" for key in changed) or "none",
+        "changed": ", ".join(f"{key}={setting_text(record.settings[key])}" for key in changed) or "none",
         "code": summary["code"],
         "split": summary["split"],
         "device": measured["device"],

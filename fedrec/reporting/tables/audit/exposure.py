@@ -125,12 +125,12 @@ def _vanished(record: RunRecord, by_id: Mapping[RunId, RunRecord]) -> dict[str, 
     exposed = by_id.get(replace(run, protocol=full_name(_EXPOSED, run.paper)))
     if short_name(run.protocol) != "published" or exposed is None:
         return {}
-    found = vanished(record, exposed)
-    hits = found["hits"]
+    gone = vanished(record, exposed)
+    hits = gone["hits"]
     return {
         "hits": hits,
-        "vanished": found["vanished"],
-        "vanished_share": found["share"],
-        "new_share": found["new"] / hits if hits else None,
+        "vanished": gone["vanished"],
+        "vanished_share": gone["share"],
+        "new_share": gone["new"] / hits if hits else None,
         AGAINST: folders_of([exposed]),
     }

@@ -48,10 +48,11 @@ def users_of(catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]]) -
 def granularity_table(rows: Sequence[Row]) -> ReportTable:
     """The rows of `fedrec.audit.granularity.granularity_rows` to be read."""
     return ReportTable(
-        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers say? A run over n "
-        f"users gives a multiple of 1/n and an average of {AVERAGED_RUNS} runs one of 1/({AVERAGED_RUNS}n), so "
-        "the table counts the distinct printed numbers that are such multiples when rounded, beside the share "
-        "that chance would give and, for 1/n, the share and p-value that true averages would.",
+        caption=f"Are the printed hit ratios averages of {AVERAGED_RUNS} runs, as the papers say? A run over "
+        f"n users gives a multiple of 1/n and an average of {AVERAGED_RUNS} runs one of "
+        f"1/({AVERAGED_RUNS}n), so the table counts the distinct printed numbers that are such multiples "
+        "when rounded, beside the share that chance would give and, for 1/n, the share and p-value that true "
+        "averages would.",
         columns=[
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("dataset", "dataset", align="left"),
@@ -70,8 +71,8 @@ def granularity_table(rows: Sequence[Row]) -> ReportTable:
         ],
         rows=rows,
         notes=[
-            f"{AVERAGES}: no single runs; averages of {AVERAGED_RUNS} runs in particular only where few numbers "
-            f"fit 1/({AVERAGED_RUNS}n) by chance.",
+            f"{AVERAGES}: no single runs; averages of {AVERAGED_RUNS} runs in particular only where few "
+            f"numbers fit 1/({AVERAGED_RUNS}n) by chance.",
             f"{NEITHER}: neither single runs nor averages of {AVERAGED_RUNS} runs over n users, as rounded.",
             *(
                 f"{row['paper']}, {row['dataset']}, {row['table']}: hit ratios over part of the users, left "

@@ -36,9 +36,10 @@ def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
     return [
         ReportTable(
             caption=f"Differences on {dataset} under the {short_name(protocol)} protocol: test "
-            f"{metric.upper()} of each method, less that of the best and of popularity, paired by user: mean difference, its 95 % "
-            "bootstrap interval, matched-pairs rank-biserial correlation, and p of the randomisation test "
-            "and of Wilcoxon's signed-rank test, Holm-corrected over the table. " + origin_sentence(origin),
+            f"{metric.upper()} of each method, less that of the best and of popularity, paired by user: mean "
+            "difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, and p of the "
+            "randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
+            + origin_sentence(origin),
             columns=[
                 ReportColumn("title", "method", align="left"),
                 ReportColumn("value", metric.upper(), "{:.4f}", ranked=True),

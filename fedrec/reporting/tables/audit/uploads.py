@@ -61,9 +61,9 @@ def upload_tables(rows: Sequence[Row]) -> list[ReportTable]:
             caption=f"What uploads reveal on {dataset}, {short_name(protocol)} protocol: how well a server "
             "finds a client's training items in what it sends in one round (upload less download): by the "
             "length of a row's change, by its direction, and by the difference of two uploads one after the "
-            "other. AUC 0.5 is chance; precision at k, k the client's number of training items, beside its chance; the last "
-            f"columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean over watched "
-            f"clients. {origin}",
+            "other. AUC 0.5 is chance; precision at k, k the client's number of training items, beside its "
+            f"chance; the last columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean "
+            f"over watched clients. {origin}",
             columns=[
                 ReportColumn("title", "method", align="left"),
                 ReportColumn("table", "sends", align="left"),

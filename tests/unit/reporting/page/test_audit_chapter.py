@@ -6,20 +6,17 @@ from urllib.parse import unquote
 import pytest
 
 from fedrec.audit.verdicts import VERDICTS
-from fedrec.cli.main import main
-from fedrec.config.papers import load_papers
-from fedrec.errors import ConfigurationError, ResultError
+from fedrec.errors import ResultError
 from fedrec.plan.runs import RunId
-from fedrec.reporting.report import PAGE, write_report
-from fedrec.reporting.report_audit import MARKS, audited
-from fedrec.reporting.significances import write_significances
-from tests.conftest import ROOT
+from fedrec.reporting.page.cells import RunLinks
+from fedrec.reporting.page.page import PAGE_FOLDER, write_page
+from fedrec.reporting.page.sections.audit import VERDICT_CLASSES, shown_audit
+from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
 from tests.federations import METHODS
-from tests.made_audit import NAMES, verdict_rows, write_audit, write_ranks, write_verdicts
+from tests.made_audit import FORMS, NAMES, PAPERS, verdict_rows, write_audit, write_ranks, write_verdicts
+from tests.made_project import build_target
 from tests.made_runs import write_run
-from tests.unit.reporting.test_report import Page, luminance
-
-PAPERS = load_papers(ROOT / "config/papers")
+from tests.unit.reporting.page.test_page import Page, luminance
 
 
 @pytest.fixture
@@ -28,11 +25,17 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
-def report(results, audit=NAMES):
+def report(results, audit=tuple(FORMS), **forms):
     out = results / "report/report.html"
-    nothing = {"datasets": [], "selections": [], "unavailable": {}, "runs": []}
-    write_report(results, PAPERS, [], **nothing, audit=audit, out=out)
+    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")}
+    content = nothing | {"unavailable": {}, "audit": list(audit)}
+    write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
     return Page(out.read_text(encoding="utf-8"))
+
+
+def audited(results, *names):
+    page = results / "report/report.html"
+    return shown_audit(results, {name: FORMS[name] for name in names}, PAPERS, RunLinks(results, page))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def test_the_chapter_follows_the_comparisons_and_begins_with_the_verdicts(page):
     assert len(ids(page)) == len(set(ids(page)))
     links = [found["href"] for found in page.all("a")]
     assert {f"#{name}" for name in ("audit", *NAMES)} <= set(links)
-    files = [unquote(link) for link in links if not link.startswith("#")]
+    files = [unquote(link) for link in links if not link.startswith("#") and "/runs/" not in link]
     assert len(files) == 3 * len(NAMES) + 3
     assert all((page.results / "report" / file).is_file() for file in files)
     assert "docs/protocols.md" in page.prose
@@ -79,7 +82,7 @@ def test_verdicts_are_marked_by_class_and_word_and_every_row_names_its_claim(pag
         *[("holds", "holds")] * 2, *[("weaker", "weaker")] * 2, *[("reversed", "reversed")] * 2,
         *[("untested", "not testable here")] * 4,
     ]  # fmt: skip
-    assert set(MARKS) == set(VERDICTS)
+    assert set(VERDICT_CLASSES) == set(VERDICTS)
 
 
 def test_effects_are_sorted_by_their_number_and_shown_with_their_interval(page):
@@ -94,24 +97,29 @@ def test_effects_are_sorted_by_their_number_and_shown_with_their_interval(page):
 
 
 def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
-    counts = audited(results, NAMES, PAPERS, results / "report/report.html")[0].counts
+    counts = audited(results, *NAMES)[0].counts
     tested, untested = counts
-    assert (tested.paper, tested.claims, tested.tested) == ("PFedCLR", 3, 2)
+    assert (tested["paper"], tested["claims"], tested["tested"]) == ("PFedCLR", 3, 2)
     # ml-1m, where nothing could be tested, is not counted, though two claims are made on it.
-    assert tested.datasets == ["ml-100k", "filmtrust"]
-    assert [(verdict, number) for verdict, _, number in tested.verdicts] == [
+    assert tested["datasets"] == ["ml-100k", "filmtrust"]
+    assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
         ("holds", 1),
         ("weaker", 1),
         ("reversed", 1),
     ]
-    assert (untested.paper, untested.claims, untested.tested, untested.datasets) == ("FedEM", 1, 0, [])
+    assert (untested["paper"], untested["claims"], untested["tested"], untested["datasets"]) == (
+        "FedEM",
+        1,
+        0,
+        [],
+    )
 
 
 def test_a_claim_not_tested_on_a_tested_dataset_is_counted(results):
     rows = [row if row["dataset"] != "ml-1m" else {**row, "dataset": "ml-100k"} for row in verdict_rows()]
     write_verdicts(results, "verdicts", rows)
-    tested = audited(results, ["verdicts"], PAPERS, results / "report/report.html")[0].counts[0]
-    assert tested.verdicts[-1] == ("not testable here", "untested", 2)
+    tested = audited(results, "verdicts")[0].counts[0]
+    assert tested["verdicts"][-1] == ("not testable here", "untested", 2)
 
 
 def test_the_summary_is_on_the_page(page):
@@ -162,18 +170,18 @@ def test_numbers_come_from_the_csv_with_the_best_marked(page):
 def test_the_figure_has_its_caption(page):
     (image,) = page.all("img")
     assert image["src"].startswith("data:image/png;base64,")
-    assert image["alt"].startswith("Lines of ranks")
+    assert image["alt"].startswith("Audit ranks.")
     assert "Ranks of methods: 1 < 2 & so on." in page.prose
 
 
 def test_differences_of_runs_say_on_the_page_where_they_come_from(results):
     ranks = {"popularity": (1, 20, 20), "fedmf": (1, 1, 20), "pfedclr": (20, 20, 20)}
-    folders = [
-        write_run(results, RunId("pfedclr", "ml-100k", "clean", method, seed), METHODS, ranks=found).folder
+    runs = [
+        write_run(results, RunId("pfedclr", "ml-100k", "clean", method, seed), METHODS, ranks=found).id
         for method, found in ranks.items()
         for seed in (0, 1)
     ]
-    write_significances(folders, METHODS, results / "tables/audit_significance")
+    build_target(results, "significance", "audit_significance", runs)
     page = report(results)
     assert "Seeds 0, 1; splits 5p1175p1; code " in page.tables["audit_significance-1"]["caption"]
     rows = page.rows("audit_significance-1")
@@ -190,14 +198,14 @@ def test_what_comes_from_files_is_escaped(page):
 def test_the_audit_of_a_paper_has_a_section_and_a_figure_of_its_own(results):
     rows = [row for row in verdict_rows() if row["paper"] == "pfedclr"]
     write_verdicts(results, "verdicts_pfedclr", rows)
-    for form in ("csv", "md", "tex"):
+    for form in ("csv", "md", "tex", "json"):
         content = (results / f"tables/audit_protocols.{form}").read_bytes()
         (results / f"tables/audit_protocols_pfedclr.{form}").write_bytes(content)
     write_ranks(results, "audit_ranks_pfedclr")
-    page = report(results, ["audit_protocols_pfedclr", *NAMES, "verdicts_pfedclr", "verdicts"])
+    own = {"audit_protocols_pfedclr": "table", "verdicts_pfedclr": "table", "audit_ranks_pfedclr": "figure"}
+    page = report(results, [*own, *FORMS], **own)
     found = [one for one in ids(page) if re.fullmatch(r"(verdicts|audit_protocols)(_\w+)?", one)]
-    # Of one kind in the order they were asked for, each once.
-    assert found == ["verdicts", "verdicts_pfedclr", "audit_protocols_pfedclr", "audit_protocols"]
+    assert found == ["verdicts", "verdicts_pfedclr", "audit_protocols", "audit_protocols_pfedclr"]
     assert "Verdicts on the papers’ claims, PFedCLR alone" in page.prose
     assert len(page.all("img")) == 2
 
@@ -211,12 +219,12 @@ def test_a_page_without_audit_says_so(results):
 @pytest.mark.parametrize(
     ("path", "content", "message"),
     [
+        ("tables/verdicts.json", None, "no such file. Build it with: snakemake --cores 2 '.*tables/verdicts.json'"),
         ("tables/verdicts.csv", None, "no such file. Build it with: snakemake --cores 2 '.*tables/verdicts.csv'"),
         ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
         ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
-        ("tables/audit_exposure.csv", "dataset,seed\nx,0\n", "no column 'split_hash'"),
-        ("tables/verdicts.csv", "paper\nx\n", "no column 'claim'"),
-        ("tables/audit_granularity.csv", "paper,dat", "no end"),
+        ("tables/audit_exposure.json", '{"tables": []}', "not whole: 'chapter'"),
+        ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
     ],
 )  # fmt: skip
 def test_a_missing_or_half_file_is_an_error(results, path, content, message):
@@ -228,39 +236,49 @@ def test_a_missing_or_half_file_is_an_error(results, path, content, message):
     assert not (results / "report/report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["audit_protocol", "verdicts_nobody", ""])
-def test_a_name_that_is_no_table_is_an_error(results, name):
-    with pytest.raises(ConfigurationError, match=f"'{name}' is no table of the audit") as caught:
-        report(results, [*NAMES, name])
-    assert "audit_granularity" in str(caught.value)
-    assert name != "audit_protocol" or "Did you mean 'audit_protocols'?" in str(caught.value)
+def test_a_new_table_of_the_audit_has_its_chapter_by_itself(results):
+    columns = [ReportColumn("method", "method", align="left"), ReportColumn("count", "count")]
+    rows = [{"method": "fedmf", "count": 3, "runs": ["runs/pfedclr/ml-100k/clean/fedmf/seed0"]}]
+    chapter = Chapter("A question of ours", "Read it so.", rule="What follows.", order=3)
+    write_forms(results / "tables/audit_new", rows, [ReportTable("A caption.", columns, rows)], chapter)
+    page = report(results, [*FORMS, "audit_new"], audit_new="table")
+    found = [one for one in ids(page) if one in (*NAMES, "audit_new")]
+    assert found[:4] == ["verdicts", "audit_protocols", "audit_exposure", "audit_new"]
+    assert [row["count"]["text"] for row in page.rows("audit_new-1")] == ["3"]
+    for part in ("A question of ours", "Read it so.", "What follows."):
+        assert part in page.prose
+    assert "#audit_new" in [link["href"] for link in page.all("a")]
+
+
+def test_a_figure_of_the_audit_without_a_table_is_a_chapter_of_its_own(results):
+    write_ranks(results, "audit_other")
+    page = report(results, [*FORMS, "audit_other"], audit_other="figure")
+    assert ids(page).index("audit_other") > ids(page).index("audit_granularity")
+    assert len(page.all("img")) == 2
+
+
+def test_verdicts_lead_to_the_runs_of_both_sides(results):
+    rows = [
+        {**row, "against": "FedMF", "runs": ["runs/p/d/clean/a/seed0"], "runs_against": ["runs/p/d/clean/b/seed0"]}
+        if row.get("clean") is not None else row
+        for row in verdict_rows()
+    ]  # fmt: skip
+    write_verdicts(results, "verdicts", rows)
+    page = report(results)
+    first = page.rows("verdicts-1")[0]
+    assert (first["against"]["text"], first["runs"]["text"], first["runs against"]["text"]) == (
+        "FedMF", "clean 0", "clean 0",
+    )  # fmt: skip
+    links = [link["href"] for link in page.all("a")]
+    assert {"../runs/p/d/clean/a/seed0/run.json", "../runs/p/d/clean/b/seed0/run.json"} <= set(links)
 
 
 def test_the_same_files_give_the_same_page_whatever_order_is_asked_for(results):
-    assert report(results).text == report(results, NAMES[::-1]).text
-
-
-def test_the_command_shows_the_audit(results, capsys):
-    out = results / "report/made.html"
-    command = [
-        "report",
-        "--results",
-        results,
-        "--papers",
-        ROOT / "config/papers",
-        "--audit",
-        *NAMES,
-        "--out",
-        out,
-    ]
-    assert main([str(word) for word in command]) == 0
-    assert out.read_text(encoding="utf-8") == report(results).text
-    assert main([str(word) for word in [*command, "--audit", "verdict"]]) == 1
-    assert "'verdict' is no table of the audit" in capsys.readouterr().err
+    assert report(results).text == report(results, tuple(FORMS)[::-1]).text
 
 
 def test_verdicts_can_be_read_on_their_ground_and_told_apart_without_colour():
-    style = (PAGE / "report.css").read_text(encoding="utf-8")
+    style = (PAGE_FOLDER / "page.css").read_text(encoding="utf-8")
     themes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", block))
         for block in re.findall(r":root \{(.*?)\}", style, re.S)

@@ -2,22 +2,30 @@ import csv
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
 
-from fedrec.cli.main import main
 from fedrec.config.papers import Artefact
-from fedrec.errors import ResultError
+from fedrec.errors import FedrecError
 from fedrec.plan.available import can_be_built, without
-from fedrec.reporting.report import PAGE, folders_of_runs, page_files, write_report
-from fedrec.reporting.report_artefacts import label
-from fedrec.reporting.tables import Column
-from fedrec.reporting.views import columns_of, read_csv, side_by_side, typed_rows
-from tests.conftest import ROOT
+from fedrec.plan.layouts import Layout
+from fedrec.plan.runs import RunId
+from fedrec.reporting.build import build
+from fedrec.reporting.page.page import PAGE_FOLDER
+from fedrec.reporting.page.sections.papers import artefact_label
+from fedrec.reporting.tables.metrics import metric_tables
+from fedrec.reporting.tables.table import ReportColumn, ReportTable
+from tests.federations import METHODS as ALL_METHODS
+from tests.made_project import project_with
 from tests.made_results import CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
+from tests.made_runs import write_run
 
+SHOWN = ReportTable(
+    "A caption.", [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users")], []
+)
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
@@ -88,9 +96,7 @@ def page(original):
 
 
 def report(made, **changes):
-    out = made.folder / "report/report.html"
-    write_report(**made.arguments() | changes, out=out)
-    return Page(out.read_text(encoding="utf-8"))
+    return Page(made.write_page(**changes).read_text(encoding="utf-8"))
 
 
 def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
@@ -104,7 +110,12 @@ def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
     assert set(labelled) <= set(ids)
     files = [link for link in links if not link.startswith("#")]
     assert files
-    assert all((original.folder / "report" / unquote(link)).is_file() for link in files)
+    # The runs of tables were never made, but for those in the table of runs.
+    made_files = [link for link in files if "/runs/" not in link]
+    assert all((original.folder / "report" / unquote(link)).is_file() for link in made_files)
+    listed = [row["id"] for tag, row in page.tags if tag == "tr" and "id" in row]
+    assert all((original.folder / folder / "run.json").is_file() for folder in listed)
+    assert len(listed) == len(original.runs)
     assert not any(link.startswith("/") for link in files)
 
 
@@ -116,7 +127,7 @@ def test_nothing_is_loaded_from_anywhere(page):
         assert "style" not in found
         assert not any(name.startswith("on") for name in found)
     assert [found["href"] for found in page.all("link")] == ["data:,"]
-    for file in page_files():
+    for file in (PAGE_FOLDER / name for name in ("page.html", "page.css", "page.js")):
         text = file.read_text(encoding="utf-8")
         assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|import\(", text), file
     policy = next(found["content"] for found in page.all("meta") if "http-equiv" in found)
@@ -146,7 +157,7 @@ def luminance(colour):
 
 
 def test_colours_have_contrast():
-    style = (PAGE / "report.css").read_text(encoding="utf-8")
+    style = (PAGE_FOLDER / "page.css").read_text(encoding="utf-8")
     themes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", block))
         for block in re.findall(r":root \{(.*?)\}", style, re.S)
@@ -162,7 +173,7 @@ def test_colours_have_contrast():
 
 
 def test_comparisons_show_both_protocols_with_the_best_marked(page):
-    rows = page.rows("comparison-ml-100k")
+    rows = page.rows("ml-100k_comparison-1")
     assert [row["method"]["text"] for row in rows][:2] == ["mf", "fedmf"]
     first = rows[0]
     assert first["HR@10, clean"]["text"] == "0.6405 (best)"
@@ -174,7 +185,7 @@ def test_comparisons_show_both_protocols_with_the_best_marked(page):
     assert best["HR@10, published"] == ["draw-counter"]
     assert best["NDCG@10, clean"] == ["mf"]
     assert best["s a round"] == []
-    assert "settings of pfedclr" in page.tables["comparison-ml-100k"]["caption"]
+    assert "settings of pfedclr" in page.tables["ml-100k_comparison-1"]["caption"]
 
 
 def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side(page, original):
@@ -201,7 +212,7 @@ def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side
 
 def test_figures_have_captions_and_data_of_their_own(page):
     (alt, _) = (found["alt"] for found in page.all("img"))
-    assert alt.startswith("Curves over rounds. Convergence of the federated methods on filmtrust, ml-100k")
+    assert alt.startswith("Convergence. Convergence of the federated methods on filmtrust, ml-100k")
     assert "Convergence of the federated methods: 3 < 4 & so on." in page.prose
     assert "../figures/pfedclr_fig10.pdf" in [found["href"] for found in page.all("a")]
 
@@ -214,7 +225,7 @@ def test_everything_from_outside_is_escaped(page):
 
 
 def test_statistics_are_those_of_the_csv(page):
-    ours, missing = page.rows("statistics-selected-counts")
+    ours, missing = page.rows("selected_statistics-counts")
     assert (ours["interactions"]["text"], ours["interactions"]["data-value"]) == ("100,000", "100000")
     assert ours["sparsity, printed"]["text"] == "93.70"
     assert (missing["users"]["text"], missing["match"]["text"]) == ("–", "not available")
@@ -232,7 +243,7 @@ def test_every_run_is_listed_with_what_it_was(page, original):
     assert mf["peak memory, GiB"]["data-value"] == "1.5"
     caption = page.tables["runs-table"]["caption"]
     assert "versions fedrec 0.1.0, torch 2.13.0" in caption
-    assert "code of method 12121212" in caption
+    assert "code efefefef" in caption
     links = [unquote(found["href"]) for found in page.all("a")]
     assert "../runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0/run.json" in links
 
@@ -261,7 +272,8 @@ def test_what_is_missing_is_listed(page):
 
 
 def test_a_page_of_nothing_says_so(made):
-    page = report(made, chosen=[], datasets=[], selections=[], unavailable={}, runs=[])
+    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics", "runs")}
+    page = report(made, **nothing, unavailable={})
     assert page.tables == {}
     assert "No runs were given." in page.prose
     assert page.prose.count("Nothing of this paper is shown") == 5
@@ -274,29 +286,29 @@ def test_a_compared_dataset_that_cannot_be_had_is_listed(made):
 
 def test_the_same_results_give_the_same_bytes(made):
     first = report(made).text
-    assert report(made, runs=made.runs[::-1], chosen=made.chosen[::-1]).text == first
+    assert report(made, runs=made.runs[::-1], built=made.content()["built"][::-1]).text == first
 
 
 @pytest.mark.parametrize(
     ("path", "content", "message"),
     [
+        ("tables/pfedclr_table1.json", None, "no such file. Build it with: snakemake"),
+        ("tables/pfedclr_table1.json", '{"chapter": null, "tab', "not whole"),
+        ("tables/pfedclr_table1.json", "[]", "not whole"),
+        ("tables/pfedclr_table1.json", b"\xff", "not whole"),
         ("tables/pfedclr_table1.csv", None, "no such file"),
-        ("tables/pfedclr_table1.csv", "a,b\n1,2\n3", "no end"),
-        ("tables/pfedclr_table1.csv", "a,b\n1\n", "differ in length"),
-        ("tables/pfedclr_table1.csv", "a,b\n", "no rows"),
-        ("tables/pfedclr_table1.csv", b"a\n\xff\n", "not whole"),
+        ("tables/pfedclr_table1.csv", "", "it is empty"),
         ("tables/pfedclr_table1.tex", None, "no such file"),
-        ("tables/ml-100k_comparison.csv", "method,paper\nmf,x\n", "no column 'protocol'"),
-        ("tables/ml-100k_comparison.csv", "method,hr@10\nmf,x\n", "a number in it is none"),
-        ("tables/selected_statistics.csv", "dataset\nx\n", "no column"),
+        ("tables/ml-100k_comparison.json", '{"chapter": null}', "not whole: 'tables'"),
+        ("tables/selected_statistics.json", '{"chapter": null, "tables": [{"a": 1}]}', "not whole"),
         ("figures/fedrap_fig3.png", b"\x89PNG\r\n\x1a\nhalf", "like a png"),
         ("figures/fedrap_fig3.pdf", b"%PDF-1.4\nhalf", "like a pdf"),
         ("figures/fedrap_fig3.txt", " \n", "it is empty"),
         ("figures/fedrap_fig3.txt", None, "no such file"),
-        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "no such file"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "this run is not finished"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "ml', "not whole"),
-        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "does not say 'protocol'"),
-        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "not whole"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "does not say 'method'"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "does not say"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", None, "no such file"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", b"PAR1", "cannot be read"),
     ],
@@ -305,116 +317,103 @@ def test_a_missing_or_half_file_is_an_error(made, path, content, message):
     (made.folder / path).unlink()
     if content is not None:
         made.write(path, content)
-    with pytest.raises(ResultError, match=message) as caught:
+    with pytest.raises(FedrecError, match=message) as caught:
         report(made)
     assert not (made.folder / "report/report.html").exists()
     assert path.partition(".")[0] in str(caught.value)
 
 
 def test_what_can_be_built_depends_on_the_datasets():
-    one = Artefact("pfedrec", "table1", "T", "results", ("a", "b"))
-    assert can_be_built(one, {"a": "gone"})
-    assert not can_be_built(one, {"a": "gone", "b": "gone"})
-    assert can_be_built(one, {"a": "gone", "b/published-pfedrec": "no order"})
+    runs, drawn = Layout("table", needs=("runs",)), Layout("figure", needs=("models",))
+    one = Artefact("pfedrec", "table1", "T", "metrics", ("a", "b"))
+    assert can_be_built(one, runs, {"a": "gone"})
+    assert not can_be_built(one, runs, {"a": "gone", "b": "gone"})
+    assert can_be_built(one, runs, {"a": "gone", "b/published-pfedrec": "no order"})
     assert without(one, {"c": "x", "b/published-pfedrec": "no order", "b/published-plgc": "x"}) == {
         "b/published-pfedrec": "no order"
     }
     published = Artefact("pfedrec", "table5", "T", "effort", ("b",), options={"protocols": ["published"]})
-    assert not can_be_built(published, {"b/published-pfedrec": "no order"})
-    assert can_be_built(Artefact("fedrap", "fig4", "Curricula", "curricula"), {"a": "gone"})
+    assert not can_be_built(published, runs, {"b/published-pfedrec": "no order"})
+    assert can_be_built(Artefact("fedrap", "fig4", "Curricula", "curricula"), drawn, {"a": "gone"})
 
 
 def test_labels():
-    assert [label(name) for name in ("table3", "fig10", "other")] == ["Table 3", "Figure 10", "other"]
-
-
-@pytest.mark.parametrize(
-    ("key", "texts", "shown"),
-    [
-        ("ours", ["0.123456", "12.5", ""], ["0.1235", "12.5000", "–"]),
-        ("ours", ["1234.5678", "1"], ["1,234.6", "1.0"]),
-        ("users", ["1682", "12"], ["1,682", "12"]),
-        ("rate", ["0.1", "1e-05"], ["0.1", "1e-05"]),
-        ("size", ["0.00001234567", "0.000000001"], ["1.23e-05", "1e-09"]),
-        ("difference", ["0.5", "-0.25"], ["+0.50", "-0.25"]),
-        ("ours", ["nan", "0.5"], ["–", "0.5"]),
-        ("value", ["32x16", "8"], ["32x16", "8"]),
-        ("split_hash", ["12345678", "1e5"], ["12345678", "1e5"]),
-    ],
-)
-def test_numbers_are_spelt_alike_in_a_column(key, texts, shown):
-    rows = [{key: text} for text in texts]
-    (column,) = columns_of(rows)
-    assert [column.spelled(row) for row in typed_rows(rows, [column])] == shown
-
-
-def test_metrics_stay_below_each_other_where_rows_have_no_names_of_their_own():
-    columns = [Column("metric", "metric", align="left"), Column("ours", "ours")]
-    rows = [{"metric": metric, "ours": value} for value, metric in enumerate(["hr", "hr", "ndcg", "ndcg"])]
-    assert side_by_side(columns, rows) == (columns, rows)
-    swept = [Column("value", "value"), *columns]
-    rows = [
-        {"value": 1, **rows[0]},
-        {"value": 2, **rows[1]},
-        {"value": 1, **rows[2]},
-        {"value": 2, **rows[3]},
+    assert [artefact_label(name) for name in ("table3", "fig10", "other")] == [
+        "Table 3",
+        "Figure 10",
+        "other",
     ]
-    found, merged = side_by_side(swept, rows)
-    assert [column.heading for column in found] == ["value", "HR ours", "NDCG ours"]
-    assert merged == [{"value": 1, "hr ours": 0, "ndcg ours": 2}, {"value": 2, "hr ours": 1, "ndcg ours": 3}]
-
-
-def test_a_csv_is_read_as_it_was_written(tmp_path):
-    (tmp_path / "x.csv").write_text('a,b\n"x,\ny",\n')
-    assert read_csv(tmp_path / "x.csv") == [{"a": "x,\ny", "b": ""}]
 
 
 def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
     one = made.papers["fedrap"].artefacts["table7"]
-    made.forms(
-        one.target,
-        [
-            {
-                "dataset": dataset, "line": "FedRAP", "metric": metric, "protocol": kind, "of_lines": False,
-                "printed": 0.5, "value": place / 10,
-            }
-            for place, dataset in enumerate(one.datasets)
-            for metric in one.metrics
-            for kind in ("published", "clean")
-        ],
-    )  # fmt: skip
-    found = report(made, chosen=[one])
+    rows = [
+        {
+            "dataset": dataset, "line": "FedRAP", "metric": metric, "protocol": protocol, "of_lines": False,
+            "printed": 0.5, "value": place / 10,
+        }
+        for place, dataset in enumerate(one.datasets)
+        for metric in one.metrics
+        for protocol in one.protocols
+    ]  # fmt: skip
+    made.write_table(one.target, rows, metric_tables(one, rows, "A caption.", ()))
+    found = report(made, artefacts=[one.target], built=[one.target])
     assert [name for name in found.tables if name.startswith(one.target)] == ["fedrap_table7-values"]
     rows = found.rows("fedrap_table7-values")
     assert [row["dataset"]["text"] for row in rows] == list(one.datasets)
     assert [row["HR@10, clean"]["text"] for row in rows] == [f"0.{place}000" for place in range(9)]
 
 
-def test_runs_are_named_by_folder_file_pattern_or_list(made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    bracketed = "results/runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
-    (tmp_path / "runs.txt").write_text(f"{bracketed}/run.json\n\n{bracketed}\n")
-    assert [str(path) for path in folders_of_runs([], [tmp_path / "runs.txt"])] == [bracketed]
-    assert len(folders_of_runs(["results/runs/**/run.json"], [])) == len(made.runs)
-    found = folders_of_runs(["results/runs/*/*/clean/fedmf@d-8/*/run.json"], [])
-    assert [path.parent.name for path in found] == ["fedmf@d-8"] * 2
-    assert len(folders_of_runs([f"{tmp_path}/results/runs/pfedclr/ml-100k/*/mf/seed*"], [])) == 2
-    with pytest.raises(ResultError, match="matches"):
-        folders_of_runs(["nowhere/*"], [])
-    with pytest.raises(ResultError, match="one run per line"):
-        folders_of_runs([], [tmp_path / "none.txt"])
+def test_rows_lead_to_their_runs_on_the_page_or_to_their_files(page):
+    body = page.text[page.text.index('<table id="ml-100k_comparison-1"') :]
+    body = body[: body.index("</table>")]
+    assert "runs" in [cell["text"] for cell in page.tables["ml-100k_comparison-1"]["rows"][0]]
+    folder = "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
+    assert f'<a href="#{folder}">clean 0</a>' in body
+    assert f'<tr id="{folder}">' in page.text
+    # A run that the page does not list is linked by its file.
+    body = page.text[page.text.index('<table id="pfedclr_table1-ml-100k"') :]
+    assert '<a href="#runs/pfedclr/ml-100k/clean/fedmf/seed0">clean 0</a>' in body
+    assert '<a href="../runs/pfedclr/ml-100k/clean/fedncf/seed0/run.json">clean 0</a>' in body
 
 
-def test_the_command_writes_the_page(made, tmp_path, capsys):
-    out = tmp_path / "made/report.html"
-    runs = tmp_path / "runs.txt"
-    runs.write_text("".join(f"{folder}/run.json\n" for folder in made.runs))
-    command = ["report", "--results", made.folder, "--papers", ROOT / "config/papers", "--artefacts", *CHOSEN]
-    command += ["--datasets", *DATASETS, "--statistics", "selected", "--unavailable", json.dumps(UNAVAILABLE)]
-    command += ["--runs-from", runs, "--out", out]
-    assert main([str(word) for word in command]) == 0
-    write_report(**made.arguments(), out=tmp_path / "made/again.html")
-    assert out.read_bytes() == (tmp_path / "made/again.html").read_bytes()
-    (made.folder / "tables/pfedclr_table1.csv").unlink()
-    assert main([str(word) for word in command]) == 1
-    assert "pfedclr_table1.csv: no such file" in capsys.readouterr().err
+def test_many_runs_of_a_row_are_folded(made):
+    rows = [
+        {
+            "dataset": "x",
+            "users": 1,
+            "runs": [RunId("p", "d", "clean", "m", seed).folder for seed in range(5)],
+        }
+    ]
+    one = made.papers["pfedclr"].artefacts["table5"]
+    made.write_table(one.target, rows, [replace(SHOWN, rows=rows)])
+    found = report(made)
+    assert (
+        '<details class="runs"><summary>5 runs</summary><a href="../runs/p/d/clean/m/seed0/run.json">'
+        in found.text
+    )
+
+
+def test_a_shared_run_says_whose_settings_it_also_is(page):
+    rows = page.rows("runs-table")
+    also = {row["settings also of"]["text"] for row in rows if row["method"]["text"] == "mf"}
+    assert also == {"fedem, plgc", "–"}
+    assert "is trained once, for the first of them" in page.tables["runs-table"]["caption"]
+
+
+def test_the_page_of_the_demonstration_is_built_from_its_plan(tmp_path):
+    project = project_with(tmp_path, methods=["popularity", "fedmf"], seeds=[0])
+    for run in project.target("demo").runs:
+        write_run(tmp_path, run, ALL_METHODS, rounds=3, whole=True)
+    statistics = tmp_path / "data/demo/statistics.json"
+    statistics.parent.mkdir(parents=True)
+    counts = {"dataset": "demo", "users": 10, "items": 20, "interactions": 50, "sparsity_percent": 75.0}
+    about = {"repeated_pairs": 0, "tied_last_users": 0, "content": "c" * 64, "splits": {}}
+    statistics.write_text(json.dumps(counts | about))
+    for target in project.group("demo"):
+        build(target, project)
+    found = Page((tmp_path / "report/demo.html").read_text(encoding="utf-8"))
+    assert {row["method"]["text"] for row in found.rows("demo_comparison-1")} == {"popularity", "FedMF"}
+    assert len(found.rows("runs-table")) == 4
+    assert len(found.all("img")) == 1
+    assert (tmp_path / "plan/demo.json").is_file()
