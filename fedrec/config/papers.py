@@ -16,8 +16,6 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 BOTH = ("published", "clean")
 """The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
-PICTURES = ("trajectories", "maps", "heatmaps", "abundance", "inference")
-"""Figures that look inside trained models."""
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,14 @@ def _parsed(module: str) -> tuple[frozenset[str], str]:
 @cache
 def _parsed_file(path: Path, _changed: int, _size: int) -> tuple[frozenset[str], str]:
     """The fedrec modules that a file imports wherever it runs, and the hash of its code."""
-    tree = _WithoutProse().visit(ast.parse(path.read_text(encoding="utf-8")))
-    imports = frozenset(name for name in _imported(tree) if _file_of(name).is_file())
-    return imports, hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    named, digest = _parsed_text(path.read_text(encoding="utf-8"))
+    return frozenset(name for name in named if _file_of(name).is_file()), digest
+
+
+@cache
+def _parsed_text(text: str) -> tuple[frozenset[str], str]:
+    tree = _WithoutProse().visit(ast.parse(text))
+    return frozenset(_imported(tree)), hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

@@ -132,6 +132,12 @@ class Project(Workspace):
 
     def run_at(self, *, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
         """The run that the parts of a path name; the folder of a method must spell it canonically."""
+        parts = (paper, dataset, protocol, method, seed)
+        if parts not in self._runs_at:
+            self._runs_at[parts] = self._run_at(*parts)
+        return self._runs_at[parts]
+
+    def _run_at(self, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
         spelling = canonical(self.methods, spelling_of(method))
         if folder_name(spelling) != method:
             raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
@@ -172,6 +178,10 @@ class Project(Workspace):
         """The names of groups and targets that are rules of their own, besides those of the Snakefile."""
         names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
         return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
+
+    @cached_property
+    def _runs_at(self) -> dict[tuple[str, ...], RunId]:
+        return {}
 
     @cached_property
     def _jobs(self) -> dict[RunId, RunJob]:
