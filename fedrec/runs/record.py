@@ -31,7 +31,7 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.loop import LoopEngine
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.learner import Learner
 from fedrec.files.atomic import canonical_json, write_text
 from fedrec.files.parquet import read_table, write_table
@@ -238,7 +238,7 @@ class RunRecord:
         """Its model after the last round."""
         summary = self.summary
         learner = make_learner(
-            summary["method"], self.clients, summary["settings"], summary["seed"], LoopEngine()
+            summary["method"], self.clients, summary["settings"], summary["seed"], engine_named("loop", 0)
         )
         learner.load(self.tensors)
         return learner

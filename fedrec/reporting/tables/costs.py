@@ -32,8 +32,5 @@ def cost_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _cost(method: str) -> str | None:
-    """What the file of a method states as its cost."""
-    text = importlib.import_module(modules_of(method)[0]).__doc__ or ""
-    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
-    stated = [part for part in paragraphs if part.startswith("Cost per round: ")]
-    return stated[0].removeprefix("Cost per round: ") if stated else None
+    """What the class of a method states as its cost."""
+    return importlib.import_module(modules_of(method)[0]).METHOD.cost or None
