@@ -24,7 +24,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
 from fedrec.federation.model.server_rule import ServerRule, ServerSide
 from fedrec.federation.model.weights import Batch, Weights, perceptron
-from fedrec.federation.server.mixing import cosine_distances, mean_of, neighbours
+from fedrec.methods._math.means import mean_of
+from fedrec.methods._math.similarities import cosine_distances
 
 
 class NeighbourMeans(ServerRule):
@@ -32,12 +33,14 @@ class NeighbourMeans(ServerRule):
 
     @override
     def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
-        likeness = cosine_distances(uploads)
-        if self.settings["graph"] == "similarity":
-            likeness = 1 - likeness
+        likeness = self.likeness(uploads)
         graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
         reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
         return reached
+
+    def likeness(self, uploads: Tensor) -> Tensor:
+        """Cosine of the tables of every two clients."""
+        return 1 - cosine_distances(uploads)
 
     @override
     def finish(self, server: ServerSide) -> None:
@@ -93,4 +96,35 @@ class GPFedRec(Method):
         client.upload("Q", into="R")
 
 
+def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
+    """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
+
+    Neighbours are those whose likeness is above `threshold` times the mean over all pairs, or the `count`
+    most alike.
+    """
+    if count is None:
+        chosen = likeness > threshold * likeness.mean()
+    else:
+        nearest = likeness.topk(min(count, len(likeness)), dim=1).indices
+        chosen = torch.zeros_like(likeness, dtype=torch.bool).scatter_(1, nearest, value=True)
+    alone = ~chosen.any(1)
+    chosen = chosen | torch.diag(alone)
+    return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
+
+
+class DistantNeighbours(NeighbourMeans):
+    """As the official code: the more distant two tables are, the more alike they count."""
+
+    @override
+    def likeness(self, uploads: Tensor) -> Tensor:
+        return cosine_distances(uploads)
+
+
+class OfficialGraph(GPFedRec):
+    """The official code's graph, in which the least similar clients are neighbours."""
+
+    server_rule = DistantNeighbours
+
+
 METHOD = GPFedRec
+VARIANTS = {("graph", "distance"): OfficialGraph}

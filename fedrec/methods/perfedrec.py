@@ -14,6 +14,9 @@ server    Q = mean of all tables; k-means on user vectors; K = mean of the clust
 scored    mean of the scores with Q, K and the own table L
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -24,8 +27,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 from fedrec.federation.model.server_rule import ServerRule, ServerSide
 from fedrec.federation.model.weights import Batch, Part, Weights, dot, mean_entropy
-from fedrec.federation.server.mixing import mean_of
 from fedrec.methods._math.clustering import clusters
+from fedrec.methods._math.means import mean_of
 
 _OWN_CLUSTER_FROM = 3
 
@@ -78,34 +81,27 @@ class PerFedRec(Method):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The mean of what the models say that take part."""
-        models, wanted = {"global": "Q", "cluster": "K", "local": "L"}, self.settings["adaptation"]
-        chosen = models.values() if wanted == "all" else [models[wanted]]
-        propagates = self.settings["forward"] == "star3"
-        scores = [self.logit(w, w[name], items, None, propagates=propagates) for name in chosen]
-        return torch.stack(scores).mean(0)
+        """Mean of the scores by the models that take part."""
+        models = MODELS[self.settings["adaptation"]]
+        return torch.stack([self.scored(w, w[name], items) for name in models]).mean(0)
 
-    def logit(
-        self, w: Weights, table: Part, items: Tensor, own: Tensor | None, *, propagates: bool
-    ) -> Tensor:
-        """The product of both vectors; `own` is 1 for items the client has trained on, None for no item."""
-        user: Tensor = w.p
-        item = table[items]
-        if propagates:
-            total, count = table.training_sum(), w.rows
-            mine: Tensor | float = 0.0 if own is None else own.unsqueeze(-1)
-            if self.settings["forward"] == "star3":
-                item = (item + mine * (2 * w.p / count.sqrt() + total / count)) / 4
-                user = (w.p + total / count.sqrt()) / 2
-            else:
-                item = (item + mine * 3 * (item + w.p) / 2) / 4
-                user = (w.p + 3 * (w.p + total) / (count + 1)) / 4
+    def scored(self, w: Weights, table: Part, items: Tensor) -> Tensor:
+        """Score by one model of items that the client has not trained on."""
+        return self.propagated(w, table, items, 0.0)
+
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        """Inner product of user and item vectors, each the mean over three layers of the client's star.
+
+        `own` is 1 for items the client has trained on, else 0.
+        """
+        s, k = table.training_sum(), w.rows
+        item = (table[items] + own * (2 * w.p / k.sqrt() + s / k)) / 4
+        user = (w.p + s / k.sqrt()) / 2
         return dot(user, item)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy of the own table's scores."""
-        propagates = self.settings["forward"] != "none"
-        return mean_entropy(self.logit(w, w.L, batch.items, batch.labels, propagates=propagates), batch)
+        """Mean entropy of the own table's scores, propagated."""
+        return mean_entropy(self.propagated(w, w.L, batch.items, batch.labels.unsqueeze(-1)), batch)
 
     def local_round(self, client: Client) -> None:
         """Start from the server's, train, upload everything."""
@@ -116,4 +112,34 @@ class PerFedRec(Method):
         client.upload("p")
 
 
+MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"all": ("Q", "K", "L"), "global": ("Q",), "cluster": ("K",), "local": ("L",)}
+)
+"""The tables that score, by the setting `adaptation`."""
+
+
+class NoPropagation(PerFedRec):
+    """Vectors as they are."""
+
+    @override
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        return dot(w.p, table[items])
+
+
+class OfficialPropagation(PerFedRec):
+    """The official code: every layer is the first one, and scores are not propagated."""
+
+    @override
+    def scored(self, w: Weights, table: Part, items: Tensor) -> Tensor:
+        return dot(w.p, table[items])
+
+    @override
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        s, k, item = table.training_sum(), w.rows, table[items]
+        item = (item + own * 3 * (item + w.p) / 2) / 4
+        user = (w.p + 3 * (w.p + s) / (k + 1)) / 4
+        return dot(user, item)
+
+
 METHOD = PerFedRec
+VARIANTS = {("forward", "none"): NoPropagation, ("forward", "official"): OfficialPropagation}

@@ -30,7 +30,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
 from fedrec.federation.model.server_rule import ServerRule, ServerSide
 from fedrec.federation.model.weights import Batch, Weights, dot, mean_entropy
-from fedrec.federation.server.mixing import project_on_simplex, same_direction
+from fedrec.methods._math.similarities import same_direction
+from fedrec.methods._math.simplex import project_on_simplex
 
 
 class CollaborationGraph(ServerRule):

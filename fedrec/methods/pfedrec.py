@@ -41,20 +41,20 @@ class PFedRec(Guarded):
         layer = Initial("uniform", d**-0.5)
         return {
             "Q": item_table(self.items, d, "shared", Initial("normal", 1.0)),
-            "w": vector(d, "private", layer),
+            "theta": vector(d, "private", layer),
             "b": vector(1, "private", layer),
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
         """The client's linear layer on item row q."""
-        return dot(w.Q[items], w.w) + w.b.squeeze(-1)
+        return dot(w.Q[items], w.theta) + w.b.squeeze(-1)
 
     def local_round(self, client: Client) -> None:
         """Two steps per mini-batch: score function, then items."""
         rate = self.settings["rate"]
         self.fit(
             client,
-            self.step(client, {"w": rate, "b": rate}),
+            self.step(client, {"theta": rate, "b": rate}),
             self.step(client, {"Q": self.item_rate()}),
         )
         client.upload("Q")

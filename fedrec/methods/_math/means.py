@@ -1,0 +1,20 @@
+"""Means of what clients hold, without all of it at once."""
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.model.server_rule import PersonalValues
+
+_CHUNK = 1 << 24
+"""Numbers of clients' values that are looked at together."""
+
+
+def mean_of(kept: PersonalValues, who: Tensor, share: Tensor | None = None) -> Tensor:
+    """The mean of what some clients hold, plain or weighted by a share each; some at a time."""
+    first = kept.whole(who[:1])[0]
+    weight = torch.ones(len(who), device=who.device) if share is None else share
+    total = torch.zeros_like(first, dtype=torch.float64)
+    at_once = max(1, _CHUNK // first.numel())
+    for some, by in zip(who.split(at_once), weight.double().split(at_once), strict=True):
+        total += torch.tensordot(by, kept.whole(some).double(), 1)
+    return (total / weight.double().sum()).to(first.dtype)

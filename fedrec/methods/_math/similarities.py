@@ -1,0 +1,65 @@
+"""How alike the uploads of every two clients are, by matrix products for all at once."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.server.mixing import columns
+
+_SAME = 0.9
+"""Directions more similar than this are taken for equal."""
+_TINY = 1e-12
+
+
+def squared_distances(vectors: Tensor) -> Tensor:
+    """The squared distance of every pair of rows, by matrix products.
+
+    Rows are centred first: what all have in common would drown their differences in rounding.
+    """
+    return _distances(_centred(part) for part in columns(vectors))
+
+
+def cosine_distances(vectors: Tensor) -> Tensor:
+    """1 minus the cosine of every pair of rows: half the squared distance of their directions."""
+    length = vectors.norm(dim=1, keepdim=True).clamp(min=_TINY)
+    return _distances(_centred(part / length) for part in columns(vectors)) / 2
+
+
+def same_direction(vectors: Tensor, start: Tensor) -> Tensor:
+    """The cosine of every pair of ways from `start` to a row, 1 where it is above 0.9."""
+    starts = columns(start.expand(len(vectors), -1))
+    product = _products(part - first for part, first in zip(columns(vectors), starts, strict=True))
+    length = product.diagonal().sqrt().clamp(min=_TINY)
+    cosine = product / length / length.unsqueeze(1)
+    cosine.fill_diagonal_(1.0)
+    return torch.where(cosine > _SAME, 1.0, cosine)
+
+
+def first_components(tables: Tensor) -> Tensor:
+    """Tables (tables, items, d), each centred and projected on its first principal axis: (tables, items).
+
+    The axis points to where its largest coordinate is positive; by itself it has no direction.
+    """
+    centred = tables - tables.mean(1, keepdim=True)
+    _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    first = axes[:, :, -1]
+    largest = first.gather(1, first.abs().argmax(1, keepdim=True))
+    return torch.einsum("tid,td->ti", centred, first * largest.sign())
+
+
+def _products(parts: Iterable[Tensor]) -> Tensor:
+    """The product of every two rows of a matrix, of which only some columns are held at a time."""
+    return reduce(torch.add, (part @ part.T for part in parts))
+
+
+def _distances(parts: Iterable[Tensor]) -> Tensor:
+    product = _products(parts)
+    square = product.diagonal()
+    distances = (square.unsqueeze(1) + square - 2 * product).clamp(min=0)
+    return distances.fill_diagonal_(0)
+
+
+def _centred(vectors: Tensor) -> Tensor:
+    return vectors - vectors.mean(0)
