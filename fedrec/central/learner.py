@@ -83,11 +83,14 @@ class CentralLearner:
                 value.copy_(tensors[f"shared/{name}"])
                 prefix = f"optimiser/{name}/"
                 moments = {
-                    key.removeprefix(prefix): one for key, one in tensors.items() if key.startswith(prefix)
+                    key.removeprefix(prefix): moment
+                    for key, moment in tensors.items()
+                    if key.startswith(prefix)
                 }
                 # Adam counts its steps on the CPU.
                 self.optimiser.state[value] = {
-                    key: one.cpu() if key == "step" else one.to(value.device) for key, one in moments.items()
+                    key: moment.cpu() if key == "step" else moment.to(value.device)
+                    for key, moment in moments.items()
                 }
 
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say

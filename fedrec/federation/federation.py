@@ -15,7 +15,7 @@ from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.tables import PlainTable, Values
+from fedrec.federation.model.tables import Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
@@ -114,17 +114,7 @@ class Federation:
 
     def seen(self, who: Tensor) -> Weights:
         """The parameters of some clients as the method sees them when it scores."""
-        values = Values()
-        for name in self.state.visible:
-            parameter = self.state.parameters[name]
-            kept = self._scored_with(name)
-            if parameter.table:
-                values[name] = _ScoredTable(self.clients, who, kept, self._common(name))
-            else:
-                values[name] = self._common(name) if kept is None else kept.whole(who)
-        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
-        if self.state.personal:
-            values["held"] = self._held(who)
+        values = self._values(who)
         with torch.no_grad():
             values |= {name: value[who] for name, value in self._derived_values().items()}
         return cast(Weights, values)
@@ -163,10 +153,10 @@ class Federation:
     def notes(self, rounds: int) -> dict[str, Any]:
         """What `run.json` should say about it after `rounds`."""
         samples = self.clients.rows * (1 + self.settings["negatives"])
-        found = self.method.privacy(samples, rounds)
+        guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
-            found = found | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
-        noted = {"privacy": found} if found else {}
+            guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
+        noted = {"privacy": guarantees} if guarantees else {}
         return noted | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> Tensor:
@@ -218,6 +208,20 @@ class Federation:
             self._needs[shape] = needs_of(program, self.method)
         return program, self._needs[shape]
 
+    def _values(self, who: Tensor) -> Values:
+        """What some clients are scored with, but for what is derived from it."""
+        values = Values()
+        for name in self.state.visible:
+            kept, common = self._scored_with(name), self._common(name)
+            if self.state.parameters[name].table:
+                values[name] = _ScoredTable(self.clients, who, kept, common)
+            else:
+                values[name] = common if kept is None else kept.whole(who)
+        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
+        if self.state.personal:
+            values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
+        return values
+
     def _common(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""
         return self.state.shared.get(name, self.state.initial[name])
@@ -226,39 +230,36 @@ class Federation:
         """Of every table of the server, and the mean over some clients of every table they keep."""
         spread = torch.linspace(0, len(self.clients) - 1, min(_SAMPLED, len(self.clients)))
         some = spread.long().unique().to(self.clients.device)
-        found = {}
+        abundance = {}
         for name, parameter in self.state.parameters.items():
             if parameter.table and name in self.state.shared:
-                found[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
+                abundance[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
             if parameter.table and name in self.state.kept:
                 tables = (self.state.kept[name].whole(who) for who in some.split(1))
                 each = torch.cat([information_abundance(table) for table in tables])
-                found[f"kept/{name}"] = float(each.mean())
-        return found
+                abundance[f"kept/{name}"] = float(each.mean())
+        return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
         """What users are scored with, one each; None where it is the server's, the same for all."""
         location = self.state.parameters[name].location
-        own = self.method.evaluated.get(name) == "own" or self.done < self.settings["aggregate_from"]
+        own = name in self.method.own_copies or self.done < self.settings["aggregate_from"]
         return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
-        """What follows from whole tables, for everyone; found once a round."""
+        """What follows from whole tables, for everyone; computed once a round."""
         if self._derived is None:
             everyone = self.clients.everyone
-            width = sum(one.count for one in self.state.parameters.values())
-            found = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
-            self._derived = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+            width = sum(part.count for part in self.state.parameters.values())
+            chunks = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
+            self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return self._derived
 
     def _derive(self, who: Tensor) -> dict[str, Tensor]:
         return {
             name: value.expand(len(who), *value.shape[-2:])
-            for name, value in self.method.derived(cast(Weights, _Lazy(self, who))).items()
+            for name, value in self.method.derived(cast(Weights, self._values(who))).items()
         }
-
-    def _held(self, who: Tensor) -> Tensor:
-        return self.state.held[who].to(torch.get_default_dtype())[:, None, None]
 
     def _downloaded(self) -> int:
         """Numbers a client downloads."""
@@ -289,25 +290,20 @@ class _ScoredTable:
             return functional.embedding(items, self.common)
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
+    def whole(self) -> Tensor:
+        """Every row, of each client or for all of them."""
+        return self.common if self.kept is None else self.kept.whole(self.who)
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of each table."""
+        return reduced(self.whole(), 2)
+
+    def row_sum(self) -> Tensor:
+        """The sum of the rows of each table."""
+        return reduced(self.whole(), 1)
+
     def training_sum(self) -> Tensor:
-        """See `method.Table`."""
+        """The sum of the rows of each client's training items."""
         item, place = self.clients.training(self.who)
         rows = self.common[item] if self.kept is None else self.kept.rows(self.who[place], item)
         return rows.new_zeros(len(self.who), rows.shape[1]).index_add(0, place, rows).unsqueeze(1)
-
-
-class _Lazy:
-    """Whole tables of some clients, each made when a method asks for it."""
-
-    def __init__(self, federation: Federation, who: Tensor) -> None:
-        self._federation = federation
-        self._who = who
-
-    def __getattr__(self, name: str) -> PlainTable | Tensor:
-        state, kept = self._federation.state, self._federation._scored_with(name)
-        if kept is None:
-            return PlainTable(state.shared[name]) if state.parameters[name].table else state.shared[name]
-        value = kept.whole(self._who)
-        return PlainTable(value) if state.parameters[name].table else value
-
-    __getitem__ = __getattr__

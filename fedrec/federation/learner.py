@@ -43,7 +43,7 @@ class Learner(Protocol):
         """Everything it has learnt."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` once gave; the next round then goes as if never stopped."""
+        """Restore from the result of `tensors()`; the next round then goes as if never stopped."""
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """What `run.json` should say about it after `rounds`, beyond settings and metrics."""

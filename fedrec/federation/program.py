@@ -196,8 +196,8 @@ class _SquareMatrices(TorchDispatchMode):
     ) -> Any:  # noqa: ANN401 - whatever the operator gives
         result = func(*args, **(kwargs or {}))
         # A view, or what an operator changed in place, is no memory of its own.
-        given = {one.untyped_storage().data_ptr() for one in args if isinstance(one, Tensor)}
-        for one in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(one, Tensor) and one.untyped_storage().data_ptr() not in given:
-                self.count += sum(size == self._length for size in one.shape) >= 2
+        given = {value.untyped_storage().data_ptr() for value in args if isinstance(value, Tensor)}
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, Tensor) and value.untyped_storage().data_ptr() not in given:
+                self.count += sum(size == self._length for size in value.shape) >= 2
         return result

@@ -1,7 +1,7 @@
 """Tensors in a file, in the safetensors format: a json header, then the bytes.
 
-Written here in a few lines because the machines that train need not have the package; any
-safetensors reader opens the files.
+Written here in a few lines because the machines that train need not have the package; the package
+reads these files and this module reads its, for the data types below.
 """
 
 import json

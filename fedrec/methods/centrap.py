@@ -28,10 +28,16 @@ from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import counted, philox
 from fedrec.federation.learner import Report
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.parameters import initial_values
-from fedrec.federation.model.tables import GatheredRows, PlainTable, Values
-from fedrec.federation.model.weights import Batch, Loss, Weights
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    GatheredRows,
+    Loss,
+    PlainTable,
+    Values,
+    Weights,
+    initial_values,
+)
 from fedrec.methods.fedrap import FedRAP
 from fedrec.random.with_numpy import Purpose
 

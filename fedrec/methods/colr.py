@@ -21,12 +21,22 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Weights, dot, mean_entropy
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    matrix,
+    mean_entropy,
+    vector,
+)
 from fedrec.random.with_numpy import Purpose, normal
 
 

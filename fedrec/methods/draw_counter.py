@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
-from fedrec.federation.model.citation import Citation
+from fedrec.federation.model import Citation
 from fedrec.random.with_numpy import Purpose
 
 

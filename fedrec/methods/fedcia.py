@@ -18,12 +18,22 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Weights, dot
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    Who,
+    dot,
+    item_table,
+    matrix,
+    vector,
+)
 from fedrec.methods._math.products import Approach, Products
 from fedrec.random.with_numpy import Purpose, normal
 

@@ -26,12 +26,20 @@ from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.errors import ConfigurationError
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client, Step
-from fedrec.federation.model.parameters import Initial, Parameter
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Loss, Weights, dot, mean_entropy
-from fedrec.methods._math.similarities import first_components, squared_distances
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Loss,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Step,
+    Weights,
+    dot,
+    mean_entropy,
+)
+from fedrec.methods._math.likeness import first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import Dynamic, ElasticMerging, Replacement, Static

@@ -19,11 +19,18 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.federation.draws import philox
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Weights, dot
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    vector,
+)
 from fedrec.methods._math.clustering import clusters
 from fedrec.methods.fedmf import FedMF
 from fedrec.random.with_numpy import Purpose

@@ -1,7 +1,6 @@
 """FedMF: matrix factorisation whose user vectors stay at home.
 
-Here the
-unencrypted embedding version the five papers compare with.
+Here the unencrypted embedding version the five papers compare with.
 
     score     p_u . q_i
     client    trains p_u and its copy of Q together
@@ -14,10 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.weights import Weights, dot
+from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
 from fedrec.federation.privacy.guarded import Guarded
 
 

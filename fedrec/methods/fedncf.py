@@ -1,7 +1,6 @@
 """FedNCF: neural collaborative filtering whose user vectors stay at home.
 
-As plain
-averaging, which is how the five papers describe it.
+As plain averaging, which is how the five papers describe it.
 
     score     MLP(p_u, q_i), a tower over both vectors
     client    trains p_u and its copies of Q and the MLP together
@@ -13,10 +12,17 @@ averaging, which is how the five papers describe it.
 import torch
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
-from fedrec.federation.model.weights import Weights, perceptron
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Parameter,
+    Weights,
+    item_table,
+    mlp,
+    perceptron,
+    vector,
+)
 from fedrec.federation.privacy.guarded import Guarded
 
 

@@ -22,10 +22,18 @@ from types import MappingProxyType
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.weights import Batch, Loss, Weights, dot
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Loss,
+    Parameter,
+    Weights,
+    dot,
+    item_table,
+    vector,
+)
 from fedrec.federation.privacy.guarded import Guarded
 
 

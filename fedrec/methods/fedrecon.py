@@ -17,11 +17,7 @@ from typing import ClassVar
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client, Half
-from fedrec.federation.model.method import Who
-from fedrec.federation.model.parameters import Initial, Parameter
-from fedrec.federation.model.server_rule import ServerRule
+from fedrec.federation.model import Citation, Client, Half, Initial, Parameter, ServerRule, Who
 from fedrec.methods.fedmf import FedMF
 
 

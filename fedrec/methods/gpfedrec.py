@@ -12,20 +12,27 @@ of the pull is given as the share `pull` of the way to r_u that a step goes, 2 x
 code's reg = 1 is 1.0 for d=16 and 0.5 for d=32 at its rates.
 """
 
-from types import MappingProxyType
-
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, mlp, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Weights, perceptron
-from fedrec.methods._math.means import mean_of
-from fedrec.methods._math.similarities import cosine_distances
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    item_table,
+    mlp,
+    perceptron,
+    vector,
+)
+from fedrec.federation.server.mixing import mean_of
+from fedrec.methods._math.likeness import cosine_distances, neighbours
 
 
 class NeighbourMeans(ServerRule):
@@ -62,7 +69,7 @@ class GPFedRec(Method):
         "m d) on the server. Memory O(2 n m d)."
     )
 
-    evaluated = MappingProxyType({"Q": "own"})
+    own_copies = ("Q",)
     server_rule = NeighbourMeans
 
     def parameters(self) -> dict[str, Parameter]:
@@ -94,22 +101,6 @@ class GPFedRec(Method):
         rates = {"Q": self.item_rate(), "p": rate * self.settings["user_factor"]} | dict.fromkeys(tower, rate)
         self.fit(client, self.step(client, rates), loss=self.pulled)
         client.upload("Q", into="R")
-
-
-def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
-    """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
-
-    Neighbours are those whose likeness is above `threshold` times the mean over all pairs, or the `count`
-    most alike.
-    """
-    if count is None:
-        chosen = likeness > threshold * likeness.mean()
-    else:
-        nearest = likeness.topk(min(count, len(likeness)), dim=1).indices
-        chosen = torch.zeros_like(likeness, dtype=torch.bool).scatter_(1, nearest, value=True)
-    alone = ~chosen.any(1)
-    chosen = chosen | torch.diag(alone)
-    return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
 
 
 class DistantNeighbours(NeighbourMeans):

@@ -21,10 +21,7 @@ from typing_extensions import override
 
 from fedrec.central.method import CentralMethod
 from fedrec.federation.clients import Clients
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.parameters import Initial, Parameter, matrix
-from fedrec.federation.model.tables import Values
-from fedrec.federation.model.weights import dot
+from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
 
 
 @dataclass(frozen=True)

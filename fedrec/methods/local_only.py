@@ -7,9 +7,7 @@ can do no better than chance on items it never saw.
 from dataclasses import replace
 from typing import ClassVar
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model import Citation, Client, Parameter
 from fedrec.methods.fedmf import FedMF
 
 

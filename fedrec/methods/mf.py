@@ -7,10 +7,7 @@ training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 from torch import Tensor
 
 from fedrec.central.method import CentralMethod
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.parameters import Initial, Parameter, matrix
-from fedrec.federation.model.tables import Values
-from fedrec.federation.model.weights import dot
+from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
 
 
 class MF(CentralMethod):

@@ -1,7 +1,6 @@
 """NCF: neural collaborative filtering with all data in one place.
 
-The tower alone (no GMF branch), as
-in the papers that compare with it.
+The tower alone (no GMF branch), as in the papers that compare with it.
 
     score     MLP(p_u, q_i)
     training  Adam on the mean binary cross-entropy of mini-batches mixed over users
@@ -11,10 +10,7 @@ import torch
 from torch import Tensor
 
 from fedrec.central.method import CentralMethod
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.parameters import Initial, Parameter, matrix, mlp
-from fedrec.federation.model.tables import Values
-from fedrec.federation.model.weights import perceptron
+from fedrec.federation.model import Citation, Initial, Parameter, Values, matrix, mlp, perceptron
 
 
 class NCF(CentralMethod):

@@ -21,14 +21,24 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Part, Weights, dot, mean_entropy
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    Part,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    mean_entropy,
+    vector,
+)
+from fedrec.federation.server.mixing import mean_of
 from fedrec.methods._math.clustering import clusters
-from fedrec.methods._math.means import mean_of
 
 _OWN_CLUSTER_FROM = 3
 

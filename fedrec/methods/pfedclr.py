@@ -11,17 +11,25 @@ The ablations: `correction=full` has one free vector per item in place of a_i B_
 lets p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
 """
 
-from types import MappingProxyType
 from typing import ClassVar
 
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, matrix, vector
-from fedrec.federation.model.weights import Batch, Weights, dot, mean_entropy
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    Weights,
+    dot,
+    item_table,
+    matrix,
+    mean_entropy,
+    vector,
+)
 
 _NORMAL, _ZERO = Initial("normal", 1.0), Initial("constant", 0.0)
 
@@ -37,7 +45,7 @@ class PFedCLR(Method):
     )
     cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
 
-    evaluated = MappingProxyType({"Q": "own"})
+    own_copies = ("Q",)
 
     buffer: ClassVar[tuple[str, ...]] = ("A", "B")
     """The parameters of the buffer matrix, which corrects item rows."""

@@ -24,13 +24,22 @@ from dataclasses import replace
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.server_rule import ServerRule, ServerSide
-from fedrec.federation.model.weights import Batch, Weights, dot, mean_entropy
-from fedrec.methods._math.similarities import same_direction
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Client,
+    Initial,
+    Method,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Weights,
+    dot,
+    item_table,
+    mean_entropy,
+    vector,
+)
+from fedrec.methods._math.likeness import same_direction
 from fedrec.methods._math.simplex import project_on_simplex
 
 

@@ -11,14 +11,9 @@ The official code lets item rows learn at rate x items x 80, since few samples t
 the score function. It also uploads b_u, which nothing ever uses; here it stays at home, as the paper says.
 """
 
-from types import MappingProxyType
-
 from torch import Tensor
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Client
-from fedrec.federation.model.parameters import Initial, Parameter, item_table, vector
-from fedrec.federation.model.weights import Weights, dot
+from fedrec.federation.model import Citation, Client, Initial, Parameter, Weights, dot, item_table, vector
 from fedrec.federation.privacy.guarded import Guarded
 
 
@@ -33,7 +28,7 @@ class PFedRec(Guarded):
     )
     cost = "O(E S d) on the clients, twice; O(sum of R_u d) on the server."
 
-    evaluated = MappingProxyType({"Q": "own"})
+    own_copies = ("Q",)
 
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared; the score function, a linear layer, stays on the client."""

@@ -14,12 +14,7 @@ from dataclasses import replace
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Step
-from fedrec.federation.model.method import Method
-from fedrec.federation.model.parameters import Initial, Parameter, vector
-from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.model.weights import Loss, Weights
+from fedrec.federation.model import Citation, Initial, Loss, Method, Parameter, Plugin, Step, Weights, vector
 
 
 class DualPer(Plugin):
@@ -35,7 +30,7 @@ class DualPer(Plugin):
 
     def __init__(self, backbone: Method, settings: dict[str, object], items: int) -> None:
         super().__init__(backbone, settings, items)
-        self.evaluated = {backbone.item_table: "own"}
+        self.own_copies = (backbone.item_table,)
 
     def parameters(self) -> dict[str, Parameter]:
         """The score function becomes private; a plain product gets a bias."""

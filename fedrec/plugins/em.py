@@ -21,12 +21,25 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Fit, Operation, Program, Rewrite, Step, Upload
-from fedrec.federation.model.parameters import Initial, Location, Parameter, mlp
-from fedrec.federation.model.plugin import Plugin, refuse_guarded
-from fedrec.federation.model.tables import Combined, View
-from fedrec.federation.model.weights import Weights, perceptron
+from fedrec.federation.model import (
+    Citation,
+    Combined,
+    Fit,
+    Initial,
+    Location,
+    Operation,
+    Parameter,
+    Plugin,
+    Program,
+    Rewrite,
+    Step,
+    Upload,
+    View,
+    Weights,
+    mlp,
+    perceptron,
+    refuse_guarded,
+)
 
 
 class ElasticMerging(Plugin):

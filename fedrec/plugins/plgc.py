@@ -18,12 +18,20 @@ from dataclasses import replace
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.citation import Citation
-from fedrec.federation.model.client import Step
-from fedrec.federation.model.parameters import Parameter, mlp
-from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.model.tables import Combined, View
-from fedrec.federation.model.weights import Batch, Loss, Part, Weights, perceptron
+from fedrec.federation.model import (
+    Batch,
+    Citation,
+    Combined,
+    Loss,
+    Parameter,
+    Part,
+    Plugin,
+    Step,
+    View,
+    Weights,
+    mlp,
+    perceptron,
+)
 from fedrec.plugins._losses import (
     alignment_and_uniformity,
     centred,

@@ -41,9 +41,9 @@ def cards(methods: Mapping[str, Any]) -> list[Card]:
     ]
 
 
-def listed(found: Sequence[Card]) -> str:
+def listed(shown: Sequence[Card]) -> str:
     """The cards as text, a few lines each."""
-    return "\n\n".join(map(_text, found))
+    return "\n\n".join(map(_text, shown))
 
 
 def _text(card: Card) -> str:
@@ -99,8 +99,7 @@ def _kind(method: Method) -> str:
     if method.paper is None:
         return "reference"
     own = any(
-        part.table
-        and (part.location in ("personal", "local", "private") or method.evaluated.get(name) == "own")
+        part.table and (part.location in ("personal", "local", "private") or name in method.own_copies)
         for name, part in method.parameters().items()
     )
     return "personalised" if own else "federated"

@@ -13,7 +13,7 @@ from fedrec.config.records import merged_records, spelled_records
 from fedrec.data.split import read_split
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.engine import engine_named
+from fedrec.federation.engines.engine import ENGINES, engine_named
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.plan.fingerprint import code_hash
 from fedrec.runs.device import device_named, memory_for_clients
@@ -62,7 +62,10 @@ def train(
         "device": place.type,
         "split": split.content_hash(),
         "interactions": split.interactions,
-        "code": {"method": code_hash(*modules_of(method)), "engine": code_hash(ENGINE_MODULE)},
+        "code": {
+            "method": code_hash(*modules_of(method)),
+            "engine": code_hash(ENGINE_MODULE, ENGINES[chosen.name]),
+        },
     }
     try:
         recorder = Recorder.of(keep, clients, settings["rounds"]) if keep else None

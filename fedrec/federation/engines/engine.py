@@ -69,7 +69,7 @@ class Task:
         """Whether clients start the round from values of `name` that differ from client to client."""
         parameter = self.state.parameters[name]
         if parameter.location == "shared":
-            return self.alone or (self.late and self.method.evaluated.get(name) == "own")
+            return self.alone or (self.late and name in self.method.own_copies)
         return parameter.location in ("private", "local", "personal") and not parameter.renewed
 
 

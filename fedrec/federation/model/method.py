@@ -39,9 +39,9 @@ class Method(ABC):
     additive: ClassVar[bool] = True
     """Whether the personal table is added to the shared one, or takes its place."""
 
-    evaluated: Mapping[str, Literal["global", "own"]] = {}
-    """For each shared parameter, whether users are scored with the server's newest (the default) or
-    with the copy they trained last."""
+    own_copies: tuple[str, ...] = ()
+    """Shared parameters of which users are scored with the copy they trained last; of all others with the
+    server's newest."""
 
     server_rule: ClassVar[type[ServerRule]] = ServerRule
     """The class of `server`."""

@@ -34,7 +34,7 @@ class Plugin(Method):
     def __init__(self, backbone: Method, settings: Mapping[str, Any], items: int) -> None:
         super().__init__(settings, items)
         self.backbone = backbone
-        self.evaluated = backbone.evaluated
+        self.own_copies = backbone.own_copies
         names = {name: self.stored(name) for name in backbone.parameters()}
         self.server = RenamedRule(backbone.server, names)
 

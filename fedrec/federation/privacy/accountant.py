@@ -51,13 +51,13 @@ def gaussian_epsilon(noise: float, sampling: float, steps: int, delta: float) ->
     _demand(0 < delta < 1, "delta must lie between 0 and 1, both excluded", delta)
     if sampling == 0 or steps == 0:
         return 0.0
-    found = (
+    epsilons = (
         steps * gaussian_rdp(noise, sampling, order)
         + math.log1p(-1 / order)
         - (math.log(delta) + math.log(order)) / (order - 1)
         for order in ORDERS
     )
-    return max(0.0, min(found))
+    return max(0.0, min(epsilons))
 
 
 def laplace_epsilon(clip: float, scale: float, rounds: int) -> float:

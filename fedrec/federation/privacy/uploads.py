@@ -39,7 +39,7 @@ class UploadNoise:
 
         Every parameter is clipped by itself, so what they reveal adds up.
         """
-        found: dict[str, Any] = {
+        mechanism: dict[str, Any] = {
             "mechanism": "laplace noise on uploads",
             "scale": self.scale,
             "clip": self.clip,
@@ -47,11 +47,11 @@ class UploadNoise:
             "parameters_per_round": uploads,
         }
         if self.clip is None:
-            return found | {
+            return mechanism | {
                 "epsilon": None,
                 "why_undefined": "uploads are not clipped, so two of them may differ by any amount",
             }
-        return found | {
+        return mechanism | {
             "epsilon": laplace_epsilon(self.clip, self.scale, rounds * uploads),
             "epsilon_per_round": laplace_epsilon(self.clip, self.scale, uploads),
             "unit": "everything a client holds; basic composition over all rounds",

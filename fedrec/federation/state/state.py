@@ -57,7 +57,7 @@ class State:
         moved = _moved_as_a_whole(method)
         kept: dict[str, Kept] = {}
         for name, part in parameters.items():
-            own = method.evaluated.get(name) == "own" or copies
+            own = name in method.own_copies or copies
             if part.location in ("scratch", "server") or (part.location == "shared" and not own):
                 continue
             size = clients * values[name].numel() * values[name].element_size()
@@ -97,11 +97,11 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by name, for a file."""
-        found = {f"shared/{name}": value for name, value in self.shared.items()}
+        tensors = {f"shared/{name}": value for name, value in self.shared.items()}
         for name, kept in self.kept.items():
-            found |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
-        found |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
-        return found | {"clients/joined": self.joined, "clients/held": self.held}
+            tensors |= {f"kept/{name}{suffix}": value for suffix, value in kept.tensors().items()}
+        tensors |= {f"optimiser/{name}": value for name, value in self.optimiser.items()}
+        return tensors | {"clients/joined": self.joined, "clients/held": self.held}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore from the result of `tensors()`."""

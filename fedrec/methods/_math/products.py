@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.federation.model.client import Through, WholeTable
+from fedrec.federation.model import Through, WholeTable
 
 
 class Products(Through):

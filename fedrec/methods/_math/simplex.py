@@ -1,4 +1,4 @@
-"""Weights that are not negative and add up to 1."""
+"""The nearest weights: not negative, and adding up to 1."""
 
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The engine's pieces: draws, samples, parameters, the server's guard, memory, divergence, files."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from fedrec.errors import (
     FederationError,
     OutOfMemoryError,
     SplitError,
-    StorageError,
 )
 from fedrec.federation import draws
 from fedrec.federation.engines.batched.engine import BatchedEngine
@@ -22,7 +19,6 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import Initial, Parameter, initial_values
 from fedrec.federation.privacy.noise import laplace
 from fedrec.federation.state.state import State
-from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.methods.fedmf import FedMF
 from fedrec.random import with_numpy as randomness
 from fedrec.random.with_numpy import Purpose
@@ -148,7 +144,7 @@ def test_noise_falls_on_the_whole_upload_and_on_nothing_else(clients, engine):
 class OwnTable(FedMF):
     """FedMF scored with the table each client trained last."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 def test_users_are_scored_with_the_newest_or_with_their_own_table(clients):
@@ -192,7 +188,7 @@ class DecayedByAdam(Decayed):
 class OwnDecayed(Decayed):
     """A kept copy shrinks as well."""
 
-    evaluated: ClassVar = {"Q": "own"}
+    own_copies = ("Q",)
 
 
 @pytest.mark.parametrize("method", [Decayed, DecayedByAdam, OwnDecayed])
@@ -263,20 +259,6 @@ def test_state_starts_the_same_for_everyone():
     values = state.kept["p"].whole(torch.arange(5))
     assert values.shape == (5, 1, 16)
     assert (values == values[0]).all()
-
-
-def test_tensors_travel_through_a_file(tmp_path):
-    tensors = {"b": torch.arange(6).reshape(2, 3), "a": torch.tensor([1.5]), "empty": torch.zeros(0, 2)}
-    save_tensors(tmp_path / "t.safetensors", tensors, "note")
-    found, note = load_tensors(tmp_path / "t.safetensors")
-    assert note == "note"
-    assert all(torch.equal(tensors[name], found[name]) for name in tensors)
-    content = (tmp_path / "t.safetensors").read_bytes()
-    save_tensors(tmp_path / "again.safetensors", dict(reversed(tensors.items())), "note")
-    assert (tmp_path / "again.safetensors").read_bytes() == content
-    (tmp_path / "t.safetensors").write_bytes(content[:-4])
-    with pytest.raises(StorageError, match="is damaged"):
-        load_tensors(tmp_path / "t.safetensors")
 
 
 @pytest.mark.parametrize(

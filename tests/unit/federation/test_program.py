@@ -26,7 +26,7 @@ from fedrec.federation.program import (
 from fedrec.methods.fedmf import FedMF
 from fedrec.runs.registry import make_method
 from tests.by_hand import ENGINES, clients_with, federation_of
-from tests.federations import settings_of
+from tests.federations import server_side, settings_of
 
 BATCHED = ENGINES[1]
 
@@ -105,15 +105,9 @@ def test_a_plug_in_may_transform_a_program_as_a_whole():
 def test_a_plug_in_renames_what_the_backbones_server_sees():
     plugin, side = made("perfedrec+plgc"), []
     plugin.backbone.server.finish = side.append
-    plugin.server.finish(server_with(Q=torch.zeros(2), L=torch.ones(2)))
+    plugin.server.finish(server_side(torch.ones(1), shared={"Q": torch.zeros(2), "L": torch.ones(2)}))
     # PLGC's own table is L, and its stand-in on the server the backbone's Q.
     assert torch.equal(side[0].shared["Q"], torch.zeros(2))
-
-
-def server_with(**shared):
-    from tests.federations import server_side
-
-    return server_side(torch.ones(1), shared=shared)
 
 
 class Trained(FedMF):
@@ -150,7 +144,7 @@ def test_a_loss_that_asks_for_a_whole_table_needs_it():
             return super().loss(w, batch) + w.Q.whole().square().sum((-1, -2))
 
     class OwnPull(Trained):
-        how = replace(Trained.how, loss=lambda w, batch: w.Q.whole().square().sum((-1, -2)))
+        how = replace(Trained.how, loss=lambda w, _batch: w.Q.whole().square().sum((-1, -2)))
 
     for kind, whole in ((Trained, False), (Pulled, True), (OwnPull, True)):
         method = method_of(kind)
@@ -165,7 +159,7 @@ def test_sums_over_tables_and_rewrites_by_rows_need_no_whole_tables():
 
 def test_a_rewrite_of_a_whole_table_needs_it():
     class Halved(WholeTable):
-        def of_one(self, table, server):
+        def of_one(self, table, _server):
             return table / 2
 
         of_many = of_one
@@ -195,7 +189,9 @@ def test_a_loss_that_changes_its_mind_is_told_so():
     class Late(FedMF):
         def local_round(self, client):
             whole = client.round_ > 1
-            self.fit(client, self.step(client, {"Q": 0.1, "p": 0.1}), loss=self.pulled if whole else self.loss)
+            self.fit(
+                client, self.step(client, {"Q": 0.1, "p": 0.1}), loss=self.pulled if whole else self.loss
+            )
             client.upload("Q")
 
         def pulled(self, w, batch):
@@ -257,7 +253,7 @@ def test_an_engine_may_refuse_a_program_with_its_reason():
     class Picky(Engine):
         name = "picky"
 
-        def run(self, task):
+        def run(self, _task):
             raise AssertionError
 
         def supports(self, program):

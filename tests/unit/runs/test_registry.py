@@ -1,14 +1,15 @@
+import importlib
 import sys
 
 import pytest
 
-from fedrec import plugins
+from fedrec import methods, plugins
 from fedrec.config import modules
 from fedrec.config.modules import modules_of, plugin_names
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.federation import Federation
-from fedrec.runs.registry import make_learner
+from fedrec.runs.registry import make_learner, make_method
 from tests.compositions import compositions
 from tests.federations import clients_of, planted_blocks, settings_of
 
@@ -90,3 +91,59 @@ def test_there_may_be_no_plug_in_at_all():
     assert modules_of("local-only[d=8]") == ["fedrec.methods.local_only"]
     with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plgc'\. There are: none\."):
         modules_of("fedmf+plgc")
+
+
+VARIED = """
+from fedrec.methods.fedmf import FedMF
+
+
+class Plain(FedMF):
+    def item_rate(self):
+        return 1.0
+
+    def said(self):
+        return "plain"
+
+
+class Uniform(Plain):
+    def said(self):
+        return f"uniform, {super().said()}"
+
+
+class Touched(Plain):
+    def item_rate(self):
+        return 2.0
+
+    def said(self):
+        return f"touched, {super().said()}"
+
+
+METHOD = Plain
+VARIANTS = {("user_initial", "uniform"): Uniform, ("combine", "touched"): Touched}
+"""
+
+
+@pytest.fixture
+def varied(tmp_path, monkeypatch):
+    """One method, `varied`, with two variants."""
+    (tmp_path / "varied.py").write_text(VARIED)
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    monkeypatch.setitem(modules.FOLDERS, "methods", tmp_path)
+    yield lambda **changes: make_method("varied", settings_of("fedmf") | changes, 9)
+    sys.modules.pop("fedrec.methods.varied", None)
+
+
+def test_variants_are_picked_by_settings_and_combined_in_order(varied):
+    assert varied().said() == "plain"
+    assert varied(user_initial="uniform").said() == "uniform, plain"
+    assert varied(combine="touched").said() == "touched, plain"
+    both = varied(user_initial="uniform", combine="touched")
+    assert both.said() == "uniform, touched, plain"
+    assert both.item_rate() == 2.0
+
+
+def test_variants_that_cannot_be_combined_are_refused(varied):
+    file = sys.modules.get("fedrec.methods.varied") or importlib.import_module("fedrec.methods.varied")
+    file.VARIANTS = {("user_initial", "uniform"): file.Plain, ("combine", "touched"): file.Touched}
+    with pytest.raises(ConfigurationError, match="user_initial=uniform, combine=touched do not go together"):
+        varied(user_initial="uniform", combine="touched")

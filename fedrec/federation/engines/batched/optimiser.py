@@ -53,8 +53,8 @@ class BlockOptimiser:
         gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
         active = sum(group.clients.stop <= clients for group in self.groups)
         with torch.no_grad():
-            for name, found in zip(leaves, gradients, strict=True):
-                gradient = self._guard(name, found, batch) if name in rule.guarded else found
+            for name, plain in zip(leaves, gradients, strict=True):
+                gradient = self._guard(name, plain, batch) if name in rule.guarded else plain
                 # The fused kernel reads memory in order, whatever the strides of a gradient say.
                 self._update(name, gradient.contiguous(), active)
         for number in range(active):
@@ -77,8 +77,11 @@ class BlockOptimiser:
         if not self.rule.keep_state:
             return [torch.zeros_like(value).split(self.parts[name]) for _ in range(2)]
         first, second, steps = (moment[block.who] for moment in block.task.state.moments(name))
-        found = {"first": first.reshape(value.shape), "second": second.reshape(value.shape), "steps": steps}
-        block.moments |= {(name, part): moment for part, moment in found.items()}
+        block.moments |= {
+            (name, "first"): first.reshape(value.shape),
+            (name, "second"): second.reshape(value.shape),
+            (name, "steps"): steps,
+        }
         return []
 
     def _leaf(self, name: str, clients: int, batch: BlockBatch) -> Tensor:
@@ -87,13 +90,13 @@ class BlockOptimiser:
             value = torch.nn.functional.embedding(batch.items, value)
         return value.requires_grad_()
 
-    def _guard(self, name: str, found: Tensor, batch: BlockBatch) -> Tensor:
+    def _guard(self, name: str, gradients: Tensor, batch: BlockBatch) -> Tensor:
         """The mean of the clipped gradients of each client's samples, with noise on every row."""
         block, mechanism = self.block, self.rule.guarded[name]
-        clients, samples = len(found), batch.weight.count_nonzero(1)
+        clients, samples = len(gradients), batch.weight.count_nonzero(1)
         if batch.number >= NOISE_STEPS:
             raise FederationError(f"more than {NOISE_STEPS} mini-batches an epoch cannot be guarded.")
-        each = found * samples[:, None, None]
+        each = gradients * samples[:, None, None]
         each = each * (mechanism.clip / each.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
         total = torch.zeros_like(block.values[name][: block.length(name, clients)])
         total.index_add_(0, batch.items.reshape(-1), (each / samples[:, None, None]).flatten(0, 1))

@@ -1,4 +1,4 @@
-"""How alike the uploads of every two clients are, by matrix products for all at once."""
+"""How alike the uploads of clients are, for all pairs of clients at once."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -27,6 +27,18 @@ def cosine_distances(vectors: Tensor) -> Tensor:
     return _distances(_centred(part / length) for part in columns(vectors)) / 2
 
 
+def first_components(tables: Tensor) -> Tensor:
+    """Each table (tables x items x d), centred and projected on its first principal axis: tables x items.
+
+    The axis points to where its largest coordinate is positive; by itself it has no direction.
+    """
+    centred = tables - tables.mean(1, keepdim=True)
+    _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    first = axes[:, :, -1]
+    largest = first.gather(1, first.abs().argmax(1, keepdim=True))
+    return torch.einsum("tid,td->ti", centred, first * largest.sign())
+
+
 def same_direction(vectors: Tensor, start: Tensor) -> Tensor:
     """The cosine of every pair of ways from `start` to a row, 1 where it is above 0.9."""
     starts = columns(start.expand(len(vectors), -1))
@@ -37,16 +49,20 @@ def same_direction(vectors: Tensor, start: Tensor) -> Tensor:
     return torch.where(cosine > _SAME, 1.0, cosine)
 
 
-def first_components(tables: Tensor) -> Tensor:
-    """Tables (tables, items, d), each centred and projected on its first principal axis: (tables, items).
+def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
+    """Equal weights for each client's neighbours, rows adding up to 1; itself alone where it has none.
 
-    The axis points to where its largest coordinate is positive; by itself it has no direction.
+    Neighbours are those whose likeness is above `threshold` times the mean over all pairs, or the `count`
+    most alike.
     """
-    centred = tables - tables.mean(1, keepdim=True)
-    _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
-    first = axes[:, :, -1]
-    largest = first.gather(1, first.abs().argmax(1, keepdim=True))
-    return torch.einsum("tid,td->ti", centred, first * largest.sign())
+    if count is None:
+        chosen = likeness > threshold * likeness.mean()
+    else:
+        nearest = likeness.topk(min(count, len(likeness)), dim=1).indices
+        chosen = torch.zeros_like(likeness, dtype=torch.bool).scatter_(1, nearest, value=True)
+    alone = ~chosen.any(1)
+    chosen = chosen | torch.diag(alone)
+    return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
 
 
 def _products(parts: Iterable[Tensor]) -> Tensor:

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fedrec.federation.server import mixing
-from fedrec.federation.server.mixing import (
+from fedrec.federation.server.mixing import mean_of
+from fedrec.federation.state.kept import DenseKept, RowsKept
+from fedrec.methods._math.likeness import (
     cosine_distances,
     first_components,
-    mean_of,
     neighbours,
-    project_on_simplex,
     same_direction,
     squared_distances,
 )
-from fedrec.federation.state.kept import DenseKept, RowsKept
+from fedrec.methods._math.simplex import project_on_simplex
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 

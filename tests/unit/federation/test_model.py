@@ -1,0 +1,81 @@
+"""What a method's file is written with."""
+
+import importlib
+
+import pytest
+import torch
+
+from fedrec.config.modules import method_names, modules_of, plugin_names
+from fedrec.errors import FederationError
+from fedrec.federation.model import Citation, Combined, PlainTable, ServerRule, dot
+from tests.by_hand import clients_with, federation_of, kept, near
+
+TABLE = torch.arange(8.0).reshape(4, 2)
+
+
+def test_a_citation_reads_as_papers_cite():
+    journal = Citation("Chai, Wang", "Secure factorization: a way", "IEEE Intelligent Systems", 2021)
+    assert str(journal) == "Chai, Wang: Secure factorization: a way, IEEE Intelligent Systems 2021."
+    assert str(Citation("Chen et al.", "Beyond", "", 2025)) == "Chen et al.: Beyond, 2025."
+
+
+def test_a_dot_product_serves_one_client_and_many():
+    rows, vector = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[10.0, 1.0]])
+    assert dot(rows, vector).tolist() == [12.0, 34.0]
+    assert dot(rows.expand(3, -1, -1), vector.expand(3, -1, -1)).tolist() == [[12.0, 34.0]] * 3
+
+
+def test_a_table_of_one_client_and_tables_of_many_are_read_alike():
+    items = torch.tensor([[2, 0], [1, 1]])
+    many = PlainTable(torch.stack((TABLE, -TABLE)))
+    assert torch.equal(many[items], torch.stack((TABLE[[2, 0]], -TABLE[[1, 1]])))
+    assert torch.equal(PlainTable(TABLE)[items], TABLE[items])
+    assert many.row_sum().tolist() == [[[12.0, 16.0]], [[-12.0, -16.0]]]
+    assert many.squared_norm().tolist() == [[[140.0]], [[140.0]]]
+    with pytest.raises(FederationError, match="training items are known in losses and scores alone"):
+        many.training_sum()
+
+
+def test_a_combined_table_combines_rows_wherever_they_come_from():
+    first, second = PlainTable(TABLE, torch.tensor([0, 3])), PlainTable(2 * TABLE, torch.tensor([0, 3]))
+    table = Combined(lambda a, b: a + b, first, second, linear=True)
+    assert torch.equal(table[torch.tensor([1])], 3 * TABLE[[1]])
+    assert torch.equal(table.whole(), 3 * TABLE)
+    assert torch.equal(table.training_sum(), 3 * TABLE[[0, 3]].sum(0, keepdim=True))
+    with pytest.raises(FederationError, match="merged one by one"):
+        Combined(torch.maximum, first, second).training_sum()
+
+
+def test_the_plain_rule_leaves_everyone_its_own_upload():
+    rule = ServerRule({}, 3)
+    assert rule.choose(None, 1) is None
+    assert rule.mix("p", torch.zeros(2, 3), None) is None
+    assert rule.weights(torch.tensor([4, 2])).tolist() == [4, 2]
+
+
+def test_a_personal_parameter_that_is_not_mixed_is_what_its_client_sent():
+    """FedFast's server has every user vector; the rule mixes none."""
+    federation = federation_of("fedfast", clients_with([[0], [1, 2]], items=8), "d=2", "local_epochs=1")
+    uploaded = []
+    federation.method.server.mix = lambda _name, uploads, _server: uploaded.append(uploads.clone())
+    federation.train_round(1)
+    (sent,) = uploaded
+    assert near(kept(federation, "p").flatten(1), sent)
+    assert not near(sent[0], sent[1], within=1e-3)
+    assert federation.state.held.all()
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_method_comes_from_a_paper_or_is_a_reference_of_ours(name):
+    module = importlib.import_module(modules_of(name)[0])
+    paper = module.METHOD.paper
+    # A reference learns nothing from others, and says so first.
+    assert (paper is None) == ("A reference" in module.__doc__)
+    assert paper is None or (paper.authors and paper.title and 1990 < paper.year < 2100)
+
+
+@pytest.mark.parametrize("name", plugin_names())
+def test_every_plug_in_says_what_a_round_costs_and_where_it_comes_from(name):
+    plugin = importlib.import_module(modules_of(f"fedmf+{name}")[1]).PLUGIN
+    assert plugin.paper is not None
+    assert plugin.cost
