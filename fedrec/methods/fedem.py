@@ -9,10 +9,11 @@ server     G_u = sum over v of w_uv Q_v; w_u balances data sizes p_v and similar
 scored     own p_u with own table merged with the newest G_u
 
 Algorithm 1 by the letter is `merging=epoch`. The text rather describes `merging=once`: E epochs of the
-adapter, one merge, E epochs of training. The official code, which gives the printed numbers, is the default: it
-merges first and then through every mini-batch (`merging=batch`). In it only a tenth of the clients is
-aggregated (`aggregated=0.1`); the rest go on alone (`held` is 0), and so does everyone in the first round.
-The paper's ablations FedSim w/ SR, SM and DM are `merge=replace`, `static` and `dynamic`.
+adapter, one merge, E epochs of training. The official code, which gives the printed numbers, is the default:
+it merges first and then through every mini-batch (`merging=batch`). In it only a tenth of the clients is
+aggregated (`aggregated=0.1`); the rest go on alone (`held` is 0), and so does everyone in the first round. It
+has similarities and weights of its own (`similarity=component`, `cosine`; `weights=simplex`). The paper's
+ablations FedSim w/ SR, SM and DM are `merge=replace`, `static` and `dynamic`.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,17 +1,17 @@
 """PerFedRec: a global model, one per cluster of users and the client's own, averaged when scoring.
 
 graph     a client sees its star: itself and its training items
-vectors   propagated over the star (`forward`), e_u = p_u, k items, s the sum of theirs:
-star3     user (e_u + s / sqrt k) / 2; own items (e_i + 2 e_u / sqrt k + s / k) / 4;
-others e_i / 4: three layers with symmetric weights, averaged
-official  user (e_u + 3 (e_u + s) / (k + 1)) / 4; own items (e_i + 3 (e_i + e_u) / 2) / 4;
-others e_i / 4; scored without propagation, as the code does
-none      e_u and e_i
+vectors   propagated over the star, k items, s the sum of theirs: user (p_u + s / sqrt k) / 2; own items
+          (e_i + 2 p_u / sqrt k + s / k) / 4; others e_i / 4: three layers with symmetric weights, averaged
 client    from the third round on starts from its cluster's table, before from the global one; trains it
-and p_u
+          and p_u
 upload    the table and p_u: the server knows user vectors
 server    Q = mean of all tables; k-means on user vectors; K = mean of the cluster's tables
 scored    mean of the scores with Q, K and the own table L
+
+`forward=official` propagates as the official code does, user (p_u + 3 (p_u + s) / (k + 1)) / 4 and own items
+(e_i + 3 (e_i + p_u) / 2) / 4, and scores without; `forward=none` leaves propagation out. `adaptation` lets
+one of the models score alone.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """pFedGraph: each client's table is a mixture of the tables of clients that learnt in its direction.
 
-The item table is
-what is shared here, user vectors stay at home.
+The item table is what is shared here, user vectors stay at home.
 
     score     p_u . q_i
     client    takes its aggregate for its own table if it got one, then trains p_u and Q_u
@@ -92,7 +91,7 @@ class PFedGraph(Method):
         return own + w.held * (w.G[items] - own)
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of user vector p and item row q."""
+        """Inner product of user vector p and the row of `table`."""
         return dot(self.table(w, items), w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:

@@ -1,7 +1,7 @@
 """Losses of two views of the same items that PLGC compares its own with.
 
-Views are (batch, d) with whatever axes the engine adds in front; `chosen` (batch, 1) is 1 for the samples that
-count.
+Views are (batch, d) with whatever axes the engine adds in front; `chosen` (batch, 1) is 1 for the samples
+that count.
 """
 
 import torch

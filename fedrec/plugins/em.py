@@ -6,9 +6,9 @@ client     trains the adapter alone on the merged table, merges, then trains as 
 scored     own table merged with the server's newest
 
 `merging` tells when: `once` (E epochs of the adapter, one merge, the backbone's round), `epoch` (FedEM's
-Algorithm 1 by the letter: adapter, merge and training in every epoch, each time from the table the round began
-with) or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one of the
-backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
+Algorithm 1 by the letter: adapter, merge and training in every epoch, each time from the table the round
+began with) or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one
+of the backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
 (`dynamic`), by `weight` (`static`) or by 1 (`replace`).
 """
 

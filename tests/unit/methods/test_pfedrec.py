@@ -19,19 +19,19 @@ def sigmoid(x):
 
 @both_engines
 def test_items_step_on_a_loss_computed_after_the_score_function_moved(engine):
-    # One client, item 0 liked, item 1 drawn: a mini-batch of both. Scores 2 w + b and 1 w + b.
+    # One client, item 0 liked, item 1 drawn: a mini-batch of both. Scores 2 theta + b and theta + b.
     tuned = federation_of(
         "pfedrec", clients_with([[0]], items=2), *TINY, "rate=0.5", "item_factor=6", engine=engine
     )
-    give(tuned, Q=[2.0, 1.0], w=0.5, b=0.1)
+    give(tuned, Q=[2.0, 1.0], theta=0.5, b=0.1)
     tuned.train_round(1)
     liked, drawn = sigmoid(2 * 0.5 + 0.1) - 1, sigmoid(1 * 0.5 + 0.1)
-    w = 0.5 - 0.5 * (2 * liked + 1 * drawn) / 2
+    theta = 0.5 - 0.5 * (2 * liked + 1 * drawn) / 2
     b = 0.1 - 0.5 * (liked + drawn) / 2
-    assert float(kept(tuned, "theta")) == pytest.approx(w, rel=1e-14)
+    assert float(kept(tuned, "theta")) == pytest.approx(theta, rel=1e-14)
     assert float(kept(tuned, "b")) == pytest.approx(b, rel=1e-14)
-    liked, drawn = sigmoid(2 * w + b) - 1, sigmoid(1 * w + b)
-    expected = [2 - 3 * liked * w / 2, 1 - 3 * drawn * w / 2]
+    liked, drawn = sigmoid(2 * theta + b) - 1, sigmoid(1 * theta + b)
+    expected = [2 - 3 * liked * theta / 2, 1 - 3 * drawn * theta / 2]
     assert kept(tuned, "Q").flatten().tolist() == pytest.approx(expected, rel=1e-14)
     # One client: the mean table is its own.
     assert tuned.state.shared["Q"].flatten().tolist() == pytest.approx(expected, rel=1e-14)
