@@ -163,8 +163,8 @@ class CentRAP(Learner):
         optimiser.zero_grad()
         after, total = self.factor * (1 - item_rate * decay), torch.zeros((), device=self.rows.device)
         for part in parts:
-            place = part.users * self.clients.items + part.items
-            d = (self.factor * functional.embedding(place, self.rows)).requires_grad_()
+            cell = part.users * self.clients.items + part.items
+            d = (self.factor * functional.embedding(cell, self.rows)).requires_grad_()
             w = Values(
                 C=GatheredRows(part.items, functional.embedding(part.items, self.C)),
                 D=GatheredRows(part.items, d),
@@ -173,7 +173,7 @@ class CentRAP(Learner):
             )
             value = loss(cast(Weights, w), cast(Batch, part))
             value.backward()
-            self.rows.index_add_(0, place, cast(Tensor, d.grad), alpha=-item_rate / after)
+            self.rows.index_add_(0, cell, cast(Tensor, d.grad), alpha=-item_rate / after)
             total += value.detach()
         cast(Tensor, self.C.grad).div_(users)
         optimiser.step()
@@ -184,8 +184,8 @@ class CentRAP(Learner):
         return total / users
 
     def _scores(self, who: Tensor, items: Tensor) -> Tensor:
-        place = who.unsqueeze(1) * self.clients.items + items
-        d = self.factor * functional.embedding(place, self.rows)
+        cell = who.unsqueeze(1) * self.clients.items + items
+        d = self.factor * functional.embedding(cell, self.rows)
         u, b = self.u[who].unsqueeze(1), self.b[who].unsqueeze(1)
         w = Values(C=PlainTable(self.C), D=GatheredRows(items, d), u=u, b=b)
         return self.model.score(cast(Weights, w), items)

@@ -89,7 +89,7 @@ class FedCIA(Method):
         client.upload("Q", into="S", through=Products())
 
     def after_aggregation(self, client: Client) -> Who:
-        """Bring the own products towards everybody's, once there are any."""
+        """Align: fit the own products of item rows to S, once there are any."""
         settings = self.settings
         if client.round_ < settings["aggregate_from"]:
             return "nobody"

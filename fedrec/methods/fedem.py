@@ -82,13 +82,13 @@ class FedEM(ElasticMerging):
         return dot(self.merged(w, items), w.p)
 
     def local_round(self, client: Client) -> None:
-        """ClientUpdate of Algorithm 1: its lines 2-4, 5, 7-9, 11 and 12."""
-        for _ in range(self.settings["local_epochs"]):
-            self.train_adapter(client, epochs=1)
-            client.rewrite("M", self.merged)
-            client.fit(self.embedding_step(client, "M"), epochs=1, loss=self.loss_on("M"))
-        client.rewrite("Q", lambda w, items: w.M[items])
-        client.upload("Q", into="G")
+        """ClientUpdate of Algorithm 1, with the numbers of its lines."""
+        for _ in range(self.settings["local_epochs"]):  # 1
+            self.train_adapter(client, epochs=1)  # 2 to 4: Theta learns
+            client.rewrite("M", self.merged)  # 5: elastic merging
+            client.fit(self.embedding_step(client, "M"), epochs=1, loss=self.loss_on("M"))  # 7 to 9
+        client.rewrite("Q", lambda w, items: w.M[items])  # 11
+        client.upload("Q", into="G")  # 12
 
     def train_adapter(self, client: Client, epochs: int, early_stop: float | None = None) -> None:
         """Update the adapter on the loss of the merged table (Eq. 11)."""

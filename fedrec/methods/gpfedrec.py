@@ -89,7 +89,7 @@ class GPFedRec(Method):
         return perceptron(w, "mlp", torch.cat((w.p.expand_as(q), q), dim=-1)).squeeze(-1)
 
     def pulled(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy, plus what pulls the whole table towards the neighbours' mean."""
+        """Mean entropy plus reg |Q - R|^2, which pulls the whole table to the neighbours' mean."""
         apart = (w.Q.whole() - w.R.whole()).square().sum((-1, -2))
         reg: float = self.settings["pull"] / (2 * self.item_rate())
         return self.loss(w, batch) + reg * apart

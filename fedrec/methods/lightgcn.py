@@ -61,13 +61,13 @@ class Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, nodes: Tensor, graph: Graph, depth: int) -> Tensor:  # noqa: ANN401 - torch's own context
-        """See `Graph.spread`."""
+        """Propagated vectors of the nodes."""
         ctx.graph, ctx.depth = graph, depth
         return graph.spread(nodes, depth)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own context
-        """The gradient of the nodes."""
+        """Gradient of the nodes."""
         return ctx.graph.spread(gradient, ctx.depth), None, None
 
 

@@ -75,8 +75,10 @@ class PFedCLR(Method):
     def local_round(self, client: Client) -> None:
         """ClientUpdate: train Q, upload it, then train what is personal."""
         eta, beta = self.settings["rate"], dict.fromkeys(self.buffer, self.settings["beta"])
+        # Step 1: local training, and upload for step 3, the server's mean.
         self.fit(client, self.step(client, {"Q": eta}), loss=self.uncorrected)
         client.upload("Q")
+        # Step 2: dual-function mechanism.
         self.fit(client, self.step(client, {"p": eta, **beta}))
 
 

@@ -50,7 +50,7 @@ class DualPer(Plugin):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The backbone's, plus the bias."""
+        """The backbone's score, plus the bias b."""
         scored = self.backbone.score(w, items)
         return scored + w.b.squeeze(-1) if "b" in w else scored
 

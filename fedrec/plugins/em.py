@@ -1,6 +1,6 @@
 """EM, elastic merging: how much of the server's item table a client takes over, item by item.
 
-Tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
+tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
 merged     l_i + rho_i (g_i - l_i), rho_i = adapter(g_i - l_i, l_i) in (0, 1); the adapter stays private
 client     trains the adapter alone on the merged table, merges, then trains as the backbone does
 scored     own table merged with the server's newest

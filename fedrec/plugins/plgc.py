@@ -1,6 +1,6 @@
 """PLGC: a client's own item table mixed with the server's, and kept from repeating what that one says.
 
-Tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
+tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
 mixing     q = lambda_c c + (1 - lambda_c) g, lambda_c = |C|^2 / (|C|^2 + |G|^2), anew in every epoch (dLGM)
 loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items (eRR):
            Z^C, Z^G = head(c), head(g); H = cosines of their columns;
