@@ -22,16 +22,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import override
 
 from fedrec.central.learner import check_finite
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
-from fedrec.federation.learner import Report
+from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model import (
     Batch,
     Citation,
     GatheredRows,
-    Loss,
     PlainTable,
     Values,
     Weights,
@@ -60,11 +60,11 @@ class Mixed:
     share: Tensor
 
     def mean(self, values: Tensor) -> Tensor:
-        """See `method.Batch.mean`."""
+        """The mean of one value per sample, by the samples' shares."""
         return (values * self.share).sum()
 
 
-class CentRAP:
+class CentRAP(Learner):
     """Centralised recommendation with additive personalisation."""
 
     paper = Citation(
@@ -86,8 +86,7 @@ class CentRAP:
         self.clients = clients
         self.settings = settings
         self.seed = seed
-        whole = {"tables": "both", "penalty": "l1", "schedule": "paper"}
-        self.model = FedRAP({**settings, **whole}, clients.items)
+        self.model = FedRAP(settings, clients.items)
         start = initial_values(self.model.parameters(), seed, clients.device)
         self.C = start["C"].requires_grad_()
         self.u, self.b = (start[name].repeat(len(clients), 1).requires_grad_() for name in ("u", "b"))
@@ -97,26 +96,21 @@ class CentRAP:
     def train_round(self, round_: int) -> Report:
         """One epoch over all users' samples."""
         began = time.perf_counter()
-        loss, losses = self.model.loss_in(round_), []
-        shrunk = self.settings["round_decay"] ** (round_ - 1)
-        if self.settings["mode"] == "synchronous":
-            losses.append(self._step(self._user_by_user(round_), loss, shrunk, len(self.clients)))
-        else:
-            losses += [self._step(iter((batch,)), loss, shrunk) for batch in self._mini_batches(round_)]
-        mean = float(torch.stack(losses).mean())
+        mean = float(torch.stack(list(self._steps(round_))).mean())
         # A sum, for a mask of all rows would take a quarter of their memory.
         check_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
         return Report(mean, len(self.clients), 0, 0, time.perf_counter() - began, 0.0)
 
+    @override
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """See `learner.Learner.scores`."""
         at_once = max(1, _AT_ONCE // items.shape[1])
         with torch.no_grad():
             parts = zip(who.split(at_once), items.split(at_once), strict=True)
             return torch.cat([self._scores(users, listed) for users, listed in parts])
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """See `learner.Learner.tensors`; D is `kept/D/factor` times `kept/D/rows`."""
+        # D is `kept/D/factor` times `kept/D/rows`.
         return {
             "shared/C": self.C.detach(),
             "kept/u": self.u.detach(),
@@ -125,8 +119,8 @@ class CentRAP:
             "kept/D/factor": torch.tensor(self.factor, dtype=torch.float64),
         }
 
+    @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
         device = self.rows.device
         self.C, self.u, self.b = (
             tensors[name].to(device).requires_grad_() for name in ("shared/C", "kept/u", "kept/b")
@@ -134,12 +128,12 @@ class CentRAP:
         self.rows = tensors["kept/D/rows"].to(device)
         self.factor = float(tensors["kept/D/factor"])
 
-    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """See `learner.Learner.notes`."""
+    @override
+    def notes(self, rounds: int) -> dict[str, Any]:
         return {}
 
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
-        """See `learner.Learner.drew`."""
+    @override
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
     def _mini_batches(self, round_: int) -> Iterator[Mixed]:
@@ -151,20 +145,17 @@ class CentRAP:
             share = torch.full_like(samples.label[chosen], 1 / len(chosen))
             yield Mixed(user[chosen], samples.item[chosen], samples.label[chosen], share)
 
-    def _user_by_user(self, round_: int) -> Iterator[Mixed]:
-        """All samples, those of a user in one piece; each user's shares add up to 1."""
-        everyone = self.clients.everyone
-        for who in everyone.split(_USERS_AT_ONCE):
-            samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
-            user = torch.repeat_interleave(who, samples.size)
-            share = torch.repeat_interleave(samples.size.to(samples.label.dtype).reciprocal(), samples.size)
-            yield Mixed(user, samples.item, samples.label, share)
+    def _steps(self, round_: int) -> Iterator[Tensor]:
+        """One step per mini-batch; yields their losses."""
+        for batch in self._mini_batches(round_):
+            yield self._step(iter((batch,)), round_)
 
-    def _step(self, parts: Iterator[Mixed], loss: Loss, shrunk: float, users: int = 1) -> Tensor:
+    def _step(self, parts: Iterator[Mixed], round_: int, users: int = 1) -> Tensor:
         """One step of everything on the summed losses of the parts, which share no row of D.
 
         C moves by a `users`-th of its gradient. Returns the sum, by `users`.
         """
+        loss, shrunk = self.model.loss_in(round_), self.settings["round_decay"] ** (round_ - 1)
         rate, item_rate = (shrunk * self.settings[name] for name in ("rate", "item_rate"))
         decay = self.settings["weight_decay"]
         # SGD without momentum has no state: a new one is the old one.
@@ -173,18 +164,18 @@ class CentRAP:
         optimiser.zero_grad()
         after, total = self.factor * (1 - item_rate * decay), torch.zeros((), device=self.rows.device)
         for part in parts:
-            place = part.users * self.clients.items + part.items
-            d = (self.factor * functional.embedding(place, self.rows)).requires_grad_()
+            cell = part.users * self.clients.items + part.items
+            d = (self.factor * functional.embedding(cell, self.rows)).requires_grad_()
             w = Values(
                 C=GatheredRows(part.items, functional.embedding(part.items, self.C)),
                 D=GatheredRows(part.items, d),
                 u=functional.embedding(part.users, self.u),
                 b=functional.embedding(part.users, self.b),
             )
-            found = loss(cast(Weights, w), cast(Batch, part))
-            found.backward()
-            self.rows.index_add_(0, place, cast(Tensor, d.grad), alpha=-item_rate / after)
-            total += found.detach()
+            value = loss(cast(Weights, w), cast(Batch, part))
+            value.backward()
+            self.rows.index_add_(0, cell, cast(Tensor, d.grad), alpha=-item_rate / after)
+            total += value.detach()
         cast(Tensor, self.C.grad).div_(users)
         optimiser.step()
         self.factor = after
@@ -194,11 +185,29 @@ class CentRAP:
         return total / users
 
     def _scores(self, who: Tensor, items: Tensor) -> Tensor:
-        place = who.unsqueeze(1) * self.clients.items + items
-        d = self.factor * functional.embedding(place, self.rows)
+        cell = who.unsqueeze(1) * self.clients.items + items
+        d = self.factor * functional.embedding(cell, self.rows)
         u, b = self.u[who].unsqueeze(1), self.b[who].unsqueeze(1)
         w = Values(C=PlainTable(self.C), D=GatheredRows(items, d), u=u, b=b)
         return self.model.score(cast(Weights, w), items)
 
 
+class Synchronous(CentRAP):
+    """One step per epoch: every user by the mean loss of its samples, C by the mean over users."""
+
+    @override
+    def _steps(self, round_: int) -> Iterator[Tensor]:
+        yield self._step(self._user_by_user(round_), round_, len(self.clients))
+
+    def _user_by_user(self, round_: int) -> Iterator[Mixed]:
+        """All samples, those of a user in one piece; each user's shares add up to 1."""
+        everyone = self.clients.everyone
+        for who in everyone.split(_USERS_AT_ONCE):
+            samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
+            user = torch.repeat_interleave(who, samples.size)
+            share = torch.repeat_interleave(samples.size.to(samples.label.dtype).reciprocal(), samples.size)
+            yield Mixed(user, samples.item, samples.label, share)
+
+
 METHOD = CentRAP
+VARIANTS = {("mode", "synchronous"): Synchronous}

@@ -89,17 +89,18 @@ class CoLR(Method):
         return dot(w.Q[items] + w.A[items] @ w.B, w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy and the size of the vectors that are scored."""
-        a, factor = w.A[batch.items], (self.settings["rank"] / self.settings["d"]) ** 0.5
-        if self.settings["rows"] == "mean":
-            # The mean over the mini-batch weighs a sample 1 / size; a row's mean weighs it 1 / occurrences.
-            factor = factor * (batch.size / batch.occurrences()).unsqueeze(-1)
+        """Mean entropy, and `l2` times the squared norms of the vectors that are scored."""
+        a, factor = w.A[batch.items], self.gradient_factor(batch)
         # The value of a, whose gradient is multiplied by the factor.
         a = a.detach() + factor * (a - a.detach())
         q = w.Q[batch.items] + a @ w.B
         size = q.square().sum(-1) + w.p.square().sum(-1)
         l2: float = self.settings["l2"]
         return mean_entropy(dot(q, w.p), batch) + l2 * batch.mean(size)
+
+    def gradient_factor(self, batch: Batch) -> Tensor | float:  # noqa: ARG002 - see override
+        """What the gradient of A is multiplied by."""
+        return float((self.settings["rank"] / self.settings["d"]) ** 0.5)
 
     def local_round(self, client: Client) -> None:
         """Train p and A together, upload A."""
@@ -115,4 +116,14 @@ def basis(shape: torch.Size, seed: int, round_: int) -> Tensor:
     return torch.mul(left @ right, scale)
 
 
+class MeanRows(CoLR):
+    """The official code: a row moves by the mean, not the sum, over its samples in a mini-batch."""
+
+    @override
+    def gradient_factor(self, batch: Batch) -> Tensor | float:
+        # The mean over the mini-batch weighs a sample 1 / size; a row's mean weighs it 1 / occurrences.
+        return super().gradient_factor(batch) * (batch.size / batch.occurrences()).unsqueeze(-1)
+
+
 METHOD = CoLR
+VARIANTS = {("rows", "mean"): MeanRows}

@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.clients import Clients
-from fedrec.federation.learner import Report
-from fedrec.federation.model import Citation
+from fedrec.federation.learner import Learner, Report
+from fedrec.federation.model.citation import Citation
 from fedrec.federation.pairs import PairTable
 from fedrec.random.purpose import Purpose
 
 
-class DrawCounter:
+class DrawCounter(Learner):
     """Counts each user's draws of training negatives."""
 
     logits = False
@@ -41,24 +42,24 @@ class DrawCounter:
         self.drawn.count(user[negative], samples.item[negative])
         return Report(0.0, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
+    @override
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """See `learner.Learner.scores`."""
         return -self.drawn.get(who.unsqueeze(1), items).to(torch.get_default_dtype())
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """See `learner.Learner.tensors`."""
         return {f"kept/drawn{suffix}": value for suffix, value in self.drawn.tensors().items()}
 
+    @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
         self.drawn.load({name.removeprefix("kept/drawn"): value for name, value in tensors.items()})
 
-    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """See `learner.Learner.notes`."""
+    @override
+    def notes(self, rounds: int) -> dict[str, Any]:
         return {}
 
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
-        """See `learner.Learner.drew`."""
+    @override
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 

@@ -83,13 +83,6 @@ class FedCIA(Method):
         """Inner product of user vector p and item row q."""
         return dot(w.Q[items], w.p)
 
-    def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy of the products, or the square error of each dimension."""
-        if self.settings["fitting"] == "product":
-            return super().loss(w, batch)
-        error = w.Q[batch.items] * w.p - batch.labels.unsqueeze(-1)
-        return batch.mean(error.square().mean(-1))
-
     def local_round(self, client: Client) -> None:
         """Train p and Q together, upload the products of item vectors."""
         step = self.step(client, {"Q": self.item_rate(), "p": self.settings["rate"]})
@@ -97,7 +90,7 @@ class FedCIA(Method):
         client.upload("Q", into="S", through=Products())
 
     def after_aggregation(self, client: Client) -> Who:
-        """Bring the own products towards everybody's, once there are any."""
+        """Align: fit the own products of item rows to S, once there are any."""
         settings = self.settings
         if client.round_ < settings["aggregate_from"]:
             return "nobody"
@@ -106,4 +99,14 @@ class FedCIA(Method):
         return "participants"
 
 
+class FittedDimensions(FedCIA):
+    """The official code's loss: the square error of every dimension by itself."""
+
+    @override
+    def loss(self, w: Weights, batch: Batch) -> Tensor:
+        error = w.Q[batch.items] * w.p - batch.labels.unsqueeze(-1)
+        return batch.mean(error.square().mean(-1))
+
+
 METHOD = FedCIA
+VARIANTS = {("fitting", "dimensions"): FittedDimensions}

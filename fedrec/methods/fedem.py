@@ -1,20 +1,24 @@
 """FedEM: every client gets an aggregate of its own and merges it with its own item table, item by item.
 
-score      p_u . m_i, m_i = l_i + rho_i (g_i - l_i) (see the plug-in `em`, of which this is FedMF's)
-upload     L_u, the client's own item table
-server     G_u = sum over v of w_uv L_v; w_u balances data sizes p_v and similarities s_uv
+Here Q, G and M are the paper's Q^l, Q^g and Q^m, and the adapter is its Theta.
+
+score      p_u . m_i, m_i = (1 - rho_i) q_i + rho_i g_i, rho_i = adapter(g_i - q_i, q_i) in (0, 1)
+client     in every epoch trains the adapter through the merge, merges, and trains p_u and M_u; then Q_u = M_u
+upload     Q_u
+server     G_u = sum over v of w_uv Q_v; w_u balances data sizes p_v and similarities s_uv
 scored     own p_u with own table merged with the newest G_u
 
-`weights=closed` is the paper's minimiser (p_v + alpha s_uv) / (1 + alpha), rows divided by their sums;
-`weights=simplex` the official code's: the point of the simplex nearest to p + alpha s_u, found by sorting
-where the code solves one quadratic programme per client. `similarity=distance` is the paper's
-1 / (1 + |L_u - L_v|^2); `similarity=component` the code's 1 / (1 + distance) of first principal components,
-values above 0.9 set to 1; `similarity=cosine` its alternative. In the code only a tenth of the clients is
-aggregated (`aggregated=0.1`); the rest go on alone (`held` is 0), and so does everyone in the first round.
-FedSim with SR, SM, DM is `merge=replace`, `static`, `dynamic`.
+Algorithm 1 by the letter is `merging=epoch`. The text rather describes `merging=once`: E epochs of the
+adapter, one merge, E epochs of training. The official code, which gives the printed numbers, is the default:
+it merges first and then through every mini-batch (`merging=batch`). In it only a tenth of the clients is
+aggregated (`aggregated=0.1`); the rest go on alone (`held` is 0), and so does everyone in the first round. It
+has similarities and weights of its own (`similarity=component`, `cosine`; `weights=simplex`). The paper's
+ablations FedSim w/ SR, SM and DM are `merge=replace`, `static` and `dynamic`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,37 +26,24 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import override
 
-from fedrec.federation.model import Citation, ServerRule, ServerSide
+from fedrec.errors import ConfigurationError
+from fedrec.federation.model import (
+    Citation,
+    Client,
+    Initial,
+    Loss,
+    Parameter,
+    ServerRule,
+    ServerSide,
+    Step,
+    Weights,
+    dot,
+    mean_entropy,
+)
 from fedrec.methods._math.likeness import first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
-from fedrec.plugins.em import ElasticMerging
-
-_SAME = 0.9
-"""The official code takes components more similar than this for equal."""
-
-
-class BalancedMixture(ServerRule):
-    """Gives each client its own mixture of all uploads, by data sizes and similarities."""
-
-    @override
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
-        wanted: Tensor = server.share + self.settings["alpha"] * self.similarity(uploads)
-        if self.settings["weights"] == "simplex":
-            return project_on_simplex(wanted)
-        # The factor 1 / (1 + alpha) cancels when rows are divided by their sums.
-        return wanted / wanted.sum(1, keepdim=True)
-
-    def similarity(self, uploads: Tensor) -> Tensor:
-        """How alike the tables of each pair of clients are, 1 for a client and itself."""
-        if self.settings["similarity"] == "distance":
-            return 1 / (1 + squared_distances(uploads))
-        if self.settings["similarity"] == "cosine":
-            unit = functional.normalize(uploads)
-            return (unit @ unit.T).clamp(min=0)
-        components = first_components(uploads.reshape(len(uploads), self.items, -1))
-        alike = 1 / (1 + squared_distances(components).sqrt())
-        return torch.where(alike > _SAME, 1.0, alike)
+from fedrec.plugins.em import Dynamic, ElasticMerging, Replacement, Static
 
 
 class FedEM(ElasticMerging):
@@ -70,8 +61,137 @@ class FedEM(ElasticMerging):
     global_location = "personal"
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
+        if settings["dp_noise"]:
+            raise ConfigurationError("fedem: noise on gradients (dp_noise) covers no merged table.")
         super().__init__(FedMF(settings, items), settings, items)
-        self.server = BalancedMixture(settings, items)
+        self.server = PersonalisedAggregation(settings, items)
 
+    def parameters(self) -> dict[str, Parameter]:
+        """Q, p and the adapter stay with the client, which uploads Q; G is on the server, one per client."""
+        model, zero = self.backbone.parameters(), Initial("constant", 0.0)
+        return {
+            "Q": replace(model["Q"], location="local"),
+            "p": model["p"],
+            "G": replace(model["Q"], location="personal"),
+            "M": replace(model["Q"], location="scratch", initial=zero),
+            **self.adapter(self.settings["d"]),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """Inner product of user vector p and merged item row; `loss` is its mean entropy."""
+        return dot(self.merged(w, items), w.p)
+
+    def local_round(self, client: Client) -> None:
+        """ClientUpdate of Algorithm 1, with the numbers of its lines."""
+        for _ in range(self.settings["local_epochs"]):  # 1
+            self.train_adapter(client, epochs=1)  # 2 to 4: Theta learns
+            client.rewrite("M", self.merged)  # 5: elastic merging
+            client.fit(self.embedding_step(client, "M"), epochs=1, loss=self.loss_on("M"))  # 7 to 9
+        client.rewrite("Q", lambda w, items: w.M[items])  # 11
+        client.upload("Q", into="G")  # 12
+
+    def train_adapter(self, client: Client, epochs: int, early_stop: float | None = None) -> None:
+        """Update the adapter on the loss of the merged table (Eq. 11)."""
+        for step in self.adapter_step():
+            client.fit(step, epochs=epochs, loss=self.loss, early_stop=early_stop)
+
+    def embedding_step(self, client: Client, table: str) -> Step:
+        """Update p and a table (Eq. 12)."""
+        return self.step(client, {table: self.item_rate(), "p": self.settings["rate"]})
+
+    def loss_on(self, table: str) -> Loss:
+        """The loss of a table as it is."""
+        return lambda w, batch: mean_entropy(dot(w[table][batch.items], w.p), batch)
+
+
+class PersonalisedAggregation(ServerRule):
+    """Gives each client its own mixture of all uploads, by data sizes and similarities (Eq. 13)."""
+
+    @override
+    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+        similarity = SIMILARITIES[self.settings["similarity"]]
+        wanted: Tensor = server.share + self.settings["alpha"] * similarity(uploads, self.items)
+        return WEIGHTS[self.settings["weights"]](wanted)
+
+
+def by_distance(uploads: Tensor, _items: int) -> Tensor:
+    """The paper's similarity, 1 / (1 + |Q_u - Q_v|^2)."""
+    return 1 / (1 + squared_distances(uploads))
+
+
+def closed_form(wanted: Tensor) -> Tensor:
+    """The paper's minimiser (p_v + alpha s_uv) / (1 + alpha), rows divided by their sums."""
+    # The factor 1 / (1 + alpha) cancels when rows are divided by their sums.
+    return wanted / wanted.sum(1, keepdim=True)
+
+
+class MergedOnce(FedEM):
+    """The paper's text: E epochs of the adapter, one merge, E epochs of training."""
+
+    @override
+    def parameters(self) -> dict[str, Parameter]:
+        # Q is merged in place.
+        return {name: part for name, part in super().parameters().items() if name != "M"}
+
+    @override
+    def local_round(self, client: Client) -> None:
+        self.train_adapter(client, self.settings["local_epochs"], self.settings["early_stop"])
+        client.rewrite("Q", self.merged)
+        self.fit(client, self.embedding_step(client, "Q"), loss=self.loss_on("Q"))
+        client.upload("Q", into="G")
+
+
+class OfficialOrder(MergedOnce):
+    """The official code: a merge, then for every mini-batch both steps through the merge."""
+
+    @override
+    def local_round(self, client: Client) -> None:
+        client.rewrite("Q", self.merged)
+        self.fit(client, *self.adapter_step(), self.embedding_step(client, "Q"))
+        client.upload("Q", into="G")
+
+
+class DynamicMerging(Dynamic, FedEM):
+    """FedSim w/ DM."""
+
+
+class StaticMerging(Static, FedEM):
+    """FedSim w/ SM."""
+
+
+class StaticReplacement(Replacement, FedEM):
+    """FedSim w/ SR."""
+
+
+def by_component(uploads: Tensor, items: int) -> Tensor:
+    """The official code's similarity, 1 / (1 + distance) of first principal components.
+
+    Above 0.9 it is taken for 1.
+    """
+    components = first_components(uploads.reshape(len(uploads), items, -1))
+    similarity = 1 / (1 + squared_distances(components).sqrt())
+    return torch.where(similarity > 0.9, 1.0, similarity)
+
+
+def by_cosine(uploads: Tensor, _items: int) -> Tensor:
+    """The official code's alternative, cosines that are not negative."""
+    unit = functional.normalize(uploads)
+    return (unit @ unit.T).clamp(min=0)
+
+
+SIMILARITIES: Mapping[str, Callable[[Tensor, int], Tensor]] = MappingProxyType(
+    {"distance": by_distance, "component": by_component, "cosine": by_cosine}
+)
+WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    # The official code solves one quadratic programme per client for what a projection finds by sorting.
+    {"closed": closed_form, "simplex": project_on_simplex}
+)
 
 METHOD = FedEM
+VARIANTS = {
+    ("merging", "once"): MergedOnce,
+    ("merging", "batch"): OfficialOrder,
+    ("merge", "dynamic"): DynamicMerging,
+    ("merge", "static"): StaticMerging,
+    ("merge", "replace"): StaticReplacement,
+}

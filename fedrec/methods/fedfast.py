@@ -12,6 +12,8 @@ With every client in every round, as FedEM runs it, there are no subordinates an
 left: FedMF[combine=change].
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -88,24 +90,22 @@ class FedFast(FedMF):
 
     server_rule = ActiveSampling
 
+    vectors: ClassVar[tuple[str, ...]] = ("p",)
+    """What is trained and uploaded besides Q."""
+
     def parameters(self) -> dict[str, Parameter]:
         """Q is shared, and the server has every p."""
         d, start = self.settings["d"], Initial("normal", 1.0)
-        model = {"Q": item_table(self.items, d, "shared", start, "change"), "p": vector(d, "personal", start)}
-        if self.settings["product"] == "weighted":
-            model["h"] = vector(d, "shared", Initial("constant", 1.0))
-        return model
-
-    def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of user vector p and item row q, each dimension with its weight if there is one."""
-        return dot(w.Q[items], w.p * w.h if "h" in w else w.p)
+        return {
+            "Q": item_table(self.items, d, "shared", start, "change"),
+            "p": vector(d, "personal", start),
+        }
 
     def local_round(self, client: Client) -> None:
         """Train everything together, upload everything."""
-        rest = [name for name in self.parameters() if name != "Q"]
-        rates = {"Q": self.item_rate()} | dict.fromkeys(rest, self.settings["rate"])
+        rates = {"Q": self.item_rate(), **dict.fromkeys(self.vectors, self.settings["rate"])}
         self.fit(client, self.step(client, rates))
-        client.upload("Q", *rest)
+        client.upload("Q", *self.vectors)
 
 
 def delegates(cluster: Tensor, word: Tensor, count: int) -> Tensor:
@@ -128,4 +128,19 @@ def follow(change: Tensor, taking_part: Tensor, cluster: Tensor) -> Tensor:
     return (total / count.unsqueeze(1))[cluster]
 
 
+class WeightedProduct(FedFast):
+    """Each dimension of the product times a shared weight h, as GMF does."""
+
+    vectors = ("p", "h")
+
+    @override
+    def parameters(self) -> dict[str, Parameter]:
+        return super().parameters() | {"h": vector(self.settings["d"], "shared", Initial("constant", 1.0))}
+
+    @override
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        return dot(w.Q[items], w.p * w.h)
+
+
 METHOD = FedFast
+VARIANTS = {("product", "weighted"): WeightedProduct}

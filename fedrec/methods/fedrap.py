@@ -2,22 +2,25 @@
 
 score      u_i . (c_j + d_j) + b_i
 loss       mean entropy - lambda_a mean (d - c)^2 + mu_a mean |c|, means over the rows of a mini-batch
-           and their dimensions; lambda_a and mu_a follow a curriculum over rounds a
+           and their dimensions; in round a, lambda_a = tanh(a / 10) v1 and mu_a = tanh(a / 10) v2
 client     trains C, D and the user layer together by SGD with weight decay on everything; rates shrink
            after every mini-batch, and from round to round
 upload     C
 server     C = plain mean
 scored     own user layer and D with the server's newest C
 
-The official code computes the curriculum and never uses it, so it runs `curriculum=fixed`; its sine is
-shifted to [0, v] and its square wave turns every 5 rounds (`schedule=code`). The paper's variants: -C and -D
-are `tables=shared` and `tables=personal`, -No and -L2 `penalty=none` and `penalty=l2`.
+The paper's ablations: other curricula (`curriculum=fixed`, `sin`, `square`, `frac`), -C and -D
+(`tables=shared` and `personal`), -No and -L2 (`penalty=none` and `l2`). The official code computes the
+curriculum and never uses it, so it runs `curriculum=fixed`; its sine is shifted to [0, v] and its square wave
+turns every 5 rounds (`schedule=code`).
 """
 
 import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
-import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.model import (
     Batch,
@@ -55,67 +58,149 @@ class FedRAP(Guarded):
         """C is shared; D and the user layer stay on the client."""
         d, spread = self.settings["d"], Initial("normal", 1.0)
         layer = Initial("uniform", d**-0.5)
-        model = {
+        return {
             "C": item_table(self.items, d, "shared", spread),
             "D": item_table(self.items, d, "private", spread),
             "u": vector(d, "private", layer),
             "b": vector(1, "private", layer),
         }
-        left_out = {"both": None, "shared": "D", "personal": "C"}[self.settings["tables"]]
-        return {name: one for name, one in model.items() if name != left_out}
+
+    def rows(self, w: Weights, items: Tensor) -> Tensor:
+        """Item rows c + d: additive personalisation."""
+        return w.C[items] + w.D[items]
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
         """`u . (c + d) + b`: the user layer on the sum of both item rows."""
-        tables = [name for name in ("C", "D") if name in w]
-        q: Tensor = sum(w[name][items] for name in tables)  # type: ignore[assignment]
-        return dot(q, w.u) + w.b.squeeze(-1)
+        return dot(self.rows(w, items), w.u) + w.b.squeeze(-1)
 
-    def strengths(self, round_: int) -> tuple[float, float]:
-        """Lambda and mu of a round, by the curriculum."""
-        by_code = self.settings["schedule"] == "code"
-        # The code counts from 0, and a round uses what the round before it computed.
-        a = round_ - 2 if by_code else round_
-        half_wave = 5 if by_code else 10
-        factor = {
-            "fixed": 1.0,
-            "tanh": math.tanh(a / 10),
-            "sin": (math.sin(a / 10) + 1) / 2 if by_code else math.sin(a / 10),
-            "square": float((round_ - 1) // half_wave % 2),
-            "frac": 1 / max(a + 1, 1),
-        }[self.settings["curriculum"]]
-        if by_code and round_ == 1:
-            factor = 1.0
-        return factor * self.settings["apart"], factor * self.settings["sparse"]
+    def curriculum(self, a: int) -> float:
+        """What v1 and v2 are multiplied by in round a."""
+        return CURRICULA[self.settings["curriculum"]](a)
 
-    def loss_in(self, round_: int) -> Loss:
-        """The loss of a round, whose strengths follow the curriculum."""
-        apart, sparse = self.strengths(round_)
+    def strengths(self, a: int) -> tuple[float, float]:
+        """lambda_a and mu_a of round a, which start small and grow up to v1 and v2."""
+        return self.curriculum(a) * self.settings["v1"], self.curriculum(a) * self.settings["v2"]
+
+    def difference(self, w: Weights, batch: Batch) -> Tensor | float:
+        """Mean (d - c)^2, which keeps what C and D have learnt different."""
+        return batch.mean((w.D[batch.items] - w.C[batch.items]).square().mean(-1))
+
+    def norm(self, w: Weights, batch: Batch) -> Tensor | float:
+        """Mean |c|, which makes C sparse."""
+        return batch.mean(w.C[batch.items].abs().mean(-1))
+
+    def loss_in(self, a: int) -> Loss:
+        """The loss of round a (Eq. 3)."""
+        lambda_a, mu_a = self.strengths(a)
 
         def loss(w: Weights, batch: Batch) -> Tensor:
-            return self.loss(w, batch) + self.penalty(w, batch, apart, sparse)
+            return self.loss(w, batch) + (-lambda_a * self.difference(w, batch) + mu_a * self.norm(w, batch))
 
         return loss
 
-    def local_round(self, client: Client) -> None:
-        """Train everything together, upload C."""
-        names = self.parameters()
-        rate = dict.fromkeys(names, self.settings["item_rate"]) | dict.fromkeys("ub", self.settings["rate"])
-        decay = dict.fromkeys(names, self.settings["weight_decay"])
-        self.fit(client, self.step(client, rate, decay), loss=self.loss_in(client.round_))
-        if "C" in names:
-            client.upload("C")
+    def train(self, client: Client) -> None:
+        """The local epochs of ClientUpdate, on everything together."""
+        eta = {"u": self.settings["rate"], "b": self.settings["rate"]}
+        rates = {name: eta.get(name, self.settings["item_rate"]) for name in self.parameters()}
+        decay = dict.fromkeys(rates, self.settings["weight_decay"])
+        self.fit(client, self.step(client, rates, decay), loss=self.loss_in(client.round_))
 
-    def penalty(self, w: Weights, batch: Batch, apart: float, sparse: float) -> Tensor:
-        """What pushes D and C apart, and C towards zero."""
-        total: Tensor | float = 0.0
-        if "C" in w and "D" in w:
-            difference = w.D[batch.items] - w.C[batch.items]
-            total = total - apart * batch.mean(difference.square().mean(-1))
-        if "C" in w and self.settings["penalty"] != "none":
-            c = w.C[batch.items]
-            size = c.abs() if self.settings["penalty"] == "l1" else c.square()
-            total = total + sparse * batch.mean(size.mean(-1))
-        return torch.as_tensor(total)
+    def local_round(self, client: Client) -> None:
+        """ClientUpdate: train everything together, upload C."""
+        self.train(client)
+        client.upload("C")
+
+
+CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
+    {
+        "tanh": lambda a: math.tanh(a / 10),
+        "fixed": lambda _: 1.0,
+        "sin": lambda a: math.sin(a / 10),
+        "square": lambda a: float((a - 1) // 10 % 2),
+        "frac": lambda a: 1 / (a + 1),
+    }
+)
+"""How far the strengths have grown in round a: the paper's, and those it compares with."""
+
+
+class OfficialSchedule(FedRAP):
+    """The waves of the official code: a round uses what the round before it computed, counting from 0."""
+
+    @override
+    def curriculum(self, a: int) -> float:
+        return OFFICIAL_CURRICULA[self.settings["curriculum"]](a - 2) if a > 1 else 1.0
+
+
+OFFICIAL_CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
+    {
+        **CURRICULA,
+        "sin": lambda a: (math.sin(a / 10) + 1) / 2,
+        "square": lambda a: float((a + 1) // 5 % 2),
+    }
+)
+
+
+class SharedOnly(FedRAP):
+    """FedRAP-C: no personal table."""
+
+    @override
+    def parameters(self) -> dict[str, Parameter]:
+        return {name: part for name, part in super().parameters().items() if name != "D"}
+
+    @override
+    def rows(self, w: Weights, items: Tensor) -> Tensor:
+        return w.C[items]
+
+    @override
+    def difference(self, w: Weights, batch: Batch) -> Tensor | float:
+        return 0.0
+
+
+class PersonalOnly(FedRAP):
+    """FedRAP-D: no shared table, and nothing to upload."""
+
+    @override
+    def parameters(self) -> dict[str, Parameter]:
+        return {name: part for name, part in super().parameters().items() if name != "C"}
+
+    @override
+    def rows(self, w: Weights, items: Tensor) -> Tensor:
+        return w.D[items]
+
+    @override
+    def difference(self, w: Weights, batch: Batch) -> Tensor | float:
+        return 0.0
+
+    @override
+    def norm(self, w: Weights, batch: Batch) -> Tensor | float:
+        return 0.0
+
+    @override
+    def local_round(self, client: Client) -> None:
+        self.train(client)
+
+
+class SquaredNorm(FedRAP):
+    """FedRAP-L2: C is pulled to zero by its squares."""
+
+    @override
+    def norm(self, w: Weights, batch: Batch) -> Tensor | float:
+        return batch.mean(w.C[batch.items].square().mean(-1))
+
+
+class NoNorm(FedRAP):
+    """FedRAP-No: nothing pulls C to zero."""
+
+    @override
+    def norm(self, w: Weights, batch: Batch) -> Tensor | float:
+        return 0.0
 
 
 METHOD = FedRAP
+VARIANTS = {
+    ("schedule", "code"): OfficialSchedule,
+    ("tables", "shared"): SharedOnly,
+    ("tables", "personal"): PersonalOnly,
+    ("penalty", "l2"): SquaredNorm,
+    ("penalty", "none"): NoNorm,
+}

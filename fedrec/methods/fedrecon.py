@@ -11,9 +11,8 @@ Rows are dealt out to the halves anew in every round, each with its negatives; `
 both, the official code's other setting.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import ClassVar
 
 from torch import Tensor
 from typing_extensions import override
@@ -21,20 +20,13 @@ from typing_extensions import override
 from fedrec.federation.model import Citation, Client, Half, Initial, Parameter, ServerRule, Who
 from fedrec.methods.fedmf import FedMF
 
-HALVES: tuple[Half, Half] = ("first", "second")
-
-
-def splits(settings: Mapping[str, Any]) -> bool:
-    """Whether p and Q are trained on different halves."""
-    return bool(settings["split"] == "halves")
-
 
 class QueryWeights(ServerRule):
     """Weighs uploads by the interactions of the query half."""
 
     @override
     def weights(self, rows: Tensor) -> Tensor:
-        return (rows // 2).clamp(min=1) if splits(self.settings) else rows
+        return (rows // 2).clamp(min=1)
 
 
 class FedRecon(FedMF):
@@ -51,7 +43,10 @@ class FedRecon(FedMF):
         "of R_u d) on the server."
     )
 
-    server_rule = QueryWeights
+    server_rule: ClassVar[type[ServerRule]] = QueryWeights
+
+    support: ClassVar[Half | None] = "first"
+    query: ClassVar[Half | None] = "second"
 
     def parameters(self) -> dict[str, Parameter]:
         """FedMF's, but p is forgotten when a round ends."""
@@ -60,9 +55,8 @@ class FedRecon(FedMF):
 
     def local_round(self, client: Client) -> None:
         """Rebuild p on one half, train Q on the other, upload Q."""
-        support, query = HALVES if splits(self.settings) else (None, None)
-        self.rebuild(client, support)
-        self.fit(client, self.step(client, {"Q": self.item_rate()}), samples=query)
+        self.rebuild(client, self.support)
+        self.fit(client, self.step(client, {"Q": self.item_rate()}), samples=self.query)
         client.upload("Q")
 
     def after_aggregation(self, client: Client) -> Who:
@@ -76,4 +70,12 @@ class FedRecon(FedMF):
         self.fit(client, step, epochs=self.settings["rebuild_epochs"], samples=samples)
 
 
+class NoSplit(FedRecon):
+    """p and Q are both trained on all interactions."""
+
+    server_rule = ServerRule
+    support = query = None
+
+
 METHOD = FedRecon
+VARIANTS = {("split", "none"): NoSplit}

@@ -40,12 +40,14 @@ class NeighbourMeans(ServerRule):
 
     @override
     def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
-        likeness = cosine_distances(uploads)
-        if self.settings["graph"] == "similarity":
-            likeness = 1 - likeness
+        likeness = self.likeness(uploads)
         graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
         reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
         return reached
+
+    def likeness(self, uploads: Tensor) -> Tensor:
+        """Cosine of the tables of every two clients."""
+        return 1 - cosine_distances(uploads)
 
     @override
     def finish(self, server: ServerSide) -> None:
@@ -87,7 +89,7 @@ class GPFedRec(Method):
         return perceptron(w, "mlp", torch.cat((w.p.expand_as(q), q), dim=-1)).squeeze(-1)
 
     def pulled(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy, plus what pulls the whole table towards the neighbours' mean."""
+        """Mean entropy plus reg |Q - R|^2, which pulls the whole table to the neighbours' mean."""
         apart = (w.Q.whole() - w.R.whole()).square().sum((-1, -2))
         reg: float = self.settings["pull"] / (2 * self.item_rate())
         return self.loss(w, batch) + reg * apart
@@ -101,4 +103,19 @@ class GPFedRec(Method):
         client.upload("Q", into="R")
 
 
+class DistantNeighbours(NeighbourMeans):
+    """As the official code: the more distant two tables are, the more alike they count."""
+
+    @override
+    def likeness(self, uploads: Tensor) -> Tensor:
+        return cosine_distances(uploads)
+
+
+class OfficialGraph(GPFedRec):
+    """The official code's graph, in which the least similar clients are neighbours."""
+
+    server_rule = DistantNeighbours
+
+
 METHOD = GPFedRec
+VARIANTS = {("graph", "distance"): OfficialGraph}

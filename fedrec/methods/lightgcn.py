@@ -17,6 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import override
 
 from fedrec.central.method import CentralMethod
 from fedrec.federation.clients import Clients
@@ -60,13 +61,13 @@ class Spread(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, nodes: Tensor, graph: Graph, depth: int) -> Tensor:  # noqa: ANN401 - torch's own context
-        """See `Graph.spread`."""
+        """Propagated vectors of the nodes."""
         ctx.graph, ctx.depth = graph, depth
         return graph.spread(nodes, depth)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own context
-        """The gradient of the nodes."""
+        """Gradient of the nodes."""
         return ctx.graph.spread(gradient, ctx.depth), None, None
 
 
@@ -90,13 +91,7 @@ class LightGCN(CentralMethod):
 
     def edges(self, clients: Clients) -> tuple[Tensor, Tensor]:
         """User and item of every edge."""
-        everyone = clients.everyone
-        users, items = [torch.repeat_interleave(everyone, clients.rows)], [clients.train_item]
-        if self.settings["graph"] == "all":
-            for held_out in clients.held_out.values():
-                users.append(everyone)
-                items.append(held_out)
-        return torch.cat(users), torch.cat(items)
+        return torch.repeat_interleave(clients.everyone, clients.rows), clients.train_item
 
     def parameters(self) -> dict[str, Parameter]:
         """Layer 0: one vector per user, one per item."""
@@ -114,17 +109,36 @@ class LightGCN(CentralMethod):
         return dot(functional.embedding(users, w.user), functional.embedding(items, w.item))
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """What tells positives from negatives, and the size of the layer-0 vectors."""
-        scores = self.score(w, users.unsqueeze(1), items)
-        if self.settings["loss"] == "bpr":
-            fit = functional.softplus(scores[:, 1:] - scores[:, :1]).mean()
-        else:
-            fit = functional.binary_cross_entropy_with_logits(scores, labels)
+        """Ranking loss, and reg / 2 times the squared norms of the layer-0 vectors of a training row."""
+        fit = self.ranking_loss(self.score(w, users.unsqueeze(1), items), labels)
         used = (
             functional.embedding(users, w.P).square().sum() + functional.embedding(items, w.Q).square().sum()
         )
         total: Tensor = fit + self.settings["reg"] / 2 * used / len(users)
         return total
 
+    def ranking_loss(self, scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002 - see override
+        """BPR: a positive, which comes first, above its negatives."""
+        return functional.softplus(scores[:, 1:] - scores[:, :1]).mean()
+
+
+class Entropy(LightGCN):
+    """Mean binary cross-entropy, as all other methods."""
+
+    @override
+    def ranking_loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(scores, labels)
+
+
+class LeakingGraph(LightGCN):
+    """A graph of all interactions, held-out ones among them."""
+
+    @override
+    def edges(self, clients: Clients) -> tuple[Tensor, Tensor]:
+        users, items = super().edges(clients)
+        held_out = list(clients.held_out.values())
+        return torch.cat((users, *[clients.everyone] * len(held_out))), torch.cat((items, *held_out))
+
 
 METHOD = LightGCN
+VARIANTS = {("loss", "bce"): Entropy, ("graph", "all"): LeakingGraph}

@@ -19,6 +19,7 @@ class MF(CentralMethod):
         "Computer",
         2009,
     )
+    cost = "O(S d) for S samples."
 
     def parameters(self) -> dict[str, Parameter]:
         """One vector per user, one per item."""

@@ -22,6 +22,7 @@ class NCF(CentralMethod):
         "WWW",
         2017,
     )
+    cost = "O(S h) for S samples (h the tower's size)."
 
     def parameters(self) -> dict[str, Parameter]:
         """One vector per user, one per item, and the tower."""

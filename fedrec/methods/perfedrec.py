@@ -1,18 +1,21 @@
 """PerFedRec: a global model, one per cluster of users and the client's own, averaged when scoring.
 
 graph     a client sees its star: itself and its training items
-vectors   propagated over the star (`forward`), e_u = p_u, k items, s the sum of theirs:
-star3     user (e_u + s / sqrt k) / 2; own items (e_i + 2 e_u / sqrt k + s / k) / 4;
-others e_i / 4: three layers with symmetric weights, averaged
-official  user (e_u + 3 (e_u + s) / (k + 1)) / 4; own items (e_i + 3 (e_i + e_u) / 2) / 4;
-others e_i / 4; scored without propagation, as the code does
-none      e_u and e_i
+vectors   propagated over the star, k items, s the sum of theirs: user (p_u + s / sqrt k) / 2; own items
+          (e_i + 2 p_u / sqrt k + s / k) / 4; others e_i / 4: three layers with symmetric weights, averaged
 client    from the third round on starts from its cluster's table, before from the global one; trains it
-and p_u
+          and p_u
 upload    the table and p_u: the server knows user vectors
 server    Q = mean of all tables; k-means on user vectors; K = mean of the cluster's tables
 scored    mean of the scores with Q, K and the own table L
+
+`forward=official` propagates as the official code does, user (p_u + 3 (p_u + s) / (k + 1)) / 4 and own items
+(e_i + 3 (e_i + p_u) / 2) / 4, and scores without; `forward=none` leaves propagation out. `adaptation` lets
+one of the models score alone.
 """
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -88,34 +91,27 @@ class PerFedRec(Method):
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The mean of what the models say that take part."""
-        models, wanted = {"global": "Q", "cluster": "K", "local": "L"}, self.settings["adaptation"]
-        chosen = models.values() if wanted == "all" else [models[wanted]]
-        propagates = self.settings["forward"] == "star3"
-        scores = [self.logit(w, w[name], items, None, propagates=propagates) for name in chosen]
-        return torch.stack(scores).mean(0)
+        """Mean of the scores by the models that take part."""
+        models = MODELS[self.settings["adaptation"]]
+        return torch.stack([self.scored(w, w[name], items) for name in models]).mean(0)
 
-    def logit(
-        self, w: Weights, table: Part, items: Tensor, own: Tensor | None, *, propagates: bool
-    ) -> Tensor:
-        """The product of both vectors; `own` is 1 for items the client has trained on, None for no item."""
-        user: Tensor = w.p
-        item = table[items]
-        if propagates:
-            total, count = table.training_sum(), w.rows
-            mine: Tensor | float = 0.0 if own is None else own.unsqueeze(-1)
-            if self.settings["forward"] == "star3":
-                item = (item + mine * (2 * w.p / count.sqrt() + total / count)) / 4
-                user = (w.p + total / count.sqrt()) / 2
-            else:
-                item = (item + mine * 3 * (item + w.p) / 2) / 4
-                user = (w.p + 3 * (w.p + total) / (count + 1)) / 4
+    def scored(self, w: Weights, table: Part, items: Tensor) -> Tensor:
+        """Score by one model of items that the client has not trained on."""
+        return self.propagated(w, table, items, 0.0)
+
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        """Inner product of user and item vectors, each the mean over three layers of the client's star.
+
+        `own` is 1 for items the client has trained on, else 0.
+        """
+        s, k = table.training_sum(), w.rows
+        item = (table[items] + own * (2 * w.p / k.sqrt() + s / k)) / 4
+        user = (w.p + s / k.sqrt()) / 2
         return dot(user, item)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy of the own table's scores."""
-        propagates = self.settings["forward"] != "none"
-        return mean_entropy(self.logit(w, w.L, batch.items, batch.labels, propagates=propagates), batch)
+        """Mean entropy of the own table's scores, propagated."""
+        return mean_entropy(self.propagated(w, w.L, batch.items, batch.labels.unsqueeze(-1)), batch)
 
     def local_round(self, client: Client) -> None:
         """Start from the server's, train, upload everything."""
@@ -126,4 +122,34 @@ class PerFedRec(Method):
         client.upload("p")
 
 
+MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"all": ("Q", "K", "L"), "global": ("Q",), "cluster": ("K",), "local": ("L",)}
+)
+"""The tables that score, by the setting `adaptation`."""
+
+
+class NoPropagation(PerFedRec):
+    """Vectors as they are."""
+
+    @override
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        return dot(w.p, table[items])
+
+
+class OfficialPropagation(PerFedRec):
+    """The official code: every layer is the first one, and scores are not propagated."""
+
+    @override
+    def scored(self, w: Weights, table: Part, items: Tensor) -> Tensor:
+        return dot(w.p, table[items])
+
+    @override
+    def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
+        s, k, item = table.training_sum(), w.rows, table[items]
+        item = (item + own * 3 * (item + w.p) / 2) / 4
+        user = (w.p + 3 * (w.p + s) / (k + 1)) / 4
+        return dot(user, item)
+
+
 METHOD = PerFedRec
+VARIANTS = {("forward", "none"): NoPropagation, ("forward", "official"): OfficialPropagation}

@@ -1,19 +1,23 @@
 """PFedCLR: federated matrix factorisation with a low-rank correction that stays on the client.
 
 score      p_u . (q_i + a_i B_u)
-step 1     p_u rests, the correction is left out: only the client's copy of Q trains, on p_u . q_i
+step 1     local training: p_u rests, the correction is left out; Q_u trains, on p_u . q_i
 upload     Q_u, before anything personal is trained
-step 2     Q_u rests: p_u, A_u and B_u train together, on the full score
-server     Q = sum of w_u Q_u, w_u the share of the training rows
+step 2     dual-function mechanism: Q_u rests; p_u, A_u and B_u train together, on the full score
+step 3     global aggregation: Q = sum of w_u Q_u, w_u the share of the training rows
 scored     own p_u, A_u, B_u and own copy of Q as last trained
 
-Variants: `correction=full` has one free vector per item in place of a_i B_u (w/ CF), `training=joint` lets
-p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
+The ablations: `correction=full` has one free vector per item in place of a_i B_u (w/ CF), `training=joint`
+lets p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
 """
 
+from typing import ClassVar
+
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.model import (
+    Batch,
     Citation,
     Client,
     Initial,
@@ -27,7 +31,7 @@ from fedrec.federation.model import (
     vector,
 )
 
-_ZERO = Initial("constant", 0.0)
+_NORMAL, _ZERO = Initial("normal", 1.0), Initial("constant", 0.0)
 
 
 class PFedCLR(Method):
@@ -43,41 +47,67 @@ class PFedCLR(Method):
 
     own_copies = ("Q",)
 
+    buffer: ClassVar[tuple[str, ...]] = ("A", "B")
+    """The parameters of the buffer matrix, which corrects item rows."""
+
     def parameters(self) -> dict[str, Parameter]:
-        """Q is shared; the user vector and the correction stay on the client."""
-        d, spread = self.settings["d"], Initial("normal", 1.0)
-        model = {"Q": item_table(self.items, d, "shared", spread), "p": vector(d, "private", spread)}
-        if self.settings["correction"] == "full":
-            return model | {"W": item_table(self.items, d, "private", _ZERO)}
-        rank, start = self.settings["rank"], Initial("normal", self.settings["correction_spread"])
-        return model | {
-            "A": item_table(self.items, rank, "private", _ZERO),
-            "B": matrix(rank, d, "private", start),
+        """Q is shared; the user vector p and the buffer matrix A B stay on the client."""
+        d, r = self.settings["d"], self.settings["rank"]
+        return {
+            "Q": item_table(self.items, d, "shared", _NORMAL),
+            "p": vector(d, "private", _NORMAL),
+            "A": item_table(self.items, r, "private", _ZERO),
+            "B": matrix(r, d, "private", Initial("normal", self.settings["correction_spread"])),
         }
 
-    def plain(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of user vector p and item row q, without the correction."""
-        return dot(w.Q[items], w.p)
-
-    def correction(self, w: Weights, items: Tensor) -> Tensor:
-        """What the client adds to the rows of Q."""
-        if self.settings["correction"] == "full":
-            return w.W[items]
-        return w.A[items] @ w.B
-
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of user vector p and corrected item row."""
+        """Inner product of user vector p and corrected item row q + a B."""
         return dot(w.Q[items] + self.correction(w, items), w.p)
 
+    def correction(self, w: Weights, items: Tensor) -> Tensor:
+        """Rows of the buffer matrix A B."""
+        return w.A[items] @ w.B
+
+    def uncorrected(self, w: Weights, batch: Batch) -> Tensor:
+        """Mean entropy of p . q: the loss of step 1."""
+        return mean_entropy(dot(w.Q[batch.items], w.p), batch)
+
     def local_round(self, client: Client) -> None:
-        """Train Q, upload it, then train what is personal."""
-        rate, beta = self.settings["rate"], self.settings["beta"]
-        corrected = dict.fromkeys(("W",) if self.settings["correction"] == "full" else ("A", "B"), beta)
-        joint = self.settings["training"] == "joint"
-        first = self.step(client, {"Q": rate} | ({"p": rate} if joint else {}))
-        self.fit(client, first, loss=lambda w, batch: mean_entropy(self.plain(w, batch.items), batch))
+        """ClientUpdate: train Q, upload it, then train what is personal."""
+        eta, beta = self.settings["rate"], dict.fromkeys(self.buffer, self.settings["beta"])
+        # Step 1: local training, and upload for step 3, the server's mean.
+        self.fit(client, self.step(client, {"Q": eta}), loss=self.uncorrected)
         client.upload("Q")
-        self.fit(client, self.step(client, corrected | ({} if joint else {"p": rate})))
+        # Step 2: dual-function mechanism.
+        self.fit(client, self.step(client, {"p": eta, **beta}))
+
+
+class FullCorrection(PFedCLR):
+    """The buffer matrix is a free one, W."""
+
+    buffer = ("W",)
+
+    @override
+    def parameters(self) -> dict[str, Parameter]:
+        model = super().parameters()
+        free = item_table(self.items, self.settings["d"], "private", _ZERO)
+        return {"Q": model["Q"], "p": model["p"], "W": free}
+
+    @override
+    def correction(self, w: Weights, items: Tensor) -> Tensor:
+        return w.W[items]
+
+
+class Joint(PFedCLR):
+    """The user vector trains with Q, as in FedMF; the correction adapts to both."""
+
+    @override
+    def local_round(self, client: Client) -> None:
+        eta, beta = self.settings["rate"], dict.fromkeys(self.buffer, self.settings["beta"])
+        self.fit(client, self.step(client, {"Q": eta, "p": eta}), loss=self.uncorrected)
+        client.upload("Q")
+        self.fit(client, self.step(client, beta))
 
 
 METHOD = PFedCLR
+VARIANTS = {("correction", "full"): FullCorrection, ("training", "joint"): Joint}

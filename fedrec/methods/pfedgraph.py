@@ -32,6 +32,7 @@ from fedrec.federation.model import (
     Parameter,
     ServerRule,
     ServerSide,
+    Step,
     Weights,
     dot,
     item_table,
@@ -91,7 +92,7 @@ class PFedGraph(Method):
         return own + w.held * (w.G[items] - own)
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """Inner product of user vector p and item row q."""
+        """Inner product of user vector p and the row of `table`."""
         return dot(self.table(w, items), w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
@@ -99,7 +100,7 @@ class PFedGraph(Method):
         return mean_entropy(dot(w.Q[batch.items], w.p), batch)
 
     def penalty(self, w: Weights, batch: Batch) -> Tensor:  # noqa: ARG002 - it is about whole tables
-        """The cosine with the direction of similar clients."""
+        """Cosine of the own table with R, the direction of similar clients, times strength and sign."""
         strength: float = self.settings["penalty"]
         sign = -1 if self.settings["sign"] == "minus" else 1
         own, others = w.Q.whole(), w.R.whole()
@@ -109,14 +110,20 @@ class PFedGraph(Method):
 
     def local_round(self, client: Client) -> None:
         """Take over the aggregate, train, upload."""
-        client.rewrite("Q", self.table)
         rate = self.settings["rate"]
-        steps = [self.step(client, {"Q": rate, "p": rate})]
-        if self.settings["penalty"] > 0:
-            # It comes first: a client's loss, by which it may stop, is that of its last step.
-            steps.insert(0, replace(self.step(client, {"Q": rate}), optimiser="sgd", loss=self.penalty))
-        self.fit(client, *steps)
+        client.rewrite("Q", self.table)
+        self.fit(client, *self.penalty_step(client), self.step(client, {"Q": rate, "p": rate}))
         client.upload("Q", into="G")
+
+    def penalty_step(self, client: Client) -> tuple[Step, ...]:
+        """The step on the penalty, if there is one.
+
+        It comes first: a client's loss, by which it may stop, is that of its last step.
+        """
+        if not self.settings["penalty"]:
+            return ()
+        step = self.step(client, {"Q": self.settings["rate"]})
+        return (replace(step, optimiser="sgd", loss=self.penalty),)
 
 
 METHOD = PFedGraph

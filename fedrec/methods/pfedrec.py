@@ -1,6 +1,6 @@
 """PFedRec: no user vector; every client has a score function and an item table of its own.
 
-score      w_u . q_i + b_u
+score      theta_u . q_i + b_u
 client     starts from the server's Q and its own score function; for every mini-batch first a step on
            the score function, then, on a loss computed anew, a step on its copy of Q ("post-tuning")
 upload     Q_u
@@ -36,20 +36,20 @@ class PFedRec(Guarded):
         layer = Initial("uniform", d**-0.5)
         return {
             "Q": item_table(self.items, d, "shared", Initial("normal", 1.0)),
-            "w": vector(d, "private", layer),
+            "theta": vector(d, "private", layer),
             "b": vector(1, "private", layer),
         }
 
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The client's linear layer on item row q."""
-        return dot(w.Q[items], w.w) + w.b.squeeze(-1)
+        """`theta . q + b`: the client's score function on item row q."""
+        return dot(w.Q[items], w.theta) + w.b.squeeze(-1)
 
     def local_round(self, client: Client) -> None:
-        """Two steps per mini-batch: score function, then items."""
-        rate = self.settings["rate"]
+        """ClientUpdate: per mini-batch a step of the score function, then one of the items (lines 7-11)."""
+        eta = self.settings["rate"]
         self.fit(
             client,
-            self.step(client, {"w": rate, "b": rate}),
+            self.step(client, {"theta": eta, "b": eta}),
             self.step(client, {"Q": self.item_rate()}),
         )
         client.upload("Q")

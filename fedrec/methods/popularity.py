@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.clients import Clients
-from fedrec.federation.learner import Report
-from fedrec.federation.model import Citation
+from fedrec.federation.learner import Learner, Report
+from fedrec.federation.model.citation import Citation
 from fedrec.random.purpose import Purpose
 
 
-class Popularity:
+class Popularity(Learner):
     """Scores items by their training rows; learns everything in the first round."""
 
     logits = False
@@ -32,24 +33,24 @@ class Popularity:
         """Nothing is left to learn."""
         return Report(0.0, self.clients, 0, 0, 0.0, 0.0)
 
-    def scores(self, who: Tensor, items: Tensor) -> Tensor:  # noqa: ARG002 - the same for everyone
-        """See `learner.Learner.scores`."""
+    @override
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
         return self.count[items]
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
-        """See `learner.Learner.tensors`."""
         return {"shared/count": self.count}
 
+    @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """See `learner.Learner.load`."""
         self.count = tensors["shared/count"].to(self.count.device)
 
-    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """See `learner.Learner.notes`."""
+    @override
+    def notes(self, rounds: int) -> dict[str, Any]:
         return {}
 
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
-        """See `learner.Learner.drew`."""
+    @override
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 
 

@@ -12,6 +12,7 @@ A backbone that scores by a plain product gets a bias of its own, so that FedMF 
 from dataclasses import replace
 
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.federation.model import Citation, Initial, Loss, Method, Parameter, Plugin, Step, Weights, vector
 
@@ -33,37 +34,37 @@ class DualPer(Plugin):
 
     def parameters(self) -> dict[str, Parameter]:
         """The score function becomes private; a plain product gets a bias."""
-        table = self.backbone.item_table
-        model = self.backbone.parameters()
-        if self.settings["score_part"] == "private":
-            model = {
-                name: part
-                if name == table or part.location != "shared"
-                else replace(part, location="private")
-                for name, part in model.items()
-            }
+        model = self.score_part(self.backbone.parameters())
         if not any(name.startswith("mlp") for name in model):
             bias = vector(1, "private", Initial("uniform", self.settings["d"] ** -0.5))
             # It is part of the score function: forgotten where that is.
             model["b"] = replace(bias, renewed=any(part.renewed for part in model.values()))
         return model
 
+    def score_part(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
+        """The backbone's model, in which only the item table is still shared."""
+        table = self.backbone.item_table
+        return {
+            name: replace(part, location="private") if part.location == "shared" and name != table else part
+            for name, part in model.items()
+        }
+
     def score(self, w: Weights, items: Tensor) -> Tensor:
-        """The backbone's, plus the bias."""
+        """The backbone's score, plus the bias b."""
         scored = self.backbone.score(w, items)
         return scored + w.b.squeeze(-1) if "b" in w else scored
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Each step in two: everything but the item table, then the item table."""
         table = self.backbone.item_table
-        found: list[Step] = []
+        split: list[Step] = []
         for step in steps:
             rest = {name: rate for name, rate in step.rates.items() if name != table}
             if "p" in rest and "b" in self.parameters():
                 rest["b"] = rest["p"]
             items = {name: rate for name, rate in step.rates.items() if name == table}
-            found += [replace(step, rates=rates) for rates in (rest, items) if rates]
-        return tuple(found)
+            split += [replace(step, rates=rates) for rates in (rest, items) if rates]
+        return tuple(split)
 
     def loss_of(self, loss: Loss) -> Loss:  # noqa: ARG002 - the entropy of the plug-in's own score
         """Mean binary cross-entropy of the scores, bias included."""
@@ -74,4 +75,13 @@ class DualPer(Plugin):
         return name if self.parameters()[name].location == "shared" else None
 
 
+class PostTuningAlone(DualPer):
+    """The other reading: what the backbone shares stays shared."""
+
+    @override
+    def score_part(self, model: dict[str, Parameter]) -> dict[str, Parameter]:
+        return model
+
+
 PLUGIN = DualPer
+VARIANTS = {("score_part", "shared"): PostTuningAlone}

@@ -1,21 +1,20 @@
 """EM, elastic merging: how much of the server's item table a client takes over, item by item.
 
-Tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
+tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
 merged     l_i + rho_i (g_i - l_i), rho_i = adapter(g_i - l_i, l_i) in (0, 1); the adapter stays private
 client     trains the adapter alone on the merged table, merges, then trains as the backbone does
 scored     own table merged with the server's newest
 
-`merging` tells when: `once` (E epochs of the adapter, one merge, the backbone's round), `epoch` (the paper's
-text by the letter: adapter, merge and training in every epoch, each time from the table the round began with)
-or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one of the
-backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
+`merging` tells when: `once` (E epochs of the adapter, one merge, the backbone's round), `epoch` (FedEM's
+Algorithm 1 by the letter: adapter, merge and training in every epoch, each time from the table the round
+began with) or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one
+of the backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
 (`dynamic`), by `weight` (`static`) or by 1 (`replace`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -56,47 +55,35 @@ class ElasticMerging(Plugin):
     cost = "O(n m d) to merge every row, besides the backbone's."
 
     global_location: ClassVar[Location] = "shared"
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether an adapter decides how much is taken over."""
-        return self.settings["merge"] in ("elastic", "dynamic")
+    """Where G lives: one for all, or one per client."""
 
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
         model, name = self.restarted(self.backbone.parameters()), self.backbone.item_table
         # A client's own table starts as the server's: nothing is there to be merged in its first round.
-        start = "G" if self.global_location == "shared" else None
-        own = replace(model[name], location="local", start=start)
+        own = replace(model[name], location="local", start="G")
         model |= {name: own, "G": replace(model[name], location=self.global_location)}
-        if self.settings["merging"] == "epoch":
-            model["M"] = replace(own, location="scratch", start=None, initial=Initial("constant", 0.0))
-        if self.adaptive:
-            model |= mlp("adapter", (2 * own.shape[1], *self.settings["adapter"], 1), "private")
-        return model
+        return model | self.scratch(own) | self.adapter(own.shape[1])
 
-    def derived(self, w: Weights) -> dict[str, Tensor]:
-        """For one weight for all items: the mean over items of what the adapter looks at."""
-        derived = super().derived(w)
-        if self.settings["merge"] != "dynamic":
-            return derived
-        own, other = w[self.backbone.item_table].row_sum(), w.G.row_sum()
-        return derived | {"pooled": torch.cat((other - own, own), dim=-1) / self.items}
+    def scratch(self, own: Parameter) -> dict[str, Parameter]:  # noqa: ARG002 - see override
+        """Tables that a round needs besides, shaped as the own one."""
+        return {}
+
+    def adapter(self, d: int) -> dict[str, Parameter]:
+        """Theta, the perceptron that tells rho."""
+        return mlp("adapter", (2 * d, *self.settings["adapter"], 1), "private")
+
+    def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        """How much of the difference between two rows is taken over (FedEM's Eq. 9)."""
+        return torch.sigmoid(perceptron(w, "adapter", torch.cat((difference, own), dim=-1)))
 
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """Rho: how much of the difference is taken over."""
-        if self.settings["merge"] == "elastic":
-            rho: Tensor | float = torch.sigmoid(
-                perceptron(w, "adapter", torch.cat((difference, own), dim=-1))
-            )
-        elif self.settings["merge"] == "dynamic":
-            rho = torch.sigmoid(perceptron(w, "adapter", w.pooled))
-        else:
-            rho = 1.0 if self.settings["merge"] == "replace" else self.settings["weight"]
+        """`rho`, or 0 for a client that was given no table of its own."""
+        rho = self.rho(w, own, difference)
         return rho * w.held if self.global_location == "personal" else rho
 
     def merge(self, w: Weights, own: Tensor, other: Tensor) -> Tensor:
-        """Rows of the own table, merged with the same rows of the server's."""
+        """Rows of the own table, merged with the same rows of the server's (Eq. 10)."""
         return own + self.weight(w, own, other - own) * (other - own)
 
     def merged(self, w: Weights, items: Tensor) -> Tensor:
@@ -109,6 +96,11 @@ class ElasticMerging(Plugin):
         own = self.backbone.item_table
         return View(w, {own: Combined(partial(self.merge, w), w[own], w.G)})
 
+    @override
+    def stored(self, name: str) -> str:
+        # The server's item table is G.
+        return "G" if name == self.backbone.item_table else name
+
     def adapter_step(self) -> tuple[Step, ...]:
         """The step that trains the adapter, if there is one."""
         names = [name for name in self.parameters() if name.startswith("adapter")]
@@ -117,24 +109,21 @@ class ElasticMerging(Plugin):
 
     @override
     def transform(self, program: Program) -> Program:
-        """Merge, and train as the backbone does, in the order `merging` asks for.
-
-        The own table is uploaded when the round is over, to where the backbone uploads it.
-        """
+        # The own table is uploaded when the round is over, to where the backbone uploads it.
         own = self.backbone.item_table
         uploads = [step for step in program if isinstance(step, Upload) and step.name == own]
         rest = [step for step in program if step not in uploads]
         return (
-            *self._rounds[self.settings["merging"]](self, rest),
+            *self.merging(rest),
             *(replace(upload, into="G") if upload.into == own else upload for upload in uploads),
         )
 
-    def once(self, program: Sequence[Operation]) -> Iterator[Operation]:
+    def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
         """E epochs of the adapter, one merge, the backbone's round on the table as it then is."""
         settings = self.settings
-        if self.adaptive:
+        if steps := self.adapter_step():
             loss = self.loss_of(self.backbone.loss)
-            yield Fit(self.adapter_step(), settings["local_epochs"], loss, settings["early_stop"])
+            yield Fit(steps, settings["local_epochs"], loss, settings["early_stop"])
         yield Rewrite(self.backbone.item_table, self.merged)
         for operation in program:
             if isinstance(operation, Fit):
@@ -143,8 +132,16 @@ class ElasticMerging(Plugin):
             else:
                 yield from self.changed(operation)
 
-    def every_epoch(self, program: Sequence[Operation]) -> Iterator[Operation]:
-        """In every epoch the adapter, a merge of the table the round began with, training of the result."""
+
+class EveryEpoch(ElasticMerging):
+    """In every epoch the adapter, a merge of the table the round began with into M, training of M."""
+
+    @override
+    def scratch(self, own: Parameter) -> dict[str, Parameter]:
+        return {"M": replace(own, location="scratch", start=None, initial=Initial("constant", 0.0))}
+
+    @override
+    def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
         for operation in program:
             if isinstance(operation, Fit):
                 refuse_guarded(operation.steps)
@@ -170,8 +167,12 @@ class ElasticMerging(Plugin):
         steps = tuple(map(on_merged, fit.steps))
         yield Fit(steps, 1, lambda w, batch: loss(View(w, {name: w.M}), batch), samples=fit.samples)
 
-    def every_batch(self, program: Sequence[Operation]) -> Iterator[Operation]:
-        """A merge, then in every mini-batch a step of the adapter and one of the backbone, both merged."""
+
+class EveryBatch(ElasticMerging):
+    """A merge, then in every mini-batch a step of the adapter and one of the backbone, both merged."""
+
+    @override
+    def merging(self, program: Sequence[Operation]) -> Iterator[Operation]:
         yield Rewrite(self.backbone.item_table, self.merged)
         for operation in program:
             for changed in self.changed(operation):
@@ -180,11 +181,45 @@ class ElasticMerging(Plugin):
                 else:
                     yield changed
 
-    _rounds: ClassVar = MappingProxyType({"once": once, "epoch": every_epoch, "batch": every_batch})
 
-    def stored(self, name: str) -> str:
-        """The server's item table is G."""
-        return "G" if name == self.backbone.item_table else name
+class Dynamic(ElasticMerging):
+    """DM: the adapter tells one rho for all items, from the mean over items of what it looks at."""
+
+    @override
+    def derived(self, w: Weights) -> dict[str, Tensor]:
+        own, other = w[self.backbone.item_table].row_sum(), w.G.row_sum()
+        return super().derived(w) | {"pooled": torch.cat((other - own, own), dim=-1) / self.items}
+
+    @override
+    def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        return torch.sigmoid(perceptron(w, "adapter", w.pooled))
+
+
+class Static(ElasticMerging):
+    """SM: one rho for all items and clients, and no adapter."""
+
+    @override
+    def adapter(self, d: int) -> dict[str, Parameter]:
+        return {}
+
+    @override
+    def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        return float(self.settings["weight"])
+
+
+class Replacement(Static):
+    """SR: the server's table takes the place of the own one."""
+
+    @override
+    def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        return 1.0
 
 
 PLUGIN = ElasticMerging
+VARIANTS = {
+    ("merging", "epoch"): EveryEpoch,
+    ("merging", "batch"): EveryBatch,
+    ("merge", "dynamic"): Dynamic,
+    ("merge", "static"): Static,
+    ("merge", "replace"): Replacement,
+}

@@ -1,6 +1,6 @@
 """PLGC: a client's own item table mixed with the server's, and kept from repeating what that one says.
 
-Tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
+tables     C the client's own item table, kept over rounds and uploaded; G the mean of all, frozen on clients
 mixing     q = lambda_c c + (1 - lambda_c) g, lambda_c = |C|^2 / (|C|^2 + |G|^2), anew in every epoch (dLGM)
 loss       the backbone's on the mixed table + beta x redundancy of both views of a mini-batch's items (eRR):
            Z^C, Z^G = head(c), head(g); H = cosines of their columns;
@@ -15,9 +15,8 @@ training. `redundancy` replaces eRR by alignment and uniformity (`au`), a contra
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
-from torch.nn import functional
+from typing_extensions import override
 
 from fedrec.federation.model import (
     Batch,
@@ -33,9 +32,13 @@ from fedrec.federation.model import (
     mlp,
     perceptron,
 )
-
-_TEMPERATURE = 0.1
-_TINY = 1e-12
+from fedrec.plugins._losses import (
+    alignment_and_uniformity,
+    centred,
+    column_cosines,
+    contrast,
+    decorrelation,
+)
 
 
 class PLGC(Plugin):
@@ -52,7 +55,10 @@ class PLGC(Plugin):
 
     @property
     def tables(self) -> tuple[str, str]:
-        """The client's own item table, and the server's."""
+        """The names of C, the client's own item table, and of G, the server's.
+
+        A backbone with a personal table has both already.
+        """
         own, shared = self.backbone.personal_table, self.backbone.item_table
         return (shared, "G") if own is None else (own, shared)
 
@@ -60,38 +66,46 @@ class PLGC(Plugin):
         """The item table becomes the client's own beside the server's; a head is added."""
         model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
         if other == "G":
+            # C starts as G when its client first takes part.
             shared = model[own]
             model |= {own: replace(shared, location="local", start="G"), "G": shared}
-        if self.settings["redundancy"] != "none":
-            d = model[own].shape[1]
-            model |= mlp("head", (d, *self.settings["head"], d), "private")
-        return model
+        return model | self.head(model[own].shape[1])
+
+    def head(self, d: int) -> dict[str, Parameter]:
+        """Projector and predictor of eRR."""
+        return mlp("head", (d, *self.settings["head"], d), "private")
 
     def derived(self, w: Weights) -> dict[str, Tensor]:
-        """The weight of the own table."""
-        if self.settings["mixing"] == "off":
-            return super().derived(w)
+        """lambda_c, the share of the own table in the mix (Eq. 15)."""
         own, other = (w[name].squared_norm() for name in self.tables)
         return super().derived(w) | {"lambda_c": own / (own + other)}
 
     def view(self, w: Weights) -> Weights:
-        """The backbone sees the mixed table, or its two tables with their weights."""
-        if self.settings["mixing"] == "off":
-            return w
+        """The backbone sees Q = lambda_c C + (1 - lambda_c) G in the place of its item table (Eq. 16)."""
         own, other = self.tables
-        if other == "G" or not self.backbone.additive:
-            return View(w, {own: weighed((w[own], w.lambda_c), (w[other], 1 - w.lambda_c))})
-        return View(w, {own: weighed((w[own], w.lambda_c)), other: weighed((w[other], 1 - w.lambda_c))})
+        if self.adds_tables:
+            return View(w, {own: weighed((w[own], w.lambda_c)), other: weighed((w[other], 1 - w.lambda_c))})
+        return View(w, {own: weighed((w[own], w.lambda_c), (w[other], 1 - w.lambda_c))})
+
+    @property
+    def adds_tables(self) -> bool:
+        """Whether the backbone adds its two tables itself (FedRAP): it sees each times its share."""
+        return self.backbone.personal_table is not None and self.backbone.additive
 
     def loss_of(self, loss: Loss) -> Loss:
-        """The backbone's loss on the mixed table, plus what the two views repeat."""
-        beta = self.settings["beta"]
+        """L = L_rec + beta L_eRR (Eq. 22), L_rec the backbone's loss on the mixed table."""
+        beta: float = self.settings["beta"]
+        return lambda w, batch: loss(self.view(w), batch) + beta * self.redundancy(w, batch)
 
-        def found(w: Weights, batch: Batch) -> Tensor:
-            mixed = loss(self.view(w), batch)
-            return mixed if "head.0" not in w else mixed + beta * self.redundancy(w, batch)
+    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
+        """L_eRR (Eq. 19) of the two views of each distinct item of the mini-batch."""
+        return repeated_columns(*self.views(w, batch), self.settings["gamma"])
 
-        return found
+    def views(self, w: Weights, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Z^C, Z^G, and which of their rows count: one for each distinct item."""
+        chosen = batch.distinct().unsqueeze(-1)
+        own, other = (perceptron(w, "head", w[name][batch.items]) for name in self.tables)
+        return own, other, chosen
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """The head trains with the own table."""
@@ -103,32 +117,18 @@ class PLGC(Plugin):
         )
 
     def goal(self, name: str) -> str | None:
-        """The own table goes into the server's."""
+        """C is uploaded into G."""
         own, other = self.tables
         return other if name == own else name
 
     def keeps(self, name: str) -> bool:
-        """The own table outlasts what a backbone would start it from."""
+        """C outlasts what a backbone would start it from."""
         return name == self.tables[0]
 
     def stored(self, name: str) -> str:
         """The server's item table is G, where it did not have one besides."""
         own, other = self.tables
         return other if name == own else name
-
-    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
-        """What is to be made small about the two views of each distinct item of the mini-batch."""
-        chosen = batch.distinct().unsqueeze(-1)
-        own, other = (perceptron(w, "head", w[name][batch.items]) for name in self.tables)
-        if self.settings["redundancy"] == "au":
-            return alignment_and_uniformity(own, other, chosen)
-        if self.settings["redundancy"] == "duorec":
-            return contrast(own, other, chosen)
-        if self.settings["redundancy"] == "feddecorr":
-            return decorrelation(own, chosen)
-        if self.settings["centred"] == "yes":
-            own, other = _centred(own, chosen), _centred(other, chosen)
-        return repeated_columns(own, other, chosen, self.settings["gamma"])
 
 
 def weighed(*parts: tuple[Part, Tensor]) -> Combined:
@@ -142,62 +142,79 @@ def weighed(*parts: tuple[Part, Tensor]) -> Combined:
     return Combined(combine, *tables, linear=True)
 
 
-def column_cosines(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """H: the cosine of every column of one view with every column of the other, over chosen samples."""
-    own, other = own * chosen, other * chosen
-    product = own.transpose(-1, -2) @ other
-    return product / (_length(own).transpose(-1, -2) * _length(other)).clamp(min=_TINY)
-
-
 def repeated_columns(own: Tensor, other: Tensor, chosen: Tensor, gamma: float) -> Tensor:
-    """ERR: equal columns shall agree, different ones say different things."""
+    """L_eRR: pulls the diagonal of H to 1 and the rest to 0."""
     h = column_cosines(own, other, chosen)
-    agree = h.diagonal(dim1=-2, dim2=-1)
-    apart = h.square().sum((-1, -2)) - agree.square().sum(-1)
-    return ((1 - agree).square().sum(-1) + gamma * apart) / h.shape[-1]
+    diagonal = h.diagonal(dim1=-2, dim2=-1)
+    rest = h.square().sum((-1, -2)) - diagonal.square().sum(-1)
+    return ((1 - diagonal).square().sum(-1) + gamma * rest) / h.shape[-1]
 
 
-def alignment_and_uniformity(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """The views of an item shall lie together, different items spread over the sphere."""
-    own, other = functional.normalize(own, dim=-1), functional.normalize(other, dim=-1)
-    count = chosen.sum((-1, -2))
-    aligned = ((own - other).square() * chosen).sum((-1, -2)) / count
-    return aligned + (_uniformity(own, chosen) + _uniformity(other, chosen)) / 2
+class WithoutMixing(PLGC):
+    """No dLGM: the backbone sees C alone."""
+
+    @override
+    def derived(self, w: Weights) -> dict[str, Tensor]:
+        return self.backbone.derived(w)
+
+    @override
+    def view(self, w: Weights) -> Weights:
+        return w
 
 
-def contrast(own: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """InfoNCE: an item's own view shall find its other view among those of the mini-batch."""
-    own, other = functional.normalize(own, dim=-1), functional.normalize(other, dim=-1)
-    likeness = own @ other.transpose(-1, -2) / _TEMPERATURE
-    likeness = likeness.masked_fill(chosen.transpose(-1, -2) == 0, -torch.inf)
-    each = likeness.logsumexp(-1, keepdim=True) - (own * other).sum(-1, keepdim=True) / _TEMPERATURE
-    return (each * chosen).sum((-1, -2)) / chosen.sum((-1, -2))
+class WithoutRedundancy(PLGC):
+    """No eRR, and no head."""
+
+    @override
+    def head(self, d: int) -> dict[str, Parameter]:
+        return {}
+
+    @override
+    def loss_of(self, loss: Loss) -> Loss:
+        return Plugin.loss_of(self, loss)
 
 
-def decorrelation(own: Tensor, chosen: Tensor) -> Tensor:
-    """FedDecorr: the squared norm of the correlation matrix of the columns, by the squared dimension."""
-    centred = _centred(own, chosen) * chosen
-    correlation = column_cosines(centred, centred, chosen)
-    return correlation.square().sum((-1, -2)) / own.shape[-1] ** 2
+class AlignmentAndUniformity(PLGC):
+    """AU in the place of eRR."""
+
+    @override
+    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
+        return alignment_and_uniformity(*self.views(w, batch))
 
 
-def _uniformity(rows: Tensor, chosen: Tensor) -> Tensor:
-    distances = 2 - 2 * rows @ rows.transpose(-1, -2)
-    both = chosen * chosen.transpose(-1, -2)
-    # A pair of an item with itself says nothing; one item alone has no pairs, and is left at 0.
-    pairs = both.sum((-1, -2)) - chosen.sum((-1, -2))
-    total = ((-2 * distances).exp() * both).sum((-1, -2)) - chosen.sum((-1, -2))
-    mean = total / pairs.clamp(min=1)
-    return torch.where(pairs > 0, mean.clamp(min=_TINY).log(), 0.0)
+class Contrast(PLGC):
+    """DuoRec's contrast in the place of eRR."""
+
+    @override
+    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
+        return contrast(*self.views(w, batch))
 
 
-def _centred(rows: Tensor, chosen: Tensor) -> Tensor:
-    return rows - (rows * chosen).sum(-2, keepdim=True) / chosen.sum(-2, keepdim=True)
+class Decorrelation(PLGC):
+    """FedDecorr in the place of eRR."""
+
+    @override
+    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
+        own, _, chosen = self.views(w, batch)
+        return decorrelation(own, chosen)
 
 
-def _length(rows: Tensor) -> Tensor:
-    # The square root has no slope at 0, where a head of rectified units may well put a column.
-    return (rows.square().sum(-2, keepdim=True) + _TINY).sqrt()
+class Centred(PLGC):
+    """Columns are centred before eRR compares them, as Barlow Twins does."""
+
+    @override
+    def redundancy(self, w: Weights, batch: Batch) -> Tensor:
+        own, other, chosen = self.views(w, batch)
+        own, other = centred(own, chosen), centred(other, chosen)
+        return repeated_columns(own, other, chosen, self.settings["gamma"])
 
 
 PLUGIN = PLGC
+VARIANTS = {
+    ("mixing", "off"): WithoutMixing,
+    ("redundancy", "none"): WithoutRedundancy,
+    ("redundancy", "au"): AlignmentAndUniformity,
+    ("redundancy", "duorec"): Contrast,
+    ("redundancy", "feddecorr"): Decorrelation,
+    ("centred", "yes"): Centred,
+}

@@ -13,4 +13,5 @@ class Citation:
     year: int
 
     def __str__(self) -> str:
-        return f"{self.authors}: {self.title}, {self.venue} {self.year}.".replace(",  ", ", ")
+        published = f"{self.venue} {self.year}" if self.venue else f"{self.year}"
+        return f"{self.authors}: {self.title}, {published}."

@@ -16,5 +16,5 @@ def clusters(vectors: Tensor, count: int, seed: int, round_: int) -> Tensor:
     points = vectors.detach().double().cpu().numpy()
     # Clients start from the same vector, and there are no more clusters than different vectors.
     possible = min(count, len(np.unique(points, axis=0)))
-    found = KMeans(possible, n_init=_STARTS, random_state=(seed * 1_000_003 + round_) % 2**32)
-    return torch.from_numpy(found.fit_predict(points)).long().to(vectors.device)
+    kmeans = KMeans(possible, n_init=_STARTS, random_state=(seed * 1_000_003 + round_) % 2**32)
+    return torch.from_numpy(kmeans.fit_predict(points)).long().to(vectors.device)

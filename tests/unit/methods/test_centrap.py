@@ -17,8 +17,8 @@ RATES = (
     "item_rate=20",
     "rate=0.5",
     "weight_decay=0.001",
-    "apart=0.3",
-    "sparse=0.2",
+    "v1=0.3",
+    "v2=0.2",
     "round_decay=0.9",
 )
 
@@ -74,8 +74,8 @@ def plain_run(central, rounds):
             own, shared = d[batch.users * items + batch.items], c[batch.items]
             score = ((own + shared) * u[batch.users]).sum(1) + b[batch.users, 0]
             loss = functional.binary_cross_entropy_with_logits(score, batch.labels)
-            loss = loss - strength * s["apart"] * (own - shared).square().mean()
-            loss = loss + strength * s["sparse"] * shared.abs().mean()
+            loss = loss - strength * s["v1"] * (own - shared).square().mean()
+            loss = loss + strength * s["v2"] * shared.abs().mean()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -6,8 +6,21 @@ import numpy as np
 import pytest
 import torch
 
+from fedrec.errors import ConfigurationError
 from fedrec.federation.model.tables import PlainTable, Values
-from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
+from fedrec.federation.program import shape_of, trace
+from fedrec.methods.fedem import by_component, by_cosine, by_distance
+from tests.by_hand import (
+    ENGINES,
+    Asked,
+    asked_of_a_client,
+    clients_with,
+    everyone,
+    federation_of,
+    give,
+    kept,
+    near,
+)
 from tests.federations import server_side
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -108,6 +121,28 @@ def test_what_is_asked_of_a_client_in_which_order():
     each = [("fit", ADAPTER), ("rewrite", "M"), ("fit", {"M", "p"})]
     assert epoch == [*each, *each, ("rewrite", "Q"), ("upload", "Q", "G")]
     assert batch == [("rewrite", "Q"), ("fit", ADAPTER, {"Q", "p"}), ("upload", "Q", "G")]
+
+
+@pytest.mark.parametrize("merge", ["elastic", "dynamic", "static", "replace"])
+@pytest.mark.parametrize("merging", ["once", "epoch", "batch"])
+def test_the_method_does_what_the_plug_in_makes_of_fedmf(merging, merge):
+    clients, changes = clients_with([[0]], items=5), (f"merging={merging}", f"merge={merge}")
+    settings = ("d=2", "adapter=2", "local_epochs=2", "early_stop=0.01", "round_decay=0.9")
+    method, composed = (
+        federation_of(name, clients, *changes, *settings).method for name in ("fedem", "fedmf+em")
+    )
+    assert shape_of(trace(method, 2)) == shape_of(trace(composed, 2))
+    fits = (
+        [(fit.epochs, fit.early_stop, [step.batch_decay for step in fit.steps]) for fit in asked.fits]
+        for asked in (Asked(trace(made, 2)) for made in (method, composed))
+    )
+    assert next(fits) == next(fits)
+    assert method.parameters().keys() == composed.parameters().keys()
+
+
+def test_noise_on_gradients_is_refused():
+    with pytest.raises(ConfigurationError, match="dp_noise"):
+        method_of("dp_noise=1")
 
 
 @both_engines
@@ -215,17 +250,17 @@ def test_distant_clients_keep_to_themselves():
 
 
 def test_likeness_by_distance_and_cosine():
-    distance = method_of("similarity=distance", items=1).server.similarity(torch.tensor([[0.0], [2.0]]))
+    distance = by_distance(torch.tensor([[0.0], [2.0]]), 1)
     assert near(distance, torch.tensor([[1.0, 0.2], [0.2, 1.0]]))
     tables = torch.tensor([[3.0, 4.0], [4.0, 3.0], [-3.0, -4.0]])
-    cosine = method_of("similarity=cosine", items=1).server.similarity(tables)
+    cosine = by_cosine(tables, 1)
     assert near(cosine, torch.tensor([[1.0, 0.96, 0.0], [0.96, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
 def test_likeness_by_first_components():
     # Tables of two items and one number: components -a and a for items at distance 2 a.
     tables = torch.tensor([[0.0, 2.0], [5.0, 7.1], [0.0, 4.0]])
-    found = method_of("d=1", "similarity=component", items=2).server.similarity(tables)
+    found = by_component(tables, 2)
     # Components (-1, 1), (-1.05, 1.05) and (-2, 2): distances 0.05 and 1 and 0.95 times the root of 2.
     assert found[0, 1] == 1.0
     assert float(found[0, 2]) == pytest.approx(1 / (1 + math.sqrt(2)))

@@ -12,12 +12,12 @@ from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, fe
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"])
-PURE = ("apart=0", "sparse=0", "weight_decay=0", "batch_decay=1", "round_decay=1", "early_stop=null")
+PURE = ("v1=0", "v2=0", "weight_decay=0", "batch_decay=1", "round_decay=1", "early_stop=null")
 ONE_STEP = ("optimiser=sgd", "local_epochs=1", "negatives=1", "participation=1")
 
 
 def strengths(round_, *changes):
-    federation = federation_of("fedrap", clients_with([[0]], items=5), "apart=0.2", "sparse=0.3", *changes)
+    federation = federation_of("fedrap", clients_with([[0]], items=5), "v1=0.2", "v2=0.3", *changes)
     return federation.method.strengths(round_)
 
 
@@ -79,12 +79,12 @@ SPARSE = (0.5 + 0.5 + 0.5) / 3
 
 
 def test_the_loss_of_a_batch_by_hand():
-    found = loss_of_a_batch("apart=0.2", "sparse=0.3", "curriculum=fixed", C=C, D=D)
+    found = loss_of_a_batch("v1=0.2", "v2=0.3", "curriculum=fixed", C=C, D=D)
     assert found == pytest.approx(entropy(3, 1.5, 3) - 0.2 * APART + 0.3 * SPARSE)
 
 
 def test_the_curriculum_is_in_the_loss():
-    found = loss_of_a_batch("apart=0.2", "sparse=0.3", "curriculum=tanh", round_=5, C=C, D=D)
+    found = loss_of_a_batch("v1=0.2", "v2=0.3", "curriculum=tanh", round_=5, C=C, D=D)
     assert found == pytest.approx(entropy(3, 1.5, 3) + math.tanh(0.5) * (-0.2 * APART + 0.3 * SPARSE))
 
 
@@ -94,12 +94,12 @@ def test_the_curriculum_is_in_the_loss():
 def test_what_pulls_the_shared_table_to_zero(penalty, size):
     # Rows of C: (2, 0) and (0, -1): mean sizes 1 and 1/2, mean squares 2 and 1/2; scores 2.5 and -1.5.
     tables = {"C": [[2.0, 0.0], [0.0, -1.0]], "D": [[0.0, 0.0], [0.0, 0.0]]}
-    found = loss_of_a_batch("apart=0", "sparse=0.3", "curriculum=fixed", f"penalty={penalty}", **tables)
+    found = loss_of_a_batch("v1=0", "v2=0.3", "curriculum=fixed", f"penalty={penalty}", **tables)
     assert found == pytest.approx(entropy(2.5, -1.5, 2.5) + 0.3 * size)
 
 
 def test_without_personal_tables_the_pull_stays_and_without_the_shared_one_nothing_does():
-    changes = ("apart=0.2", "sparse=0.3", "curriculum=fixed")
+    changes = ("v1=0.2", "v2=0.3", "curriculum=fixed")
     # u . c + b is 1.5 and -1.5; u . d + b is 2 and 3.5.
     shared = loss_of_a_batch(*changes, "tables=shared", C=C)
     assert shared == pytest.approx(entropy(1.5, -1.5, 1.5) + 0.3 * SPARSE)
@@ -110,8 +110,8 @@ def test_without_personal_tables_the_pull_stays_and_without_the_shared_one_nothi
 def test_one_step_by_hand(engine):
     # Item 0 liked, item 1 drawn; C and D are (1, 2) and (3, 4), u = 0.1, b = 0: scores 0.4 and 0.6.
     federation = federation_of(
-        "fedrap", clients_with([[0]], items=2), "d=1", *PURE, *ONE_STEP, "weight_decay=0.01", "apart=0.5",
-        "sparse=0.25", "curriculum=fixed", "rate=0.3", "item_rate=2", engine=engine,
+        "fedrap", clients_with([[0]], items=2), "d=1", *PURE, *ONE_STEP, "weight_decay=0.01", "v1=0.5",
+        "v2=0.25", "curriculum=fixed", "rate=0.3", "item_rate=2", engine=engine,
     )  # fmt: skip
     give(federation, C=[1.0, 2.0], D=[3.0, 4.0], u=0.1, b=0.0)
     federation.train_round(1)

@@ -83,7 +83,7 @@ def test_the_closed_form_is_propagation_over_the_star(own):
     user, items = propagated(table, w.p, own)
     inside = torch.zeros(ITEMS)
     inside[own] = 1
-    found = federation_on().method.logit(w, w.L, torch.arange(ITEMS), inside, propagates=True)
+    found = federation_on().method.propagated(w, w.L, torch.arange(ITEMS), inside.unsqueeze(-1))
     assert near(found, items @ user)
 
 
@@ -92,12 +92,12 @@ def test_the_closed_form_by_hand():
     w = weights_of([0, 1, 2, 3], L=torch.tensor([[1.0, 0.0]] * 3 + [[1.0, 4.0]] + [[8.0, 4.0]]))
     w["p"] = torch.tensor([[0.0, 2.0]])
     # User ((0, 2) + (2, 2)) / 2 = (1, 2); item 0 ((1, 0) + (0, 2) + (1, 1)) / 4; item 4 outside (2, 1).
-    labels = torch.tensor([1.0, 0.0])
-    found = federation_on().method.logit(w, w.L, torch.tensor([0, 4]), labels, propagates=True)
+    labels = torch.tensor([[1.0], [0.0]])
+    found = federation_on().method.propagated(w, w.L, torch.tensor([0, 4]), labels)
     assert found.tolist() == pytest.approx([0.5 + 1.5, 2 + 2])
     # Official: user ((0, 2) + 3 x (4, 6) / 5) / 4 = (0.6, 1.4); item 0 ((1, 0) + 3 x (1, 2) / 2) / 4.
     method = federation_on("forward=official").method
-    found = method.logit(w, w.L, torch.tensor([0, 4]), labels, propagates=True)
+    found = method.propagated(w, w.L, torch.tensor([0, 4]), labels)
     assert found.tolist() == pytest.approx([0.6 * 0.625 + 1.4 * 0.75, 0.6 * 2 + 1.4])
 
 

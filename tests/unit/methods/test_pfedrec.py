@@ -19,19 +19,19 @@ def sigmoid(x):
 
 @both_engines
 def test_items_step_on_a_loss_computed_after_the_score_function_moved(engine):
-    # One client, item 0 liked, item 1 drawn: a mini-batch of both. Scores 2 w + b and 1 w + b.
+    # One client, item 0 liked, item 1 drawn: a mini-batch of both. Scores 2 theta + b and theta + b.
     tuned = federation_of(
         "pfedrec", clients_with([[0]], items=2), *TINY, "rate=0.5", "item_factor=6", engine=engine
     )
-    give(tuned, Q=[2.0, 1.0], w=0.5, b=0.1)
+    give(tuned, Q=[2.0, 1.0], theta=0.5, b=0.1)
     tuned.train_round(1)
     liked, drawn = sigmoid(2 * 0.5 + 0.1) - 1, sigmoid(1 * 0.5 + 0.1)
-    w = 0.5 - 0.5 * (2 * liked + 1 * drawn) / 2
+    theta = 0.5 - 0.5 * (2 * liked + 1 * drawn) / 2
     b = 0.1 - 0.5 * (liked + drawn) / 2
-    assert float(kept(tuned, "w")) == pytest.approx(w, rel=1e-14)
+    assert float(kept(tuned, "theta")) == pytest.approx(theta, rel=1e-14)
     assert float(kept(tuned, "b")) == pytest.approx(b, rel=1e-14)
-    liked, drawn = sigmoid(2 * w + b) - 1, sigmoid(1 * w + b)
-    expected = [2 - 3 * liked * w / 2, 1 - 3 * drawn * w / 2]
+    liked, drawn = sigmoid(2 * theta + b) - 1, sigmoid(1 * theta + b)
+    expected = [2 - 3 * liked * theta / 2, 1 - 3 * drawn * theta / 2]
     assert kept(tuned, "Q").flatten().tolist() == pytest.approx(expected, rel=1e-14)
     # One client: the mean table is its own.
     assert tuned.state.shared["Q"].flatten().tolist() == pytest.approx(expected, rel=1e-14)
@@ -41,7 +41,7 @@ def test_items_learn_at_rate_times_items_times_eighty():
     # 0.1 x 80 x 5 items; the score function at 0.1.
     federation = federation_of("pfedrec", clients_with([[0]], items=5), paper="pfedrec")
     score, items = asked_of_a_client(federation).steps[0]
-    assert score.rates == {"w": 0.1, "b": 0.1}
+    assert score.rates == {"theta": 0.1, "b": 0.1}
     assert items.rates == {"Q": pytest.approx(40.0)}
     assert (score.optimiser, items.optimiser) == ("sgd", "sgd")
 
@@ -49,7 +49,7 @@ def test_items_learn_at_rate_times_items_times_eighty():
 def test_one_epoch_of_two_steps_and_then_the_item_table_alone_is_sent():
     federation = federation_of("pfedrec", clients_with([[0]], items=5))
     asked = asked_of_a_client(federation)
-    assert asked.events == [("fit", {"w", "b"}, {"Q"}), ("upload", "Q", "Q")]
+    assert asked.events == [("fit", {"theta", "b"}, {"Q"}), ("upload", "Q", "Q")]
     assert asked.asked == (1, None)
 
 
@@ -73,7 +73,7 @@ def test_users_are_scored_with_their_own_table_and_the_server_overwrites_it_next
     federation.train_round(1)
     trained = int(federation.state.joined.nonzero())
     items = torch.arange(6).expand(2, -1)
-    expected = (kept(federation, "Q") * kept(federation, "w")).sum(-1) + kept(federation, "b")[:, 0]
+    expected = (kept(federation, "Q") * kept(federation, "theta")).sum(-1) + kept(federation, "b")[:, 0]
     assert near(federation.scores(everyone(federation), items), expected)
     # The client that never took part has the table all started from.
     assert torch.equal(kept(federation, "Q")[1 - trained], before)
@@ -109,7 +109,7 @@ def test_matrix_factorisation_with_dual_personalisation_is_this_method(changes):
         own.train_round(round_)
         composed.train_round(round_)
     assert near(own.state.shared["Q"], composed.state.shared["Q"], within=1e-9)
-    for one, other in (("Q", "Q"), ("w", "p"), ("b", "b")):
+    for one, other in (("Q", "Q"), ("theta", "p"), ("b", "b")):
         assert near(kept(own, one), kept(composed, other), within=1e-9), one
     items = torch.arange(clients.items).expand(len(clients), -1)
     assert near(own.scores(everyone(own), items), composed.scores(everyone(own), items), within=1e-9)

@@ -8,13 +8,13 @@ import torch
 
 from fedrec.federation.engines.batched.schedule import BlockBatch
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
-from fedrec.plugins.plgc import (
+from fedrec.plugins._losses import (
     alignment_and_uniformity,
     column_cosines,
     contrast,
     decorrelation,
-    repeated_columns,
 )
+from fedrec.plugins.plgc import repeated_columns
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, kept, near
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -181,7 +181,7 @@ def test_the_head_trains_with_the_own_table_and_the_servers_rests():
     head = {"head.0", "head.0.bias", "head.1", "head.1.bias"}
     for name, events in (
         ("fedmf+plgc", [("fit", {"Q", "p", *head}), ("upload", "Q", "G")]),
-        ("pfedrec+plgc", [("fit", {"w", "b"}, {"Q", *head}), ("upload", "Q", "G")]),
+        ("pfedrec+plgc", [("fit", {"theta", "b"}, {"Q", *head}), ("upload", "Q", "G")]),
         ("fedrap+plgc", [("fit", {"C", "D", "u", "b", *head}), ("upload", "C", "C")]),
     ):
         assert asked_of_a_client(federation_of(name, clients)).events == events
