@@ -74,3 +74,19 @@ def test_its_contract_tests_join_by_themselves(project):
     )
     assert outcome.returncode == 0, outcome.stdout
     assert int(re.search(r"^(\d+)/\d+ tests collected", outcome.stdout, re.M)[1]) >= 8
+
+
+def test_the_page_on_datasets_is_right_too(project):
+    page = (ROOT / "docs/datasets.md").read_text(encoding="utf-8")
+    (entry,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    with (project / "config/datasets.yaml").open("a", encoding="utf-8") as stream:
+        stream.write("\n" + entry)
+    raw = project / "results/raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    rows = [f"{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
+    (raw / "mydata.csv").write_text("\n".join(["user,item,time", *rows]) + "\n", encoding="utf-8")
+    fedrec(project, "prepare", "mydata", "--out", "results/data/mydata")
+    fedrec(project, "split", "--data", "results/data/mydata", "--protocol", "clean")
+    train = re.search(r"^fedrec (train --data results/data/mydata .*)$", page, re.M)[1]
+    words = train.replace("rounds=5", "rounds=1").split()
+    fedrec(project, *words)
