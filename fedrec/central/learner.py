@@ -58,7 +58,7 @@ class CentralLearner:
             losses.append(loss.detach())
         self._scored_with = None
         mean = float(torch.stack(losses).mean())
-        check_finite(round_, mean, self.weights)
+        check_model_finite(round_, mean, self.weights)
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class CentralLearner:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 
-def check_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
+def check_model_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
     """Raise `DivergenceError` unless the loss and all values are numbers."""
     broken = [name for name, value in values.items() if not value.isfinite().all()]
     if broken or loss != loss:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.config.document import Document, Key, load
+from fedrec.config.document import Document, KeyPath, load
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.atomic import canonical_json
 
@@ -264,7 +264,7 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
     return _raw_file(entry[key[1]], key, document) if key[1] in entry else None
 
 
-def _raw_file(entry: dict[str, Any], key: Key, document: Document) -> RawFile:
+def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
     if ("sha256" in entry) == ("unverified" in entry):
         raise ConfigurationError(
             f"{document.place(key)}: give 'sha256', or in 'unverified' the reason why there is none."
@@ -282,7 +282,7 @@ def _raw_file(entry: dict[str, Any], key: Key, document: Document) -> RawFile:
     )
 
 
-def _source(entry: dict[str, Any], key: Key, document: Document) -> Source:
+def _source(entry: dict[str, Any], key: KeyPath, document: Document) -> Source:
     kinds: list[SourceKind] = [kind for kind in ("mirror", "url", "package") if kind in entry]
     if len(kinds) != 1:
         raise ConfigurationError(f"{document.place(key)}: give exactly one of mirror, url and package.")
@@ -294,7 +294,7 @@ def _source(entry: dict[str, Any], key: Key, document: Document) -> Source:
     return Source(kinds[0], entry[kinds[0]], **rest)
 
 
-def _format(entry: dict[str, Any], key: Key, document: Document) -> TableFormat:
+def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFormat:
     columns = {
         name: tuple(column) if isinstance(column, list) else column
         for name, column in entry["columns"].items()

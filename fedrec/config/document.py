@@ -16,7 +16,8 @@ import yaml
 from fedrec.config.yaml_text import nodes_of, values_of
 from fedrec.errors import ConfigurationError, did_you_mean
 
-Key = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""Where a value stands in a document: names of keys, and numbers in lists."""
 _MOST_ERRORS_SHOWN = 10
 _FITTING: set[tuple[str, str]] = set()
 """Texts that were found to fit a schema: they need not be checked again."""
@@ -28,16 +29,16 @@ class Document:
 
     origin: str
     content: dict[str, Any]
-    lines: Mapping[Key, int] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def place(self, key: Key) -> str:
+    def place(self, key: KeyPath) -> str:
         """`config/datasets.yaml, line 12, ml-100k.filter` for the key `("ml-100k", "filter")`."""
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         where = self.origin if line is None else f"{self.origin}, line {line}"
         return f"{where}, {spelled(key)}" if key else where
 
 
-def spelled(key: Key) -> str:
+def spelled(key: KeyPath) -> str:
     """`sources[0].url` for the key `("sources", 0, "url")`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return text.removeprefix(".")
@@ -80,7 +81,7 @@ def check(document: Document, schema: str) -> None:
 
 def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator[str]:
     """One line per mistake: place, what is wrong, what to write."""
-    key: Key = tuple(error.absolute_path)
+    key: KeyPath = tuple(error.absolute_path)
     place = document.place(key)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
     instance: Any = error.instance
@@ -126,7 +127,7 @@ def _said(value: object) -> str:
     return "nothing" if value is None else f"{value!r} ({kind.get(type(value), type(value).__name__)})"
 
 
-def _key_lines(node: yaml.Node | None, key: Key, origin: str) -> Iterator[tuple[Key, int]]:
+def _key_lines(node: yaml.Node | None, key: KeyPath, origin: str) -> Iterator[tuple[KeyPath, int]]:
     """The line of every key below `node`; a key written twice is an error, not a silent choice."""
     if isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):

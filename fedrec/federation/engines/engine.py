@@ -109,7 +109,7 @@ def engine_named(name: str, memory: int) -> Engine:
     return engine
 
 
-def check_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
+def check_clients_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
     """Raise `DivergenceError` naming round, client and parameter if a number is not finite.
 
     `values` holds each client's trained parameters on a leading client axis.

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from fedrec.errors import FedrecError
 from fedrec.federation.draws import halves, shuffled
-from fedrec.federation.engines.engine import NOISE_STEPS, Engine, Outcome, Task, check_finite
+from fedrec.federation.engines.engine import NOISE_STEPS, Engine, Outcome, Task, check_clients_finite
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
@@ -208,7 +208,7 @@ class LoopEngine(Engine):
                 task.recorder.trained(client.who, before, after)
             client.keep()
             values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
-            check_finite(task, client.who, client.last_loss.unsqueeze(0), values)
+            check_clients_finite(task, client.who, client.last_loss.unsqueeze(0), values)
             losses.append(client.last_loss)
             slowest = max(slowest, time.perf_counter() - start)
         return Outcome(torch.stack(losses), slowest)
