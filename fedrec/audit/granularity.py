@@ -97,7 +97,9 @@ def _whole(number: Printed) -> int:
 
 def _cells(numbers: Iterable[Printed], steps: int) -> Cells:
     """The distinct numbers, counted in steps."""
-    return np.array(sorted({round(one.value * steps / _whole(one)) for one in numbers}), dtype=np.int64)
+    return np.array(
+        sorted({round(number.value * steps / _whole(number)) for number in numbers}), dtype=np.int64
+    )
 
 
 def _columns(cells: Cells, steps: int, users: int | None) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _tail(matches: int, values: int, share: float) -> float:
 
 
 def _finding(columns: Mapping[str, Any], values: int) -> str:
-    """What the numbers say.
+    """The finding of a group of numbers.
 
     - `single runs`: nearly all are multiples of 1/n, which neither chance nor averages of five explain;
       five runs that are all the same look like this too.

@@ -95,7 +95,7 @@ class CentralLearner:
                 }
 
     def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """Nothing to say."""
+        """No facts for `run.json`."""
         return {}
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds

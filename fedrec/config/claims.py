@@ -77,7 +77,11 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
         _check_known(document, (*key, "line"), content["line"], lines)
         for other in over:
             _check_known(document, (*key, "over"), other, lines)
-    common = [one for one in artefacts[0].datasets if all(one in other.datasets for other in artefacts)]
+    common = [
+        dataset
+        for dataset in artefacts[0].datasets
+        if all(dataset in artefact.datasets for artefact in artefacts)
+    ]
     datasets = tuple(content.get("datasets", common))
     for dataset in datasets:
         _check_known(document, (*key, "datasets"), dataset, common)

@@ -20,7 +20,7 @@ KeyPath = tuple[str | int, ...]
 """Where a value stands in a document: names of keys, and numbers in lists."""
 _MOST_ERRORS_SHOWN = 10
 _FITTING: set[tuple[str, str]] = set()
-"""Texts that were found to fit a schema: they need not be checked again."""
+"""Cache of texts that fit a schema, with its name: they need not be checked again."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def load(path: Path, schema: str) -> Document:
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values, got {_said(content)}.")
+        raise ConfigurationError(f"{path}: must hold keys and values, got {_described(content)}.")
     document = Document(str(path), content, dict(_key_lines(node, (), str(path))))
     if (text, schema) not in _FITTING:
         check(document, schema)
@@ -101,12 +101,12 @@ def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator
         case "enum":
             allowed = [str(value) for value in wanted]
             yield (
-                f"{place}: {_said(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
+                f"{place}: {_described(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
                 f" Write one of: {', '.join(allowed)}.{hint}"
             )
         case "type":
             kinds = " or ".join(wanted) if isinstance(wanted, list) else wanted
-            yield f"{place}: must be of type {kinds}, got {_said(instance)}.{hint}"
+            yield f"{place}: must be of type {kinds}, got {_described(instance)}.{hint}"
         case _:
             yield f"{place}: {error.message}.{hint}"
 
@@ -115,7 +115,8 @@ def _hint(schema: Mapping[str, Any]) -> str:
     return f" It is: {schema['description']}." if "description" in schema else ""
 
 
-def _said(value: object) -> str:
+def _described(value: object) -> str:
+    """A value and its type, in the words of an error message."""
     kind = {
         str: "text",
         bool: "true/false",
