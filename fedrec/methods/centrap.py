@@ -129,10 +129,6 @@ class CentRAP(Learner):
         self.factor = float(tensors["kept/D/factor"])
 
     @override
-    def notes(self, rounds: int) -> dict[str, Any]:
-        return {}
-
-    @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 

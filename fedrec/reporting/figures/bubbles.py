@@ -149,7 +149,7 @@ def _labelled(figure: Figure, ax: Axes, points: Sequence[tuple[float, float, flo
             arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1},
         )  # fmt: skip
         note.set_in_layout(False)
-        others = [one for one in circles if one is not circle]
+        others = [other for other in circles if other is not circle]
         _place(note, math.sqrt(area) / 2, ax.bbox, taken, others)
         taken.append(_box(note))
 
@@ -165,7 +165,7 @@ def _place(note: Annotation, radius: float, inside: Bbox, taken: list[Bbox], cir
         box = _box(note)
         outside = 1 - _overlap(box, inside) / (box.width * box.height)
         cover = sum(_overlap(box, other) for other in taken) + 0.5 * sum(
-            _overlap(box, one) for one in circles
+            _overlap(box, circle) for circle in circles
         )
         cost = cover + 1e6 * (outside > 1e-6)
         if best is None or cost < best[0]:
