@@ -165,7 +165,7 @@ def _measured(
 
 
 def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str, Any]:
-    """A gain in percent, or the mean of gains, where all it is made of is there."""
+    """A gain in percent, or the mean of gains, where all of its parts are shown."""
     if line.mean:
         parts = [shown[name] for name in line.mean if name in shown]
         if len(parts) < len(line.mean):
