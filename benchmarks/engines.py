@@ -40,13 +40,13 @@ def benchmark_engines(
     at_once = [_seconds(batched, round_, clients.device) for round_ in range(1, rounds + 2)][1:]
     chosen = torch.linspace(0, len(clients) - 1, _LOOP_CLIENTS, device=clients.device).long()
     sample = clients.only(chosen)
-    share = float(sample.rows.sum() / clients.rows.sum())
+    share = float(sample.sizes.sum() / clients.sizes.sum())
     loop = make(sample, LoopEngine())
     one_by_one = [_seconds(loop, round_, clients.device) / share for round_ in range(1, rounds + 2)][1:]
     fast, slow = statistics.median(at_once), statistics.median(one_by_one)
     return {
         "clients": len(clients),
-        "samples_per_round": int(clients.rows.sum()) * (1 + batched.settings["negatives"]),
+        "samples_per_round": int(clients.sizes.sum()) * (1 + batched.settings["negatives"]),
         "batched_seconds_per_round": fast,
         "loop_seconds_per_round": slow,
         "loop_measured_on_clients": _LOOP_CLIENTS,

@@ -23,11 +23,11 @@ class ConfigurationError(FedrecError):
 
 
 class SourceError(FedrecError):
-    """A raw file could not be had from one source, or from any."""
+    """A raw file is not available from a source, or from any."""
 
 
 class DataError(FedrecError):
-    """A raw file was had but its content is not what its catalogue entry describes."""
+    """The content of a raw file is not what its catalogue entry describes."""
 
 
 class SplitError(FedrecError):
@@ -47,11 +47,11 @@ class DivergenceError(FedrecError):
 
 
 class OutOfMemoryError(FedrecError):
-    """A client does not fit into the memory there is."""
+    """A client does not fit into the available memory."""
 
 
 class ResultError(FedrecError):
-    """A result that is asked for is not there, or not whole."""
+    """A result that is asked for is missing, or not whole."""
 
 
 class ComparisonError(FedrecError):

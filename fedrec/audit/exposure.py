@@ -154,7 +154,7 @@ def vanished(run: RunRecord, exposed: RunRecord) -> dict[str, Any]:
 
 
 def _check_pool_alone(run: RunRecord, exposed: RunRecord) -> None:
-    mine, other = (_but_for_the_pool(one.summary) for one in (run, exposed))
+    mine, other = _but_for_the_pool(run.summary), _but_for_the_pool(exposed.summary)
     different = [name for name, value in mine.items() if other[name] != value]
     if different:
         raise ComparisonError(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrec.config.printed import Key, Printed, published
+from fedrec.config.printed import Printed, PrintedKey, published
 
 AVERAGED_RUNS = 5
 """So many runs do the papers say they average."""
@@ -30,7 +30,7 @@ Cells = NDArray[np.int64]
 
 
 def granularity_rows(
-    users: Mapping[tuple[str, str], int], numbers: Mapping[Key, Printed] | None = None
+    users: Mapping[tuple[str, str], int], numbers: Mapping[PrintedKey, Printed] | None = None
 ) -> list[dict[str, Any]]:
     """One row per paper, dataset and table with hit ratios; and one of all tables, where there are several.
 
@@ -71,15 +71,15 @@ def granularity_rows(
     return rows
 
 
-def _groups(keys: Iterable[Key]) -> dict[tuple[str, str], dict[str, list[Key]]]:
+def _groups(keys: Iterable[PrintedKey]) -> dict[tuple[str, str], dict[str, list[PrintedKey]]]:
     """The keys by paper and dataset, then by table; in their order."""
-    groups: dict[tuple[str, str], dict[str, list[Key]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[PrintedKey]]] = {}
     for key in keys:
         groups.setdefault((key[0], key[2]), {}).setdefault(key[1], []).append(key)
     return groups
 
 
-def _steps_of_papers(numbers: Mapping[Key, Printed]) -> dict[str, int]:
+def _steps_of_papers(numbers: Mapping[PrintedKey, Printed]) -> dict[str, int]:
     """How many steps each paper's numbers have between 0 and 1.
 
     A paper prints all its hit ratios alike; a number with fewer digits has lost zeros at its end.
@@ -97,7 +97,9 @@ def _whole(number: Printed) -> int:
 
 def _cells(numbers: Iterable[Printed], steps: int) -> Cells:
     """The distinct numbers, counted in steps."""
-    return np.array(sorted({round(one.value * steps / _whole(one)) for one in numbers}), dtype=np.int64)
+    return np.array(
+        sorted({round(number.value * steps / _whole(number)) for number in numbers}), dtype=np.int64
+    )
 
 
 def _columns(cells: Cells, steps: int, users: int | None) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _tail(matches: int, values: int, share: float) -> float:
 
 
 def _finding(columns: Mapping[str, Any], values: int) -> str:
-    """What the numbers say.
+    """The finding of a group of numbers.
 
     - `single runs`: nearly all are multiples of 1/n, which neither chance nor averages of five explain;
       five runs that are all the same look like this too.

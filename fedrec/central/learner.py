@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from fedrec.central.method import CentralMethod
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
-from fedrec.federation.learner import Report
+from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.tables import Values
 from fedrec.federation.pairs import counted
@@ -18,7 +19,7 @@ from fedrec.random.purpose import Purpose
 from fedrec.random.with_torch import philox
 
 
-class CentralLearner:
+class CentralLearner(Learner):
     """A `Learner` that trains a `CentralMethod` with Adam, whose state lasts over all epochs."""
 
     logits = True
@@ -38,6 +39,7 @@ class CentralLearner:
         self.optimiser = torch.optim.Adam(self.weights.values(), lr=settings["rate"])
         self._scored_with: Values | None = None
 
+    @override
     def train_round(self, round_: int) -> Report:
         """One epoch over all users' samples, in mini-batches mixed over users."""
         start = time.perf_counter()
@@ -58,16 +60,17 @@ class CentralLearner:
             losses.append(loss.detach())
         self._scored_with = None
         mean = float(torch.stack(losses).mean())
-        check_finite(round_, mean, self.weights)
+        check_model_finite(round_, mean, self.weights)
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
+    @override
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
-        """The scores of `items` (clients, k) for the clients `who`."""
         with torch.no_grad():
             if self._scored_with is None:
                 self._scored_with = self.method.forward(self.weights)
             return self.method.score(self._scored_with, who.unsqueeze(1).expand_as(items), items)
 
+    @override
     def tensors(self) -> dict[str, Tensor]:
         """The model and Adam's moments and steps."""
         tensors = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
@@ -76,8 +79,8 @@ class CentralLearner:
                 tensors[f"optimiser/{name}/{key}"] = moment
         return tensors
 
+    @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore from the result of `tensors()`."""
         self._scored_with = None
         with torch.no_grad():
             for name, value in self.weights.items():
@@ -94,16 +97,12 @@ class CentralLearner:
                     for key, moment in moments.items()
                 }
 
-    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - nothing to say
-        """Nothing to say."""
-        return {}
-
-    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:  # noqa: ARG002 - the same in all rounds
-        """Which clients drew training negatives in a finished round, and for what."""
+    @override
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
 
-def check_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
+def check_model_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
     """Raise `DivergenceError` unless the loss and all values are numbers."""
     broken = [name for name, value in values.items() if not value.isfinite().all()]
     if broken or loss != loss:

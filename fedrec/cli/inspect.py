@@ -49,10 +49,10 @@ def add_commands(commands: "Commands") -> None:
 def _datasets(parsed: argparse.Namespace) -> None:
     """List the catalogue and what is available."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.available import is_at_hand
+    from fedrec.plan.available import is_local
 
     for name, dataset in load_catalogue(parsed.catalogue).items():
-        missing = [file.path for file in dataset.files() if not is_at_hand(file, parsed.raw, parsed.mirror)]
+        missing = [file.path for file in dataset.files() if not is_local(file, parsed.raw, parsed.mirror)]
         state = "to be fetched" if missing else "at hand"
         print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
 

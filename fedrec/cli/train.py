@@ -9,7 +9,7 @@ from fedrec.cli.options import add_command, add_methods
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
 
-ENGINES = ("auto", "loop", "batched")
+ENGINE_CHOICES = ("auto", "loop", "batched")
 
 
 def add_commands(commands: "Commands") -> None:
@@ -36,7 +36,7 @@ def add_commands(commands: "Commands") -> None:
         metavar="NAME=VALUE",
         help="change a setting, for example d=32 or layers=32x16x8",
     )
-    parser.add_argument("--engine", choices=ENGINES, default="auto", help="default: %(default)s")
+    parser.add_argument("--engine", choices=ENGINE_CHOICES, default="auto", help="default: %(default)s")
     parser.add_argument(
         "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
     )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.config.document import Document, Key, load
+from fedrec.config.document import Document, KeyPath, load
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.atomic import canonical_json
 
@@ -23,7 +23,7 @@ class Source:
     """One place to get a raw file from.
 
     `member` is the path inside an archive; `convert` names the function in
-    `fedrec.data.convert` that turns what was found into the raw form. What the source yields
+    `fedrec.data.convert` that turns the content of the member into the raw form. What the source yields
     has the file's sha256, unless `sha256` gives another or `unverified` says why none is known.
     """
 
@@ -99,7 +99,10 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Slice:
-    """The users, or the items, at `count` places from `first`: most rows first, equal numbers by id."""
+    """A part of a dataset: `count` users, or items, from place `first`.
+
+    They are in the order of their interactions, most first, equal numbers by id.
+    """
 
     of: Literal["users", "items"]
     first: int
@@ -125,17 +128,17 @@ class Dataset:
     distinct_pairs: bool = False
     """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
     slice: Slice | None = None
-    """What stays of the rows that `min_rows` leaves; a dataset with a slice is a part of another."""
+    """What stays of the interactions that `min_rows` leaves; a dataset with a slice is a part of another."""
     homepage: str = ""
     note: str = ""
 
     def files(self) -> tuple[RawFile, ...]:
-        """Every file of this dataset: the one it cannot do without, then the optional ones."""
+        """Every file of this dataset: the interactions, then the optional ones."""
         needed = () if self.interactions is None else (self.interactions,)
         return (*needed, *self.optional_files())
 
     def optional_files(self) -> tuple[RawFile, ...]:
-        """Files that add something where they can be had: titles, a paper's own row order."""
+        """Files that are used where available: titles, a paper's own row order."""
         titles = () if self.titles is None else (self.titles,)
         return (*self.row_orders.values(), *titles)
 
@@ -150,7 +153,7 @@ class Dataset:
 
     def description(self) -> str:
         """Everything about this entry that a table prints, in one canonical line."""
-        published = {paper: asdict(row) for paper, row in self.published.items()}
+        published = {paper: asdict(statistics) for paper, statistics in self.published.items()}
         return canonical_json([self.title, self.papers, published, self.note])
 
 
@@ -195,17 +198,17 @@ class Catalogue(Mapping[str, Dataset]):
 
     def raw_files(self) -> dict[str, RawFile]:
         """Every raw file by path, titles included; datasets may share one."""
-        found: dict[str, RawFile] = {}
+        files: dict[str, RawFile] = {}
         for dataset in self.values():
             for file in dataset.files():
-                known = found.setdefault(file.path, file)
+                known = files.setdefault(file.path, file)
                 if known.recipe() != file.recipe():
                     raise ConfigurationError(
                         f"{self._origin}, {dataset.name}: {file.path} is described differently "
                         "by another entry. Give both the same sha256 and sources (a YAML anchor "
                         "keeps them equal), or another path."
                     )
-        return found
+        return files
 
 
 def load_catalogue(path: Path) -> Catalogue:
@@ -233,7 +236,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
         papers=tuple(entry["papers"]),
         min_rows=entry["filter"]["min_rows"],
         time=entry["time"],
-        published={paper: Published(**row) for paper, row in entry["published"].items()},
+        published={paper: Published(**statistics) for paper, statistics in entry["published"].items()},
         interactions=_file(entry, (name, "interactions"), document),
         titles=_file(entry, (name, "titles"), document),
         row_orders={
@@ -264,7 +267,7 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
     return _raw_file(entry[key[1]], key, document) if key[1] in entry else None
 
 
-def _raw_file(entry: dict[str, Any], key: Key, document: Document) -> RawFile:
+def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
     if ("sha256" in entry) == ("unverified" in entry):
         raise ConfigurationError(
             f"{document.place(key)}: give 'sha256', or in 'unverified' the reason why there is none."
@@ -282,7 +285,7 @@ def _raw_file(entry: dict[str, Any], key: Key, document: Document) -> RawFile:
     )
 
 
-def _source(entry: dict[str, Any], key: Key, document: Document) -> Source:
+def _source(entry: dict[str, Any], key: KeyPath, document: Document) -> Source:
     kinds: list[SourceKind] = [kind for kind in ("mirror", "url", "package") if kind in entry]
     if len(kinds) != 1:
         raise ConfigurationError(f"{document.place(key)}: give exactly one of mirror, url and package.")
@@ -294,7 +297,7 @@ def _source(entry: dict[str, Any], key: Key, document: Document) -> Source:
     return Source(kinds[0], entry[kinds[0]], **rest)
 
 
-def _format(entry: dict[str, Any], key: Key, document: Document) -> TableFormat:
+def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFormat:
     columns = {
         name: tuple(column) if isinstance(column, list) else column
         for name, column in entry["columns"].items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.document import Document, Key, load
+from fedrec.config.document import Document, KeyPath, load
 from fedrec.config.papers import Artefact, Line, Paper
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -77,7 +77,11 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
         _check_known(document, (*key, "line"), content["line"], lines)
         for other in over:
             _check_known(document, (*key, "over"), other, lines)
-    common = [one for one in artefacts[0].datasets if all(one in other.datasets for other in artefacts)]
+    common = [
+        dataset
+        for dataset in artefacts[0].datasets
+        if all(dataset in artefact.datasets for artefact in artefacts)
+    ]
     datasets = tuple(content.get("datasets", common))
     for dataset in datasets:
         _check_known(document, (*key, "datasets"), dataset, common)
@@ -87,7 +91,7 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
 
 
 def _compared(
-    document: Document, key: Key, content: Mapping[str, Any], artefact: Artefact
+    document: Document, key: KeyPath, content: Mapping[str, Any], artefact: Artefact
 ) -> tuple[str, ...]:
     """The names of the lines a claim is compared with."""
     place = document.place((*key, "over"))
@@ -114,7 +118,7 @@ def _compared(
     return tuple(over)
 
 
-def _check_known(document: Document, key: Key, name: str, known: Collection[str]) -> None:
+def _check_known(document: Document, key: KeyPath, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ConfigurationError(
             f"{document.place(key)}: unknown name '{name}'.{did_you_mean(name, known)} "

@@ -16,10 +16,11 @@ import yaml
 from fedrec.config.yaml_text import nodes_of, values_of
 from fedrec.errors import ConfigurationError, did_you_mean
 
-Key = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""Where a value stands in a document: names of keys, and numbers in lists."""
 _MOST_ERRORS_SHOWN = 10
 _FITTING: set[tuple[str, str]] = set()
-"""Texts that were found to fit a schema: they need not be checked again."""
+"""Cache of texts that fit a schema, with its name: they need not be checked again."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,16 @@ class Document:
 
     origin: str
     content: dict[str, Any]
-    lines: Mapping[Key, int] = field(default_factory=dict)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def place(self, key: Key) -> str:
+    def place(self, key: KeyPath) -> str:
         """`config/datasets.yaml, line 12, ml-100k.filter` for the key `("ml-100k", "filter")`."""
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         where = self.origin if line is None else f"{self.origin}, line {line}"
         return f"{where}, {spelled(key)}" if key else where
 
 
-def spelled(key: Key) -> str:
+def spelled(key: KeyPath) -> str:
     """`sources[0].url` for the key `("sources", 0, "url")`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return text.removeprefix(".")
@@ -57,7 +58,7 @@ def load(path: Path, schema: str) -> Document:
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values, got {_said(content)}.")
+        raise ConfigurationError(f"{path}: must hold keys and values, got {_described(content)}.")
     document = Document(str(path), content, dict(_key_lines(node, (), str(path))))
     if (text, schema) not in _FITTING:
         check(document, schema)
@@ -80,7 +81,7 @@ def check(document: Document, schema: str) -> None:
 
 def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator[str]:
     """One line per mistake: place, what is wrong, what to write."""
-    key: Key = tuple(error.absolute_path)
+    key: KeyPath = tuple(error.absolute_path)
     place = document.place(key)
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
     instance: Any = error.instance
@@ -100,12 +101,12 @@ def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator
         case "enum":
             allowed = [str(value) for value in wanted]
             yield (
-                f"{place}: {_said(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
+                f"{place}: {_described(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
                 f" Write one of: {', '.join(allowed)}.{hint}"
             )
         case "type":
             kinds = " or ".join(wanted) if isinstance(wanted, list) else wanted
-            yield f"{place}: must be of type {kinds}, got {_said(instance)}.{hint}"
+            yield f"{place}: must be of type {kinds}, got {_described(instance)}.{hint}"
         case _:
             yield f"{place}: {error.message}.{hint}"
 
@@ -114,7 +115,8 @@ def _hint(schema: Mapping[str, Any]) -> str:
     return f" It is: {schema['description']}." if "description" in schema else ""
 
 
-def _said(value: object) -> str:
+def _described(value: object) -> str:
+    """A value and its type, in the words of an error message."""
     kind = {
         str: "text",
         bool: "true/false",
@@ -126,7 +128,7 @@ def _said(value: object) -> str:
     return "nothing" if value is None else f"{value!r} ({kind.get(type(value), type(value).__name__)})"
 
 
-def _key_lines(node: yaml.Node | None, key: Key, origin: str) -> Iterator[tuple[Key, int]]:
+def _key_lines(node: yaml.Node | None, key: KeyPath, origin: str) -> Iterator[tuple[KeyPath, int]]:
     """The line of every key below `node`; a key written twice is an error, not a silent choice."""
     if isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):

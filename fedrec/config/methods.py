@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 class Methods(dict[str, Any]):
     """The content of `config/methods.yaml`, never changed once it is read.
 
-    What is worked out from it is remembered: a plan asks thousands of times for a few hundred answers.
+    `answers` caches what is worked out from it: a plan asks thousands of times for a few hundred answers.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Methods(dict[str, Any]):
 
 
 def remembered(methods: Mapping[str, Any], question: Hashable, ask: Callable[[], Answer]) -> Answer:
-    """The answer of `ask`, which is asked once for each question about the same `Methods`."""
+    """Cached result of `ask`, which is called once for each question about the same `Methods`."""
     if not isinstance(methods, Methods):
         return ask()
     if question not in methods.answers:
@@ -113,13 +113,13 @@ def _canonical(methods: Mapping[str, Any], name: str) -> str:
 
 def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """The canonical spelling of each name; two names of one run are refused."""
-    found: dict[str, str] = {}
+    spelt: dict[str, str] = {}
     for name in names:
         spelling = canonical(methods, name)
-        if spelling in found:
-            raise ConfigurationError(f"'{found[spelling]}' and '{name}' are both {spelling}. Keep one.")
-        found[spelling] = name
-    return list(found)
+        if spelling in spelt:
+            raise ConfigurationError(f"'{spelt[spelling]}' and '{name}' are both {spelling}. Keep one.")
+        spelt[spelling] = name
+    return list(spelt)
 
 
 def title(methods: Mapping[str, Any], name: str, leave_out: Sequence[str] = ()) -> str:

@@ -8,7 +8,7 @@ from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = {"methods": _PACKAGE / "methods", "plugins": _PACKAGE / "plugins"}
+MODULE_FOLDERS = {"methods": _PACKAGE / "methods", "plugins": _PACKAGE / "plugins"}
 """Where the files of methods and plug-ins lie."""
 
 
@@ -32,7 +32,7 @@ def modules_of(name: str) -> list[str]:
 
 
 def _names(package: str) -> list[str]:
-    files = FOLDERS[package].glob("[!_]*.py")
+    files = MODULE_FOLDERS[package].glob("[!_]*.py")
     return sorted(path.stem.replace("_", "-") for path in files)
 
 

@@ -102,8 +102,8 @@ def load_papers(folder: Path) -> dict[str, Paper]:
 
 def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Artefact]:
     """The artefacts behind names of papers (all of theirs) or of artefacts, each once."""
-    every = {one.target: one for paper in papers.values() for one in paper.artefacts.values()}
-    found: dict[str, Artefact] = {}
+    every = {artefact.target: artefact for paper in papers.values() for artefact in paper.artefacts.values()}
+    named: dict[str, Artefact] = {}
     for name in names:
         if name in papers:
             chosen = list(papers[name].artefacts.values())
@@ -115,12 +115,12 @@ def artefacts_of(papers: Mapping[str, Paper], names: Iterable[str]) -> list[Arte
                 f"unknown paper, table or figure '{name}'.{did_you_mean(name, known)} "
                 "`fedrec papers` lists them."
             )
-        found |= {one.target: one for one in chosen}
-    return list(found.values())
+        named |= {artefact.target: artefact for artefact in chosen}
+    return list(named.values())
 
 
 def _paper(name: str, content: Mapping[str, Any]) -> Paper:
-    artefacts = {key: _artefact(name, key, dict(found)) for key, found in content["artefacts"].items()}
+    artefacts = {key: _artefact(name, key, dict(entry)) for key, entry in content["artefacts"].items()}
     return Paper(name, content["title"], artefacts, content.get("schemes", {}), content.get("order"))
 
 
@@ -141,11 +141,11 @@ def _line(content: str | Mapping[str, Any]) -> Line:
     """A line given by its run alone, or by more."""
     if isinstance(content, str):
         return Line(run=content)
-    found = dict(content)
+    fields = dict(content)
     for key in ("gain", "mean", "printed", "tables"):
-        if key in found:
-            found[key] = tuple(found[key])
-    return Line(**found)
+        if key in fields:
+            fields[key] = tuple(fields[key])
+    return Line(**fields)
 
 
 def _varied(line: Line, setting: str, value: object) -> Line:

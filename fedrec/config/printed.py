@@ -7,7 +7,7 @@ from importlib import resources
 
 from fedrec.config.papers import Artefact
 
-Key = tuple[str, str, str, str, str, str]
+PrintedKey = tuple[str, str, str, str, str, str]
 """Paper, table, dataset, method, variant and metric (in small letters)."""
 
 
@@ -23,7 +23,7 @@ class Printed:
 
 
 @cache
-def published() -> dict[Key, Printed]:
+def published() -> dict[PrintedKey, Printed]:
     """Every printed number."""
     text = resources.files("fedrec.config").joinpath("printed.csv").read_text(encoding="utf-8")
     return {

@@ -41,9 +41,9 @@ def _steps_of(paper: str) -> list[str]:
     return [f"{extent}-{switch}-{paper}" for extent in _EXTENTS for switch in SWITCHES]
 
 
-def switches_of(kind: str) -> tuple[str, ...]:
+def switches_of(step: str) -> tuple[str, ...]:
     """The switches a step turns: `only-ties` this one, `upto-ties` all up to it."""
-    extent, _, switch = kind.partition("-")
+    extent, _, switch = step.partition("-")
     every = tuple(SWITCHES)
     return (switch,) if extent == "only" else every[: every.index(switch) + 1]
 

@@ -17,5 +17,5 @@ def values_of(text: str) -> Any:  # noqa: ANN401 - whatever the text holds
 
 def nodes_of(text: str) -> yaml.Node | None:
     """The nodes of `text`, with the lines they stand in."""
-    found: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
-    return found
+    root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+    return root

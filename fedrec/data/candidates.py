@@ -56,16 +56,16 @@ def draw_candidates(
 
     Raises `SplitError` naming the users that have too few unseen items.
     """
-    users, rows_of = np.unique(user, return_counts=True)
-    ends = np.cumsum(rows_of)
+    users, lengths = np.unique(user, return_counts=True)
+    ends = np.cumsum(lengths)
     wanted = candidates_of(protocol)
     drawn = np.empty((len(users), wanted), dtype=np.int32)
     at_once = max(1, _LARGEST_BITMAP_BYTES // items)
     for first in range(0, len(users), at_once):
         block = slice(first, min(first + at_once, len(users)))
-        rows = slice(ends[block][0] - rows_of[block][0], ends[block][-1])
+        interactions = slice(ends[block][0] - lengths[block][0], ends[block][-1])
         seen = np.zeros((len(users[block]), items), dtype=bool)
-        seen[np.repeat(np.arange(len(seen)), rows_of[block]), item[rows]] = True
+        seen[np.repeat(np.arange(len(seen)), lengths[block]), item[interactions]] = True
         _refuse_small_pools(users[block], seen, wanted, protocol, dataset)
         drawn[block] = _first_unseen(protocol.seed, users[block], seen, wanted)
     return Candidates(users, drawn[:, : protocol.candidates], drawn[:, -protocol.candidates :])

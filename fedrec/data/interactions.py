@@ -1,4 +1,4 @@
-"""Who interacted with what, and when: the tidy form every dataset is brought into."""
+"""Interactions: who met which item, and when; the tidy form every dataset is brought into."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ _ROW_ORDER_PREFIX = "row_"
 
 @dataclass(frozen=True)
 class Interactions:
-    """The filtered rows of one dataset, with users and items numbered from 0.
+    """The filtered interactions of a dataset, with users and items numbered from 0.
 
-    `row` is the row's number in the raw file, `row_orders` its number in a paper's own copy;
-    `missing_row_orders` are the papers that have such a copy which could not be had.
-    `timed` tells whether `time` was recorded, or is the position of the item's first row.
+    `row` is each interaction's row in the raw file, `row_orders` its row in a paper's own copy;
+    `missing_row_orders` are the papers that have such a copy which is not available.
+    `timed` tells whether `time` was recorded, or is the position of the item's first row in the file.
     """
 
     dataset: str
@@ -51,12 +51,12 @@ class Interactions:
         return pa.table(columns)
 
     def content_hash(self) -> str:
-        """Names these interactions, in every file derived from them, with or without other row orders."""
+        """Fingerprint that every file derived from the interactions names; other row orders are left out."""
         return content_hash(self.table().select(["user", "item", "rating", "time", "row"]))
 
 
 def write_interactions(path: Path, interactions: Interactions, about: dict[str, Any]) -> None:
-    """Write the rows, their counts and `about` (where they came from)."""
+    """Write the interactions, their counts and `about` (where they came from)."""
     counts = {
         "dataset": interactions.dataset,
         "users": interactions.users,

@@ -99,7 +99,7 @@ def _wanted(format_: TableFormat) -> dict[str, tuple[Column, Any]]:
     wanted: dict[str, tuple[Column, Any]] = {}
     for name, column in format_.columns.items():
         if isinstance(column, tuple):
-            wanted |= {part: (one, pl.Int32) for part, one in zip(_DATE_PARTS, column, strict=True)}
+            wanted |= dict(zip(_DATE_PARTS, ((part, pl.Int32) for part in column), strict=True))
         else:
             wanted[name] = (column, kinds[name])
     return wanted
@@ -113,13 +113,13 @@ def _column_names(path: Path, format_: TableFormat) -> list[Column]:
         raise DataError(f"{path}: is empty. Delete it and run again to fetch it anew.") from None
     names: list[Column] = list(first) if format_.header else list(range(len(first)))
     for column in format_.columns.values():
-        for one in column if isinstance(column, tuple) else (column,):
-            if one not in names:
+        for wanted in column if isinstance(column, tuple) else (column,):
+            if wanted not in names:
                 known = (
                     f"header names {', '.join(first)}" if format_.header else f"first line has {len(first)}"
                 )
                 raise DataError(
-                    f"{path}: has no column {one!r}; its {known}. Mend the entry's format.columns."
+                    f"{path}: has no column {wanted!r}; its {known}. Mend the entry's format.columns."
                 )
     return names
 
@@ -145,9 +145,9 @@ def _explained(path: Path, format_: TableFormat, width: int, places: dict[str, i
     """The error for the first malformed lines; None where every line looks right."""
     columns = {name: (places[name], kind) for name, (_, kind) in _wanted(format_).items()}
     faults = ((line, _fault(fields, width, columns)) for line, fields in _lines(path, format_))
-    said = (f"{path}, line {line}: {fault}" for line, fault in faults if fault)
-    found = list(islice(said, _MOST_LINES_SHOWN))
-    return DataError("\n".join(found)) if found else None
+    messages = (f"{path}, line {line}: {fault}" for line, fault in faults if fault)
+    shown = list(islice(messages, _MOST_LINES_SHOWN))
+    return DataError("\n".join(shown)) if shown else None
 
 
 def _fault(fields: list[str], width: int, columns: dict[str, tuple[int, Any]]) -> str | None:

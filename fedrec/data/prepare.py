@@ -1,8 +1,8 @@
 """Raw files to interactions: read, drop, filter, number.
 
-The papers' recipe, the same for every dataset: rows with a rating of 0 or less go; users
-with fewer than `min_rows` rows go, counted once and by rows; no filter on items. Users and
-items are numbered by their sorted original ids, so the numbers do not depend on row order.
+The papers' recipe, the same for every dataset: interactions with a rating of 0 or less go; users
+with fewer than `min_rows` interactions go, counted once, repeated pairs included; no filter on items. Users
+and items are numbered by their sorted original ids, so the numbers do not depend on the order of the file.
 """
 
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A dataset in tidy form: its rows, and what its numbered users and items were called."""
+    """A dataset in tidy form: its interactions, and the original ids of its numbered users and items."""
 
     interactions: Interactions
     users: pl.DataFrame
@@ -35,14 +35,14 @@ class Prepared:
 
 def prepare(dataset: Dataset, raw: Path) -> Prepared:
     """Read the dataset's files below `raw` (or make it, if synthetic) and bring it into tidy form."""
-    rows = _read(dataset, raw)
+    table = _read(dataset, raw)
     if dataset.time == "first_appearance":
         # Over the whole file, before any filter, as the papers' loaders do.
-        rows = rows.with_columns(time=pl.col("row").min().over("item"))
-    kept = _filter(rows, dataset.min_rows)
+        table = table.with_columns(time=pl.col("row").min().over("item"))
+    kept = _filter(table, dataset.min_rows)
     if kept.is_empty():
         raise DataError(
-            f"{dataset.name}: no row is left of {len(rows):,}: no user has {dataset.min_rows} rows with "
+            f"{dataset.name}: no row is left of {len(table):,}: no user has {dataset.min_rows} rows with "
             "a rating above 0. Lower filter.min_rows in the catalogue, or check the file."
         )
     if dataset.distinct_pairs and (repeated := len(kept) - kept.n_unique(["user", "item"])):
@@ -71,7 +71,7 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
     logger.info(
         "%s: %s rows read, %s kept: %s users, %s items",
         dataset.name,
-        f"{len(rows):,}",
+        f"{len(table):,}",
         f"{len(kept):,}",
         f"{len(users):,}",
         f"{len(items):,}",
@@ -104,14 +104,14 @@ def _read(dataset: Dataset, raw: Path) -> pl.DataFrame:
     if dataset.synthetic is not None:
         return synthetic_interactions(dataset.synthetic)
     assert dataset.interactions is not None, "the catalogue gives files to what is not synthetic"
-    rows = read_interactions(_checked(dataset.interactions, raw), dataset.interactions.format)
+    table = read_interactions(_checked(dataset.interactions, raw), dataset.interactions.format)
     for paper, file in dataset.row_orders.items():
         if (raw / file.path).is_file():
             theirs = read_interactions(_checked(file, raw), file.format)
-            rows = _with_row_order(rows, paper, theirs, raw / file.path)
+            table = _with_row_order(table, paper, theirs, raw / file.path)
         else:
-            logger.warning("%s: no row order of %s, since %s was not had", dataset.name, paper, file.path)
-    return rows
+            logger.warning("%s: no row order of %s: %s is not available", dataset.name, paper, file.path)
+    return table
 
 
 def _checked(file: RawFile, raw: Path) -> Path:
@@ -128,44 +128,44 @@ def _checked(file: RawFile, raw: Path) -> Path:
     return path
 
 
-def _with_row_order(rows: pl.DataFrame, paper: str, other: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Add `row_<paper>`: where each row stands in the paper's own copy of the same rows."""
+def _with_row_order(table: pl.DataFrame, paper: str, other: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Add `row_<paper>`: the row of each interaction in the paper's own copy of the file."""
     same = ["user", "item", "rating", "time"]
     repeats = pl.int_range(pl.len()).over(same).alias("repeat")
     theirs = other.with_columns(repeats).rename({"row": f"row_{paper}"})
-    joined = rows.with_columns(repeats).join(theirs, on=[*same, "repeat"], how="left", maintain_order="left")
+    joined = table.with_columns(repeats).join(theirs, on=[*same, "repeat"], how="left", maintain_order="left")
     missing = joined[f"row_{paper}"].null_count()
-    if missing or len(other) != len(rows):
+    if missing or len(other) != len(table):
         raise DataError(
             f"{path}: must hold the same rows in another order, but has {len(other):,} rows for "
-            f"{len(rows):,}, and {missing:,} of those are not in it."
+            f"{len(table):,}, and {missing:,} of those are not in it."
         )
     return joined.drop("repeat")
 
 
-def _filter(rows: pl.DataFrame, min_rows: int) -> pl.DataFrame:
-    if rows["rating"].min() <= 0:  # type: ignore[operator]
-        rows = rows.filter(pl.col("rating") > 0)
+def _filter(table: pl.DataFrame, min_rows: int) -> pl.DataFrame:
+    if table["rating"].min() <= 0:  # type: ignore[operator]
+        table = table.filter(pl.col("rating") > 0)
     if min_rows > 1:
-        rows = rows.filter(pl.len().over("user") >= min_rows)
-    return rows
+        table = table.filter(pl.len().over("user") >= min_rows)
+    return table
 
 
-def _sliced(rows: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
-    """The rows of the users, or items, at the places that `part` names."""
+def _sliced(table: pl.DataFrame, part: Slice, name: str) -> pl.DataFrame:
+    """The interactions of the users, or with the items, at the places that `part` names."""
     column = part.of.removesuffix("s")
-    ranked = rows.group_by(column).len().sort(["len", column], descending=[True, False])
+    ranked = table.group_by(column).len().sort(["len", column], descending=[True, False])
     if part.first + part.count > len(ranked):
         raise DataError(
             f"{name}: {part.count:,} {part.of} from place {part.first:,} are more than the {len(ranked):,} "
             "there are. Lower filter.slice.first or filter.slice.count in the catalogue."
         )
     chosen = ranked[column].slice(part.first, part.count)
-    return rows.filter(pl.col(column).is_in(chosen.implode()))
+    return table.filter(pl.col(column).is_in(chosen.implode()))
 
 
 def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.int32]]]:
-    """The sorted distinct ids, and for each row the place of its id among them."""
+    """The sorted distinct ids, and for each of `ids` its place among them."""
     known = ids.unique().sort()
     if ids.dtype == pl.String:
         return known, ids.cast(pl.Enum(known)).to_physical().cast(pl.Int32).to_numpy()
@@ -179,7 +179,7 @@ def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.in
 
 
 def _with_titles(dataset: Dataset, raw: Path, items: pl.Series) -> pl.DataFrame:
-    """item, original_id and title; titles are null where the source has none or was not had."""
+    """item, original_id and title; titles are null where the source has none or is not available."""
     numbered = pl.DataFrame(
         {"item": np.arange(len(items), dtype=np.int32), "original_id": items.cast(pl.String)}
     )
@@ -189,7 +189,7 @@ def _with_titles(dataset: Dataset, raw: Path, items: pl.Series) -> pl.DataFrame:
         titles = read_titles(_checked(dataset.titles, raw), dataset.titles.format)
     else:
         if dataset.titles is not None:
-            logger.warning("%s: no item titles, since %s was not had", dataset.name, dataset.titles.path)
+            logger.warning("%s: no item titles: %s is not available", dataset.name, dataset.titles.path)
         return numbered.with_columns(title=pl.lit(None, pl.String))
     titles = titles.unique("item", keep="first", maintain_order=True).rename({"item": "original_id"})
     return numbered.join(titles, on="original_id", how="left", maintain_order="left")

@@ -22,20 +22,21 @@ from fedrec.random.with_numpy import draw_at
 
 PARTS = ("train", "validation", "test")
 TRAIN, VALIDATION, TEST = range(3)
-FEWEST_ROWS = 3
-"""One row each for training, validation and test."""
-MOST_SATED = 0.01
-"""A larger share of users who know nearly all items is a protocol that does not suit the dataset."""
+FEWEST_INTERACTIONS = 3
+"""One interaction each for training, validation and test."""
+MAX_SHARE_DROPPED = 0.01
+"""The largest share of users dropped for knowing nearly all items; where more do, the protocol does not suit
+the dataset."""
 
 _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows sorted by user, part and item, and the candidates of each user.
+    """Interactions sorted by user, part and item, and the candidates of each user.
 
     Users keep the numbers they have in the interactions; `dropped` are those with too few
-    rows to be split, or too few unseen items to be candidates, who take no part.
+    interactions to be split, or too few unseen items to be candidates, who take no part.
     """
 
     dataset: str
@@ -56,21 +57,21 @@ class Split:
         return pa.table({"user": self.user, "item": self.item, "part": names})
 
     def content_hash(self) -> str:
-        """Names who is trained on what and tested on what, candidates included."""
+        """Fingerprint of training, validation and test items and candidates."""
         return content_hash(self.table(), self.candidates.table())
 
-    def rows_of(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Users and items of one part."""
+    def pairs_of(self, part: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Users and items of a part: training, validation or test."""
         chosen = self.part == part
         return self.user[chosen], self.item[chosen]
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Rows sorted by user and item.
+class _Histories:
+    """Interactions sorted by user and item.
 
-    Of rows with the same user and time, the one with the smallest tie counts as latest: its
-    place in the file, or with `tie_seed` a random number that does not depend on that place.
+    Of interactions with the same user and time, the one with the smallest tie counts as latest: its
+    row in the file, or with `tie_seed` a random number that does not depend on that row.
     """
 
     user: NDArray[np.int32]
@@ -79,23 +80,25 @@ class _Rows:
     row: NDArray[np.int64]
     tie_seed: int | None
 
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> "_Rows":
-        """The chosen rows."""
-        return _Rows(self.user[chosen], self.item[chosen], self.time[chosen], self.row[chosen], self.tie_seed)
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> "_Histories":
+        """The chosen interactions."""
+        return _Histories(
+            self.user[chosen], self.item[chosen], self.time[chosen], self.row[chosen], self.tie_seed
+        )
 
     def ties(self) -> NDArray[np.int64]:
-        """The tie of each row."""
+        """The number that settles ties of each interaction: the smallest is the latest."""
         if self.tie_seed is None:
             return self.row
         words = draw_at(self.tie_seed, Purpose.TIES, user=self.user, index=self.item).astype(np.int64)
-        # Equal words are settled by the item; rows of the same pair are alike in all that matters.
+        # Equal words are settled by the item; interactions of the same pair are alike in all that matters.
         return (words << 31) | self.item
 
 
 def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     """Split `interactions` by `protocol`.
 
-    Raises `SplitError` if no user has enough rows, more than a few users have too few unseen items
+    Raises `SplitError` if no user has enough interactions, more than a few users have too few unseen items
     for the candidates, or the paper's own order of rows is missing.
     """
     if protocol.paper in interactions.missing_row_orders:
@@ -103,20 +106,21 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
             f"{interactions.dataset}, {protocol.name}: that paper's own order of rows decides its ties, and "
             f"the file that holds it could not be had. `fedrec fetch {interactions.dataset}` says why."
         )
-    rows = _rows_by_user(interactions, protocol)
-    rows, short = _without_short_histories(rows)
-    if not len(rows.user):
+    histories = _histories_of(interactions, protocol)
+    histories, too_few_items = _without_short_histories(histories)
+    if not len(histories.user):
         raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_ROWS} rows, one each for "
+            f"{interactions.dataset}, {protocol.name}: no user has {FEWEST_INTERACTIONS} rows, one each for "
             "training, validation and test."
         )
-    rows, sated = _without_sated(rows, interactions.items - candidates_of(protocol))
-    part = np.zeros(len(rows.user), dtype=np.int8)
-    test = _latest(rows)
+    most_items = interactions.items - candidates_of(protocol)
+    histories, too_many_items = _without_full_histories(histories, most_items)
+    part = np.zeros(len(histories.user), dtype=np.int8)
+    test = _latest(histories)
     part[test] = TEST
-    rows.time[test] = _NEVER
-    part[_latest(rows)] = VALIDATION
-    user, item, part = _sorted_rows(rows, part, interactions.items)
+    histories.time[test] = _NEVER
+    part[_latest(histories)] = VALIDATION
+    user, item, part = _sorted_pairs(histories, part, interactions.items)
     return Split(
         dataset=interactions.dataset,
         protocol=protocol,
@@ -126,7 +130,7 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
         item=item,
         part=part,
         candidates=draw_candidates(user, item, interactions.items, protocol, interactions.dataset),
-        dropped=np.union1d(short, sated),
+        dropped=np.union1d(too_few_items, too_many_items),
         interactions=interactions.content_hash(),
     )
 
@@ -158,24 +162,24 @@ def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
 
 def read_split(folder: Path) -> Split:
     """Read back what `write_split` wrote."""
-    rows, about = read_table(folder / "split.parquet")
+    pairs, about = read_table(folder / "split.parquet")
     listed, _ = read_table(folder / "candidates.parquet")
     return Split(
         dataset=about["dataset"],
         protocol=_protocol(folder, about["protocol"]),
         users=about["users"],
         items=about["items"],
-        user=rows["user"].to_numpy(),
-        item=rows["item"].to_numpy(),
-        part=rows["part"].combine_chunks().indices.to_numpy(),
+        user=pairs["user"].to_numpy(),
+        item=pairs["item"].to_numpy(),
+        part=pairs["part"].combine_chunks().indices.to_numpy(),
         candidates=Candidates.from_table(listed),
         dropped=np.array(about["dropped_users"], dtype=np.int32),
         interactions=about["interactions"],
     )
 
 
-def _rows_by_user(interactions: Interactions, protocol: Protocol) -> _Rows:
-    """The rows that take part, sorted by user and item, with time and tie as the protocol says."""
+def _histories_of(interactions: Interactions, protocol: Protocol) -> _Histories:
+    """The interactions that take part, sorted by user and item, with time and tie as the protocol says."""
     pair = interactions.user.astype(np.int64) * interactions.items + interactions.item
     order = np.argsort(pair)
     user, item = interactions.user[order], interactions.item[order]
@@ -188,38 +192,39 @@ def _rows_by_user(interactions: Interactions, protocol: Protocol) -> _Rows:
         user, item, time = user[starts], item[starts], np.minimum.reduceat(time, starts)
         row = np.minimum.reduceat(row, starts)
     random = protocol.equal_times == "random" if timed else protocol.no_times == "random"
-    return _Rows(user, item, time, row, protocol.seed if random else None)
+    return _Histories(user, item, time, row, protocol.seed if random else None)
 
 
-def _without_short_histories(rows: _Rows) -> tuple[_Rows, NDArray[np.int32]]:
-    lengths = np.diff(_starts(rows.user), append=len(rows.user))
-    return _without(rows, lengths < FEWEST_ROWS)
+def _without_short_histories(histories: _Histories) -> tuple[_Histories, NDArray[np.int32]]:
+    lengths = np.diff(_starts(histories.user), append=len(histories.user))
+    return _without(histories, lengths < FEWEST_INTERACTIONS)
 
 
-def _without_sated(rows: _Rows, most_items: int) -> tuple[_Rows, NDArray[np.int32]]:
+def _without_full_histories(histories: _Histories, most_items: int) -> tuple[_Histories, NDArray[np.int32]]:
     """Without the few users who know more than `most_items`; where they are many, all stay."""
-    starts = _starts(rows.user)
-    changes = np.concatenate(([True], (np.diff(rows.item) != 0) | (np.diff(rows.user) != 0)))
-    sated = np.add.reduceat(changes, starts, dtype=np.int64) > most_items
+    starts = _starts(histories.user)
+    changes = np.concatenate(([True], (np.diff(histories.item) != 0) | (np.diff(histories.user) != 0)))
+    too_many_items = np.add.reduceat(changes, starts, dtype=np.int64) > most_items
     # `draw_candidates` says who they are and what to do.
-    return _without(rows, sated & (sated.mean() <= MOST_SATED))
+    return _without(histories, too_many_items & (too_many_items.mean() <= MAX_SHARE_DROPPED))
 
 
-def _without(rows: _Rows, dropped: NDArray[np.bool_]) -> tuple[_Rows, NDArray[np.int32]]:
-    """The rows of the users that stay, and the users that do not."""
-    starts = _starts(rows.user)
+def _without(histories: _Histories, dropped: NDArray[np.bool_]) -> tuple[_Histories, NDArray[np.int32]]:
+    """The interactions of the users that stay, and the users that do not."""
+    starts = _starts(histories.user)
     if not dropped.any():
-        return rows, np.array([], dtype=np.int32)
-    stays = np.repeat(~dropped, np.diff(starts, append=len(rows.user)))
-    return rows.where(stays), rows.user[starts[dropped]]
+        return histories, np.array([], dtype=np.int32)
+    stays = np.repeat(~dropped, np.diff(starts, append=len(histories.user)))
+    return histories.where(stays), histories.user[starts[dropped]]
 
 
-def _latest(rows: _Rows) -> NDArray[np.int64]:
-    """The index of each user's latest row, ties settled."""
-    starts = _starts(rows.user)
-    lengths = np.diff(starts, append=len(rows.user))
-    latest = np.flatnonzero(rows.time == np.repeat(np.maximum.reduceat(rows.time, starts), lengths))
-    tied = rows.where(latest)
+def _latest(histories: _Histories) -> NDArray[np.int64]:
+    """The index of each user's latest interaction, ties settled."""
+    starts = _starts(histories.user)
+    lengths = np.diff(starts, append=len(histories.user))
+    newest = np.repeat(np.maximum.reduceat(histories.time, starts), lengths)
+    latest = np.flatnonzero(histories.time == newest)
+    tied = histories.where(latest)
     ties = tied.ties()
     starts = _starts(tied.user)
     lengths = np.diff(starts, append=len(tied.user))
@@ -228,11 +233,11 @@ def _latest(rows: _Rows) -> NDArray[np.int64]:
     return latest[first[_starts(tied.user[first])]]
 
 
-def _sorted_rows(
-    rows: _Rows, part: NDArray[np.int8], items: int
+def _sorted_pairs(
+    histories: _Histories, part: NDArray[np.int8], items: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8]]:
-    """The rows in their one order: by user, part, item."""
-    packed = np.sort((rows.user.astype(np.int64) * len(PARTS) + part) * items + rows.item)
+    """User, item and part of each interaction, sorted by user, part and item."""
+    packed = np.sort((histories.user.astype(np.int64) * len(PARTS) + part) * items + histories.item)
     packed, item = np.divmod(packed, items)
     user, part_ = np.divmod(packed, len(PARTS))
     return user.astype(np.int32), item.astype(np.int32), part_.astype(np.int8)

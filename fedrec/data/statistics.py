@@ -1,4 +1,4 @@
-"""What a scientist needs to judge a dataset and its splits, as numbers."""
+"""Statistics of datasets and their splits."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 
 
 def describe_interactions(interactions: Interactions) -> dict[str, Any]:
-    """Counts, sparsity, repeated pairs, and users whose latest time is not one row's alone."""
+    """Counts, sparsity, repeated pairs, and users with several interactions at their latest time."""
     pairs = _pairs(interactions.user, interactions.item, interactions.items)
-    rows = len(interactions)
+    count = len(interactions)
     return {
         "dataset": interactions.dataset,
         "users": interactions.users,
         "items": interactions.items,
-        "interactions": rows,
-        "sparsity_percent": 100 * (1 - rows / (interactions.users * interactions.items)),
-        "repeated_pairs": rows - len(np.unique(pairs)),
+        "interactions": count,
+        "sparsity_percent": 100 * (1 - count / (interactions.users * interactions.items)),
+        "repeated_pairs": count - len(np.unique(pairs)),
         "timed": interactions.timed,
         "tied_last_users": _users_with_tied_last_time(interactions) if interactions.timed else None,
         "content": interactions.content_hash(),
@@ -28,9 +28,9 @@ def describe_interactions(interactions: Interactions) -> dict[str, Any]:
 
 def describe_split(split: Split) -> dict[str, Any]:
     """Sizes of a split, and how many users have a test item that is cold, or already known to them."""
-    train_user, train_item = split.rows_of(TRAIN)
-    test_user, test_item = split.rows_of(TEST)
-    _, validation_item = split.rows_of(VALIDATION)
+    train_user, train_item = split.pairs_of(TRAIN)
+    test_user, test_item = split.pairs_of(TEST)
+    _, validation_item = split.pairs_of(VALIDATION)
     trained = np.bincount(train_item, minlength=split.items)
     known = np.isin(_pairs(test_user, test_item, split.items), _pairs(train_user, train_item, split.items))
     return {

@@ -3,7 +3,7 @@
 Users and items belong to taste groups. A user mostly picks items of its own group, the
 better known ones more often, and now and then any item; so popularity helps, and knowing
 what similar users did helps more. All arithmetic is on integers: the same seed gives the
-same rows on every machine.
+same interactions on every machine.
 """
 
 import numpy as np
@@ -15,22 +15,23 @@ from fedrec.data.parse import INTERACTION_SCHEMA
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import below, draws
 
-_FEWEST_ROWS = 12
-_MORE_ROWS = 18
+_SHORTEST_HISTORY = 12
+"""Items of a user, and so many further ones at most."""
+_MOST_FURTHER_ITEMS = 18
 _OWN_TASTE_PERCENT = 85
 _WEIGHT_SCALE = 10_000
-_HEAD = 2
-"""Softens the head of the popularity curve: weight of rank r is scale / (r + head)."""
-_START = 1_600_000_000
-_LONGEST_PAUSE = 90_000
+_HEAD_SOFTENING = 2
+"""The weight of the item of rank r is scale / (r + softening)."""
+_FIRST_TIME = 1_600_000_000  # seconds since 1970
+_LONGEST_PAUSE = 90_000  # seconds
 _DRAWS_PER_PICK = LANES
 
 
 def synthetic_interactions(settings: Synthetic) -> pl.DataFrame:
-    """The raw rows of the made dataset, as `fedrec.data.parse.read_interactions` gives them."""
+    """The interactions of the synthetic dataset, as `fedrec.data.parse.read_interactions` gives them."""
     taste_of_item = np.arange(settings.items) % settings.tastes
     # Rank inside a taste group: items 0..tastes-1 lead their groups, and so on.
-    weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD)
+    weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD_SOFTENING)
     columns: dict[str, list[NDArray[np.int64]]] = {"user": [], "item": [], "rating": [], "time": []}
     for user in range(settings.users):
         own = np.where(taste_of_item == user % settings.tastes, weights, 0)
@@ -62,8 +63,8 @@ def _history(
     """One user's distinct items in the order they were picked, with ratings and times."""
     own_ends, all_ends = np.cumsum(own), np.cumsum(everything)
     header = draws(seed, Purpose.SYNTHETIC, user=user, first=0, count=LANES)
-    wanted = min(_FEWEST_ROWS + int(below(header[0], _MORE_ROWS + 1)), len(everything) // 2)
-    time = _START + int(below(header[1], 300 * _LONGEST_PAUSE))
+    wanted = min(_SHORTEST_HISTORY + int(below(header[0], _MOST_FURTHER_ITEMS + 1)), len(everything) // 2)
+    time = _FIRST_TIME + int(below(header[1], 300 * _LONGEST_PAUSE))
     items: list[int] = []
     ratings: list[int] = []
     times: list[int] = []

@@ -37,12 +37,13 @@ def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
     return np.where(rank <= int(cutoff), _OF_A_HIT[name](rank), 0.0)
 
 
-def activity_groups(rows: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+def activity_groups(interactions: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
     """The group of each user, 0 for the least active, in `groups` groups of equal size.
 
-    Users with equally many rows are told apart by their number, so that sizes stay equal.
+    `interactions` are the training interactions of each user; users with equally many are ordered by their
+    number, so that sizes stay equal.
     """
-    order = np.argsort(rows, kind="stable")
-    group = np.empty(len(rows), dtype=np.int64)
-    group[order] = np.arange(len(rows)) * groups // len(rows)
+    order = np.argsort(interactions, kind="stable")
+    group = np.empty(len(interactions), dtype=np.int64)
+    group[order] = np.arange(len(interactions)) * groups // len(interactions)
     return group

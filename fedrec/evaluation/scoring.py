@@ -29,7 +29,7 @@ def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tens
 
 
 def catalogue_ranks(learner: Learner, clients: Clients) -> dict[str, Tensor]:
-    """The rank of each client's held-out item among all items outside its training rows, by part.
+    """The rank of each client's held-out item among all items outside its training items, by part.
 
     For test the validation item is left out, too.
     """

@@ -56,12 +56,12 @@ class Clients:
 
     @property
     def everyone(self) -> Tensor:
-        """The places of all clients."""
+        """The indices of all clients."""
         return torch.arange(len(self), device=self.device)
 
     @property
-    def rows(self) -> Tensor:
-        """Training rows of each client."""
+    def sizes(self) -> Tensor:
+        """Number of training interactions of each client."""
         return self.start.diff()
 
     @classmethod
@@ -70,13 +70,13 @@ class Clients:
         users, dense = np.unique(split.user, return_inverse=True)
         trained = split.part == TRAIN
         start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
-        held_out = {"validation": split.rows_of(VALIDATION)[1], "test": split.rows_of(TEST)[1]}
+        held_out = {"validation": split.pairs_of(VALIDATION)[1], "test": split.pairs_of(TEST)[1]}
         candidates = {"validation": split.candidates.validation, "test": split.candidates.test}
         hidden = trained if split.protocol.negative_pool == "exclude_train" else slice(None)
         pairs = [(dense[hidden], split.item[hidden])]
         if split.protocol.negative_pool == "exclude_train_and_candidates":
             everyone = np.arange(len(users))
-            pairs += [(everyone.repeat(one.shape[1]), one.ravel()) for one in candidates.values()]
+            pairs += [(everyone.repeat(items.shape[1]), items.ravel()) for items in candidates.values()]
         client, item = (np.concatenate(column) for column in zip(*pairs, strict=True))
 
         def tensor(values: np.ndarray) -> Tensor:
@@ -95,7 +95,7 @@ class Clients:
 
     def only(self, who: Tensor) -> Self:
         """A federation of the clients `who` alone (sorted)."""
-        ends = self.rows[who].cumsum(0)
+        ends = self.sizes[who].cumsum(0)
         return replace(
             self,
             user=self.user[who],
@@ -107,10 +107,10 @@ class Clients:
         )
 
     def training(self, who: Tensor) -> tuple[Tensor, Tensor]:
-        """The training items of the clients `who`, and for each its client's place in `who`."""
-        rows = self.rows[who]
-        place = torch.repeat_interleave(torch.arange(len(who), device=self.device), rows)
-        return self.train_item[self.start[who][place] + counted(rows)], place
+        """The training items of the clients `who`, and for each its client's index in `who`."""
+        sizes = self.sizes[who]
+        place = torch.repeat_interleave(torch.arange(len(who), device=self.device), sizes)
+        return self.train_item[self.start[who][place] + counted(sizes)], place
 
     def samples(
         self,
@@ -120,15 +120,15 @@ class Clients:
         round_: int,
         purpose: Purpose = Purpose.NEGATIVES,
     ) -> Samples:
-        """The samples of the clients `who` in `round_`: each training row and its negatives."""
+        """The samples of the clients `who` in `round_`: each training interaction and its negatives."""
         positive, owner = self.training(who)
-        rows = self.rows[who]
-        drawn = negatives(who[owner], counted(rows), self.forbidden, per_positive, seed, round_, purpose)
+        sizes = self.sizes[who]
+        drawn = negatives(who[owner], counted(sizes), self.forbidden, per_positive, seed, round_, purpose)
         width = 1 + per_positive
         item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
         label = torch.zeros(len(owner), width, device=self.device)
         label[:, 0] = 1
-        return Samples(item, label.reshape(-1), rows * width, width)
+        return Samples(item, label.reshape(-1), sizes * width, width)
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""

@@ -34,14 +34,14 @@ def negatives(
     round_: int,
     purpose: Purpose = Purpose.NEGATIVES,
 ) -> Tensor:
-    """`count` distinct items per training row, none of them `forbidden` to the row's owner.
+    """`count` distinct items per training interaction, none of them `forbidden` to its owner.
 
-    `owner` holds each row's user and `place` the row's number among its user's. A row's negatives
+    `owner` holds each interaction's user and `place` its number among its user's. Its negatives
     are the first distinct items of its own endless sequence of draws that are not forbidden.
     """
     drawn = torch.empty((len(owner), count), dtype=torch.int64, device=owner.device)
-    # Below, all are of the rows that are not yet full. An item that is refused is written into the last
-    # column, so that every row writes in every step and none has to be looked for.
+    # Below, all are of the interactions that are not yet full. An item that is refused is written into the
+    # last column, so that every interaction writes in every step and none has to be looked for.
     row = torch.arange(len(owner), device=owner.device)
     taken = torch.full((len(owner), count + 1), -1, dtype=torch.int64, device=owner.device)
     filled = torch.zeros_like(owner)
@@ -51,7 +51,7 @@ def negatives(
         items = words.mul_(forbidden.items).bitwise_right_shift_(32)
         allowed = ~forbidden.holds(owner.unsqueeze(1), items)
         for lane, (item, may) in enumerate(zip(items.split(1, dim=1), allowed.unbind(1), strict=True)):
-            # No row can have taken more items than it has drawn.
+            # None can have taken more items than it has drawn.
             most = min(count, LANES * attempt + lane)
             new = may & (taken[:, :most] != item).all(1)
             taken.scatter_(1, torch.where(new, filled, count).unsqueeze(1), item)
@@ -79,13 +79,14 @@ def shuffled(
     return torch.argsort((rank << 32) | word, stable=True)
 
 
-def halves(who: Tensor, rows: Tensor, seed: int, round_: int) -> Tensor:
-    """For each training row of the clients `who`, whether it is in the first and in the second half.
+def halves(who: Tensor, sizes: Tensor, seed: int, round_: int) -> Tensor:
+    """For each training interaction of the clients `who`, whether it is in the first and in the second half.
 
-    Each client's rows are shuffled and dealt out in turn; a single row is in both halves.
+    Each client's interactions, `sizes` in number, are shuffled and dealt out in turn; a single one is in both
+    halves.
     """
-    order = shuffled(who, rows, seed, round_, 0, Purpose.HALVES)
+    order = shuffled(who, sizes, seed, round_, 0, Purpose.HALVES)
     second = torch.empty(len(order), dtype=torch.bool, device=order.device)
-    second[order] = counted(rows) % 2 == 1
-    single = torch.repeat_interleave(rows == 1, rows)
+    second[order] = counted(sizes) % 2 == 1
+    single = torch.repeat_interleave(sizes == 1, sizes)
     return torch.stack((~second, second | single))

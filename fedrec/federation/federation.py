@@ -151,8 +151,8 @@ class Federation:
         return draws
 
     def notes(self, rounds: int) -> dict[str, Any]:
-        """What `run.json` should say about it after `rounds`."""
-        samples = self.clients.rows * (1 + self.settings["negatives"])
+        """Facts for `run.json` after `rounds`."""
+        samples = self.clients.sizes * (1 + self.settings["negatives"])
         guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
             guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
@@ -173,7 +173,7 @@ class Federation:
         return chosen
 
     def _after_aggregation(self, task: Task) -> None:
-        """Let clients do what they do after the server has answered."""
+        """Run the clients' hook after aggregation."""
         program, who = trace_after(self.method, task.round_)
         if who == "nobody":
             return
@@ -188,7 +188,7 @@ class Federation:
         self.engine.run(late)
 
     def _working(self, who: Who, trained: Tensor) -> Tensor:
-        """The clients that work after aggregation, given those that `trained`."""
+        """The clients that run the hook after aggregation, given those that `trained`."""
         return self.clients.everyone if who == "everyone" else trained
 
     def _checked(self, program: Program, server: Server) -> tuple[Program, Needs]:
@@ -217,7 +217,7 @@ class Federation:
                 values[name] = _ScoredTable(self.clients, who, kept, common)
             else:
                 values[name] = common if kept is None else kept.whole(who)
-        values["rows"] = self.clients.rows[who].to(torch.get_default_dtype())[:, None, None]
+        values["rows"] = self.clients.sizes[who].to(torch.get_default_dtype())[:, None, None]
         if self.state.personal:
             values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
         return values
@@ -268,10 +268,10 @@ class Federation:
         return sum(part.count for part in parts if part.location in on_server and part.sent)
 
     def _weights(self, aggregated: Tensor) -> Tensor:
-        """Each client's share of the mean: by training rows (samples are a fixed multiple), or equal."""
+        """Each client's share of the mean: by training interactions (or samples, a multiple), or equal."""
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
-        rows = self.method.server.weights(self.clients.rows[aggregated]).double()
-        share = rows if self.settings["weighting"] == "size" else torch.ones_like(rows)
+        sizes = self.method.server.weights(self.clients.sizes[aggregated]).double()
+        share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)
         weight[aggregated] = share / share.sum()
         return weight
 

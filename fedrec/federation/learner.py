@@ -45,8 +45,9 @@ class Learner(Protocol):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore from the result of `tensors()`; the next round then goes as if never stopped."""
 
-    def notes(self, rounds: int) -> dict[str, Any]:
-        """What `run.json` should say about it after `rounds`, beyond settings and metrics."""
+    def notes(self, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - see override
+        """Facts for `run.json` after `rounds`, beyond settings and metrics; by default none."""
+        return {}
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Which clients drew training negatives in a finished round, and for what; with the seed and the

@@ -61,7 +61,7 @@ class PairSet:
         wanted = keys(client, item, self.items).contiguous()
         held = self.filled[wanted >> self.shift]
         perhaps = held.view(-1).nonzero().squeeze(1)
-        held.view(-1)[perhaps] = _found(self.key, wanted.view(-1)[perhaps])[1]
+        held.view(-1)[perhaps] = _positions(self.key, wanted.view(-1)[perhaps])[1]
         return held
 
     def sizes(self) -> Tensor:
@@ -103,7 +103,7 @@ class PairTable:
         wanted = keys(client, item, self.items)
         total = torch.zeros_like(wanted)
         for key, value in self._runs:
-            at, known = _found(key, wanted)
+            at, known = _positions(key, wanted)
             total[known] += value[at[known]]
         return total
 
@@ -118,7 +118,7 @@ class PairTable:
         self._append(key, value)
 
     def count(self, client: Tensor, item: Tensor) -> None:
-        """Add one to the number of each pair, as often as it is given."""
+        """Increment the number of each pair, as often as it is given."""
         if not len(client):
             return
         key = keys(client, item, self.items)
@@ -161,7 +161,7 @@ class PairTable:
         return {"/key": key, "/value": value}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` once gave."""
+        """Restore from the result of `tensors()`."""
         key, value = (tensors[name].to(self.device) for name in ("/key", "/value"))
         self._runs = [(key, value)] if len(key) else []
 
@@ -172,7 +172,7 @@ class PairTable:
             self._runs[-1] = _merged(*self._runs[-1], *last)
 
 
-def _found(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def _positions(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Where in the sorted `key` each wanted number would stand, and whether it stands there."""
     if not len(key):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
@@ -190,7 +190,7 @@ def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
 
 def _merged(key: Tensor, value: Tensor, other: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """One run of two; what adds up to zero is dropped."""
-    at, known = _found(key, other)
+    at, known = _positions(key, other)
     shared = known.nonzero().squeeze(1)
     value = value.index_add(0, at[shared], added[shared])
     kept = value != 0

@@ -56,7 +56,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
             header = json.loads(stream.read(length))
             note = header.pop("__metadata__", {}).get("note", "")
             # One tensor after the other, as they lie: a file may fill most of the memory.
-            for name, entry in sorted(header.items(), key=lambda one: one[1]["data_offsets"]):
+            for name, entry in sorted(header.items(), key=lambda named: named[1]["data_offsets"]):
                 stream.seek(8 + length + entry["data_offsets"][0])
                 count = int(np.prod(entry["shape"], dtype=np.int64))
                 flat = np.fromfile(stream, dtype=_NUMPY[entry["dtype"]], count=count)

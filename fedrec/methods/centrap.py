@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import override
 
-from fedrec.central.learner import check_finite
+from fedrec.central.learner import check_model_finite
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
@@ -51,7 +51,7 @@ _SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixedSamples:
     """Samples of several users; `share` is the weight of each in a mean."""
 
     users: Tensor
@@ -98,7 +98,7 @@ class CentRAP(Learner):
         began = time.perf_counter()
         mean = float(torch.stack(list(self._steps(round_))).mean())
         # A sum, for a mask of all rows would take a quarter of their memory.
-        check_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
+        check_model_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
         return Report(mean, len(self.clients), 0, 0, time.perf_counter() - began, 0.0)
 
     @override
@@ -129,28 +129,24 @@ class CentRAP(Learner):
         self.factor = float(tensors["kept/D/factor"])
 
     @override
-    def notes(self, rounds: int) -> dict[str, Any]:
-        return {}
-
-    @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
-    def _mini_batches(self, round_: int) -> Iterator[Mixed]:
+    def _mini_batches(self, round_: int) -> Iterator[MixedSamples]:
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
         word = philox(counted(samples.size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
         for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
             share = torch.full_like(samples.label[chosen], 1 / len(chosen))
-            yield Mixed(user[chosen], samples.item[chosen], samples.label[chosen], share)
+            yield MixedSamples(user[chosen], samples.item[chosen], samples.label[chosen], share)
 
     def _steps(self, round_: int) -> Iterator[Tensor]:
         """One step per mini-batch; yields their losses."""
         for batch in self._mini_batches(round_):
             yield self._step(iter((batch,)), round_)
 
-    def _step(self, parts: Iterator[Mixed], round_: int, users: int = 1) -> Tensor:
+    def _step(self, parts: Iterator[MixedSamples], round_: int, users: int = 1) -> Tensor:
         """One step of everything on the summed losses of the parts, which share no row of D.
 
         C moves by a `users`-th of its gradient. Returns the sum, by `users`.
@@ -199,14 +195,14 @@ class Synchronous(CentRAP):
     def _steps(self, round_: int) -> Iterator[Tensor]:
         yield self._step(self._user_by_user(round_), round_, len(self.clients))
 
-    def _user_by_user(self, round_: int) -> Iterator[Mixed]:
+    def _user_by_user(self, round_: int) -> Iterator[MixedSamples]:
         """All samples, those of a user in one piece; each user's shares add up to 1."""
         everyone = self.clients.everyone
         for who in everyone.split(_USERS_AT_ONCE):
             samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
             user = torch.repeat_interleave(who, samples.size)
             share = torch.repeat_interleave(samples.size.to(samples.label.dtype).reciprocal(), samples.size)
-            yield Mixed(user, samples.item, samples.label, share)
+            yield MixedSamples(user, samples.item, samples.label, share)
 
 
 METHOD = CentRAP

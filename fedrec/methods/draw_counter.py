@@ -55,10 +55,6 @@ class DrawCounter(Learner):
         self.drawn.load({name.removeprefix("kept/drawn"): value for name, value in tensors.items()})
 
     @override
-    def notes(self, rounds: int) -> dict[str, Any]:
-        return {}
-
-    @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 

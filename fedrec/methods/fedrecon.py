@@ -1,14 +1,14 @@
 """FedRecon: clients keep nothing; a user vector is rebuilt from nothing in every round.
 
     score     p_u . q_i
-    client    p_u starts anew and is fitted with Q frozen (support half of the rows), then Q is trained with
+    client    p_u starts anew and is fitted with Q frozen (support half of its data), then Q is trained with
               p_u frozen (query half)
-    upload    Q_u, weighed by query rows
+    upload    Q_u, weighed by query interactions
     server    Q = sum of w_u Q_u
-    scored    p_u rebuilt from all training rows against the newest Q
+    scored    p_u rebuilt from all training interactions against the newest Q
 
-Rows are dealt out to the halves anew in every round, each with its negatives; `split=none` uses all for
-both, the official code's other setting.
+Interactions are dealt out to the halves anew in every round, each with its negatives; `split=none` uses all
+for both, the official code's other setting.
 """
 
 from dataclasses import replace
@@ -25,8 +25,8 @@ class QueryWeights(ServerRule):
     """Weighs uploads by the interactions of the query half."""
 
     @override
-    def weights(self, rows: Tensor) -> Tensor:
-        return (rows // 2).clamp(min=1)
+    def weights(self, sizes: Tensor) -> Tensor:
+        return (sizes // 2).clamp(min=1)
 
 
 class FedRecon(FedMF):

@@ -91,7 +91,7 @@ class LightGCN(CentralMethod):
 
     def edges(self, clients: Clients) -> tuple[Tensor, Tensor]:
         """User and item of every edge."""
-        return torch.repeat_interleave(clients.everyone, clients.rows), clients.train_item
+        return torch.repeat_interleave(clients.everyone, clients.sizes), clients.train_item
 
     def parameters(self) -> dict[str, Parameter]:
         """Layer 0: one vector per user, one per item."""

@@ -46,10 +46,6 @@ class Popularity(Learner):
         self.count = tensors["shared/count"].to(self.count.device)
 
     @override
-    def notes(self, rounds: int) -> dict[str, Any]:
-        return {}
-
-    @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
 

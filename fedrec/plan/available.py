@@ -1,6 +1,6 @@
-"""Can a dataset be had here? Asked before the workflow plans its jobs.
+"""Which data are available here, asked before the workflow plans its jobs.
 
-A dataset that cannot be had (licence page, no network) is left out of the targets that
+A dataset that is not available (licence page, no network) is left out of the targets that
 cover many datasets, and listed there with the reason; asked for by name it is an error.
 """
 
@@ -21,7 +21,7 @@ _REFUSALS_OF_HEAD = (403, 405, 501)
 
 
 def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None) -> str | None:
-    """Why `dataset` cannot be had, in a stable sentence; None where it can."""
+    """Why `dataset` is not available, in a stable sentence; None where it is."""
     return None if dataset.interactions is None else why_file_unavailable(dataset.interactions, raw, mirror)
 
 
@@ -37,11 +37,11 @@ def why_split_unavailable(dataset: Dataset, paper: str, raw: Path, mirror: Path 
 
 
 def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None) -> str | None:
-    """Why `file` cannot be had; None where it is at hand or a source answers.
+    """Why `file` is not available; None where it is on this machine or a source answers.
 
     Packages count as available: whether a package index answers is only known by trying.
     """
-    if is_at_hand(file, raw, mirror) or any(source.kind == "package" for source in file.sources):
+    if is_local(file, raw, mirror) or any(source.kind == "package" for source in file.sources):
         return None
     urls = [source.location for source in file.sources if source.kind == "url"]
     if not urls:
@@ -53,7 +53,7 @@ def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None) -> str |
     return f"{file.path} is not at hand and {', '.join(hosts)} cannot be reached"
 
 
-def is_at_hand(file: RawFile, raw: Path, mirror: Path | None) -> bool:
+def is_local(file: RawFile, raw: Path, mirror: Path | None) -> bool:
     """Whether `file` is already below `raw`, or in the mirror."""
     mirrored = [source.location for source in file.sources if source.kind == "mirror"]
     return (raw / file.path).is_file() or (

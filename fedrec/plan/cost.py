@@ -44,5 +44,7 @@ def _interactions(dataset: Dataset) -> int:
     """About how many a dataset has: as printed, of so many synthetic users, or as many as is usual."""
     if dataset.synthetic is not None:
         return _SYNTHETIC_PER_USER * dataset.synthetic.users
-    printed = (row.interactions for row in dataset.published.values() if row.interactions)
+    printed = (
+        statistics.interactions for statistics in dataset.published.values() if statistics.interactions
+    )
     return next(printed, _MEASURED_INTERACTIONS)

@@ -1,4 +1,4 @@
-"""What tables, figures and pages declare of themselves, read without importing them.
+"""Registry of layouts: what tables, figures and pages declare, read without importing them.
 
 Each is one file below `fedrec/reporting`, named like its layout, with a literal `LAYOUT = Layout(...)` and a
 function `build(target, project)`. A new file there is a new layout; nothing else lists them.
@@ -59,18 +59,18 @@ class Layout:
 
 def load_layouts(folder: Path = FOLDER) -> dict[str, Layout]:
     """Every layout declared below a folder, by name."""
-    found: dict[str, Layout] = {}
+    layouts: dict[str, Layout] = {}
     for below in _FOLDERS:
         for path in sorted((folder / below).glob("[!_]*.py")):
             status = path.stat()
             layout = _declared(path, status.st_mtime_ns, status.st_size)
             if layout is None:
                 continue
-            if path.stem in found:
+            if path.stem in layouts:
                 raise ConfigurationError(f"{path}: there is another layout of that name. Rename one file.")
             module = f"fedrec.reporting.{below.replace('/', '.')}.{path.stem}"
-            found[path.stem] = replace(layout, name=path.stem, module=module)
-    return found
+            layouts[path.stem] = replace(layout, name=path.stem, module=module)
+    return layouts
 
 
 def layout_named(layouts: Mapping[str, Layout], name: str, where: str) -> Layout:

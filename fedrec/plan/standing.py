@@ -1,4 +1,4 @@
-"""What the papers' tables and figures need, what of it is there, and what the rest would cost."""
+"""What the papers' tables and figures need, what of it is done, and what the rest would cost."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,11 +43,11 @@ def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
     standings = [standing(project, artefact) for artefact in artefacts]
     lines = []
     for paper in project.papers.values():
-        own = [one for one in standings if one.artefact.paper == paper.name]
+        own = [standing_ for standing_ in standings if standing_.artefact.paper == paper.name]
         if not own:
             continue
         lines.append(f"{paper.title}: snakemake {paper.name}")
-        lines += [line for one in own for line in _lines(one)]
+        lines += [line for standing_ in own for line in _lines(standing_)]
         lines += [
             f"  {paper.name + '_' + name:<16} shows no data, not built: {what}"
             for name, what in paper.schemes.items()

@@ -98,8 +98,8 @@ def _step(
 
 def _trained_as(switches: tuple[str, ...], audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> str:
     """The short name of the protocol whose runs are trained and ranked as with these switches."""
-    matter = [one for one in SWITCHES if _matters(one, audited, protocols)]
-    turned = [one for one in matter if one in switches]
+    matter = [switch for switch in SWITCHES if _matters(switch, audited, protocols)]
+    turned = [switch for switch in matter if switch in switches]
     if turned == matter and _ends_clean(audited, protocols):
         return "clean"
     if not turned:

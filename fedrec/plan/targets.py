@@ -32,7 +32,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "page": ("html",),
 }
 """The files of each form; pages show a table's json, and a figure's csv and txt hold its data and caption."""
-FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
+RESULT_FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
 PAGES = ("report", "demo")
 _NOT_AUDITED = ("compared", "described")
 """Selections of layouts that are tables of the audit only if they lie in its folder."""
@@ -81,7 +81,7 @@ class Target:
 
 def files_of(form: Form, name: str) -> tuple[str, ...]:
     """The files of a target, below the results."""
-    return tuple(f"{FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
+    return tuple(f"{RESULT_FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
 
 
 def splits_of(dataset: str, protocols: Iterable[str]) -> list[str]:

@@ -21,9 +21,9 @@ def numbers_held(name: str, settings: Mapping[str, Any], users: int, items: int)
     if method is None:
         raise ResultError(f"{name} has no clients that train: it has no space on clients and server.")
     counts: dict[str, int] = {}
-    for one in method.parameters().values():
-        counts[one.location] = counts.get(one.location, 0) + one.count
-    client = sum(count for place, count in counts.items() if place != "server")
+    for parameter in method.parameters().values():
+        counts[parameter.location] = counts.get(parameter.location, 0) + parameter.count
+    client = sum(count for location, count in counts.items() if location != "server")
     server = counts.get("shared", 0) + counts.get("server", 0) + users * counts.get("personal", 0)
     return client, server
 

@@ -134,7 +134,7 @@ def test_pfedrecs_file_gives_another_split_of_ml_100k(prepared, protocols):
     theirs = make_split(interactions, protocols["published-pfedrec"])
     ours = make_split(interactions, protocols["published-fedrap"])
     differ = [
-        np.count_nonzero(theirs.rows_of(part)[1] != ours.rows_of(part)[1]) for part in (TEST, VALIDATION)
+        np.count_nonzero(theirs.pairs_of(part)[1] != ours.pairs_of(part)[1]) for part in (TEST, VALIDATION)
     ]
     assert differ == [267, 383]
 

@@ -1,4 +1,4 @@
-"""What all engines share: the task of a round, its outcome, what an engine is, and the engines by name."""
+"""What all engines share: the task of a round and its outcome, an engine and its parts, engines by name."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from fedrec.federation.clients import Clients, Samples
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, Program
+from fedrec.federation.program import Fit, Needs, Program, Rewrite, Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
 
@@ -98,6 +98,32 @@ class Engine(ABC):
         return None
 
 
+class Interpreter(ABC):
+    """Runs the operations of a program, in order, for a client or for many."""
+
+    def run(self, program: Program) -> None:
+        """Perform every operation of the program."""
+        for operation in program:
+            if isinstance(operation, Fit):
+                self.fit(operation)
+            elif isinstance(operation, Rewrite):
+                self.rewrite(operation)
+            else:
+                self.upload(operation)
+
+    @abstractmethod
+    def fit(self, fit: Fit) -> None:
+        """Train."""
+
+    @abstractmethod
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """Replace a table."""
+
+    @abstractmethod
+    def upload(self, upload: Upload) -> None:
+        """Send a parameter to the server."""
+
+
 def engine_named(name: str, memory: int) -> Engine:
     """The engine called `name`, or for `auto` the preferred one; clients may take `memory` bytes."""
     chosen = next(iter(ENGINES)) if name == "auto" else name
@@ -109,7 +135,7 @@ def engine_named(name: str, memory: int) -> Engine:
     return engine
 
 
-def check_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
+def check_clients_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:
     """Raise `DivergenceError` naming round, client and parameter if a number is not finite.
 
     `values` holds each client's trained parameters on a leading client axis.

@@ -13,14 +13,21 @@ from typing_extensions import override
 
 from fedrec.errors import FedrecError
 from fedrec.federation.draws import halves, shuffled
-from fedrec.federation.engines.engine import NOISE_STEPS, Engine, Outcome, Task, check_finite
+from fedrec.federation.engines.engine import (
+    NOISE_STEPS,
+    Engine,
+    Interpreter,
+    Outcome,
+    Task,
+    check_clients_finite,
+)
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
-from fedrec.federation.program import Fit, Half, Program, Rewrite, Step, Upload, WholeTable
+from fedrec.federation.program import Fit, Half, Rewrite, Step, Upload, WholeTable
 
 
-class LoopClient:
+class LoopClient(Interpreter):
     """One client in one round."""
 
     def __init__(self, task: Task, index: int) -> None:
@@ -34,23 +41,14 @@ class LoopClient:
         self.epochs_done = 0
         self.last_loss = torch.tensor(task.no_loss)
 
-    def run(self, program: Program) -> None:
-        """Do what the program asks for, in order."""
-        for operation in program:
-            if isinstance(operation, Fit):
-                self._fit(operation)
-            elif isinstance(operation, Rewrite):
-                self._rewrite(operation)
-            else:
-                self._upload(operation)
-
     def keep(self) -> None:
         """Store what stays on the client."""
         for name, kept in self.task.state.kept.items():
             if self.task.state.parameters[name].location != "personal":
                 kept.put(self.who, self.weights[name].detach().unsqueeze(0))
 
-    def _fit(self, fit: Fit) -> None:
+    @override
+    def fit(self, fit: Fit) -> None:
         steps = fit.steps
         trained = {name: self.weights[name].requires_grad_() for step in steps for name in step.rates}
         optimisers = [self._optimiser(step) for step in steps]
@@ -90,7 +88,8 @@ class LoopClient:
         for name in trained:
             self.weights[name] = self.weights[name].detach()
 
-    def _rewrite(self, rewrite: Rewrite) -> None:
+    @override
+    def rewrite(self, rewrite: Rewrite) -> None:
         name, rows = rewrite.name, rewrite.rows
         if isinstance(rows, WholeTable):
             self.weights[name] = rows.of_one(self.weights[name], self.task.state.shared)
@@ -100,7 +99,8 @@ class LoopClient:
         with torch.no_grad():
             self.weights[name] = rows(self._view(), items).clone()
 
-    def _upload(self, upload: Upload) -> None:
+    @override
+    def upload(self, upload: Upload) -> None:
         task, into, value = self.task, upload.into, self.weights[upload.name].detach()
         if upload.through is not None:
             value = upload.through.of_one(value)
@@ -208,7 +208,7 @@ class LoopEngine(Engine):
                 task.recorder.trained(client.who, before, after)
             client.keep()
             values = {name: value.unsqueeze(0) for name, value in client.weights.items()}
-            check_finite(task, client.who, client.last_loss.unsqueeze(0), values)
+            check_clients_finite(task, client.who, client.last_loss.unsqueeze(0), values)
             losses.append(client.last_loss)
             slowest = max(slowest, time.perf_counter() - start)
         return Outcome(torch.stack(losses), slowest)

@@ -123,7 +123,7 @@ Program: TypeAlias = tuple[Operation, ...]
 
 
 class Client:
-    """What a method may ask of a client in its local round; writes it down as a `Program`."""
+    """Records what a method asks of a client in its local round, as a `Program`."""
 
     def __init__(self, round_: int) -> None:
         """`round_` is the number of the round, from 1."""

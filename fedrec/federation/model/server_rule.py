@@ -58,9 +58,9 @@ class ServerRule:
         """The `count` clients that take part, in order; None to draw them at random."""
         return None
 
-    def weights(self, rows: Tensor) -> Tensor:
+    def weights(self, sizes: Tensor) -> Tensor:
         """Each client's weight in the mean, in interactions, given its number of training interactions."""
-        return rows
+        return sizes
 
     def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
         """How uploads of a personal parameter become everyone's values; None: everyone keeps its own.
@@ -91,8 +91,8 @@ class RenamedRule(ServerRule):
         return self.rule.choose(self._renamed(server), count)
 
     @override
-    def weights(self, rows: Tensor) -> Tensor:
-        return self.rule.weights(rows)
+    def weights(self, sizes: Tensor) -> Tensor:
+        return self.rule.weights(sizes)
 
     @override
     def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:

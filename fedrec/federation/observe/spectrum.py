@@ -1,4 +1,4 @@
-"""How much of its dimensions a table of embeddings uses."""
+"""Spectrum of a table of embeddings: singular values and information abundance."""
 
 from torch import Tensor
 from torch.linalg import eigvalsh

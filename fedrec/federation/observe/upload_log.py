@@ -43,7 +43,7 @@ class UploadLog:
         change: Callable[[Tensor], Tensor],
         item: Tensor | None,
     ) -> None:
-        """See `Recorder.uploaded`."""
+        """Add up what recorded clients send, given as to `Recorder.uploaded`."""
         index = torch.full((self.clients,), -1, dtype=torch.int64, device=who.device)
         senders = self._senders
         index[senders] = torch.arange(len(senders), device=who.device)

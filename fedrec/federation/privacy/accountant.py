@@ -1,4 +1,4 @@
-"""How much privacy noise buys: epsilon of the Gaussian and of the Laplace mechanism."""
+"""Accountant of differential privacy: epsilon of the Gaussian and of the Laplace mechanism."""
 
 import math
 

@@ -35,7 +35,7 @@ class UploadNoise:
         return drawn.reshape(len(who), *parameters[name].shape)
 
     def report(self, rounds: int, uploads: int = 1) -> dict[str, Any]:
-        """What it guarantees after `rounds` of so many parameters each, as far as it guarantees anything.
+        """The privacy it guarantees after `rounds` of so many parameters each; without clipping, none.
 
         Every parameter is clipped by itself, so what they reveal adds up.
         """

@@ -145,7 +145,7 @@ class Server:
             part.copy_(mixed)
 
     def accept(self, program: Program) -> None:
-        """Take note of a program's uploads; raise `FederationError` unless each may leave the client."""
+        """Register a program's uploads; raise `FederationError` unless each may leave the client."""
         for operation in program:
             if isinstance(operation, Upload):
                 self._accept(operation.name, operation.into)

@@ -34,4 +34,4 @@ class Kept(Protocol):
         """Everything, by a suffix of the parameter's name, for a file."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` once gave."""
+        """Restore from the result of `tensors()`."""

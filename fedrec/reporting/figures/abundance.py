@@ -35,7 +35,7 @@ def draw(subject: Subject) -> Drawn:
     rows: list[Row] = []
     for panel, (key, group) in zip(axes[0], subject.groups.items(), strict=True):
         inside = Inside(group[0])
-        count = inside.run.clients.rows.numpy()
+        count = inside.run.clients.sizes.numpy()
         order = np.argsort(count, kind="stable")
         for colour, (name, values) in zip(COLOURS, _measures(artefact, inside).items(), strict=False):
             # Who took no part in the last round has nothing to show.

@@ -31,7 +31,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bar_rows)
-    return chart(subject, rows, figure_of, shown(subject.artefact))
+    return chart(subject, rows, _figure_of, _shown(subject.artefact))
 
 
 def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -42,7 +42,7 @@ def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Ite
         yield about | over_seeds_columns(metric, values, records)
 
 
-def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per metric, a column per protocol."""
     protocols = [name for name in artefact.protocols if any(row["protocol"] == name for row in rows)]
     datasets = [name for name in artefact.datasets if any(row["dataset"] == name for row in rows)]
@@ -68,7 +68,7 @@ def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def shown(artefact: Artefact) -> str:
+def _shown(artefact: Artefact) -> str:
     """What the caption says is seen."""
     metrics, under = metrics_of_part(artefact, "test"), under_protocols(artefact)
     return f"{metrics} at the round each protocol reports, in percent, {under}."

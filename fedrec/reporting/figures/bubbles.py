@@ -42,7 +42,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bubble_rows)
-    return chart(subject, rows, figure_of, shown(subject.artefact), "", timed=True)
+    return chart(subject, rows, _figure_of, _shown(subject.artefact), "", timed=True)
 
 
 def bubble_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -55,7 +55,7 @@ def bubble_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> 
     yield over_seeds_columns("seconds_per_round", seconds, records) | {"unit": "s"}
 
 
-def shown(artefact: Artefact) -> str:
+def _shown(artefact: Artefact) -> str:
     """What the caption says is seen."""
     return (
         "Space of the parameters of one client and of the server (4 bytes a number, MB of 2^20 bytes); "
@@ -63,7 +63,7 @@ def shown(artefact: Artefact) -> str:
     )
 
 
-def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """One panel per dataset and protocol, one labelled bubble per method."""
     values = {
         (row["dataset"], row["protocol"], row["method"], row["metric"]): float(row["mean"]) for row in rows
@@ -149,7 +149,7 @@ def _labelled(figure: Figure, ax: Axes, points: Sequence[tuple[float, float, flo
             arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1},
         )  # fmt: skip
         note.set_in_layout(False)
-        others = [one for one in circles if one is not circle]
+        others = [other for other in circles if other is not circle]
         _place(note, math.sqrt(area) / 2, ax.bbox, taken, others)
         taken.append(_box(note))
 
@@ -165,7 +165,7 @@ def _place(note: Annotation, radius: float, inside: Bbox, taken: list[Bbox], cir
         box = _box(note)
         outside = 1 - _overlap(box, inside) / (box.width * box.height)
         cover = sum(_overlap(box, other) for other in taken) + 0.5 * sum(
-            _overlap(box, one) for one in circles
+            _overlap(box, circle) for circle in circles
         )
         cost = cover + 1e6 * (outside > 1e-6)
         if best is None or cost < best[0]:

@@ -35,7 +35,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, curve_rows)
-    return chart(subject, rows, figure_of, shown(subject.artefact, rows), "band")
+    return chart(subject, rows, _figure_of, _shown(subject.artefact, rows), "band")
 
 
 def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -49,7 +49,7 @@ def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> I
             yield about | over_seeds_columns(metric, values, records)
 
 
-def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side on one scale."""
     figure, axes = metric_panels(artefact, rows, share=True)
     look = looks(row["method"] for row in rows)
@@ -72,7 +72,7 @@ def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def shown(artefact: Artefact, rows: Sequence[Row]) -> str:
+def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     """What the caption says is seen."""
     rounds = Counter((row["method"], row["dataset"], row["protocol"], row["metric"]) for row in rows)
     level = " What is trained in one round is a level line." if 1 in rounds.values() else ""

@@ -19,7 +19,7 @@ from fedrec.reporting.tables.table import Row
 from fedrec.runs.registry import make_method
 
 LAYOUT = Layout("figure", needs=("models",))
-CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
+SHOWN_CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
 SCHEDULES = ("paper", "code")
 _STRENGTH, _ROUNDS = 0.1, 100
 SHOWN = (
@@ -35,17 +35,17 @@ def build(target: Target, project: Project) -> None:
 
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
-    return chart(subject, list(curriculum_rows(subject.methods)), figure_of, SHOWN)
+    return chart(subject, list(curriculum_rows(subject.methods)), _figure_of, SHOWN)
 
 
 def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
     """One row per schedule, curriculum and round."""
     settings, _, _ = resolve(methods, "fedrap", "fedrap", "")
     for schedule in SCHEDULES:
-        for curriculum in CURRICULA:
+        for curriculum in SHOWN_CURRICULA:
             changed = {"schedule": schedule, "curriculum": curriculum, "apart": _STRENGTH}
             method = make_method("fedrap", settings | changed, items=1)
-            name = "fedrap" if curriculum == CURRICULA[0] else f"fedrap[curriculum={curriculum}]"
+            name = "fedrap" if curriculum == SHOWN_CURRICULA[0] else f"fedrap[curriculum={curriculum}]"
             for round_ in range(1, _ROUNDS + 1):
                 yield {
                     "schedule": schedule, "method": name, "label": curriculum, "axis": "round", "x": round_,
@@ -53,7 +53,7 @@ def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def figure_of(_artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _figure_of(_artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """One panel for the paper's formulas and one for the code's."""
     schedules = distinct(row["schedule"] for row in rows)
     look = looks(row["method"] for row in rows)

@@ -41,7 +41,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, group_rows)
-    return chart(subject, rows, figure_of, shown(subject.artefact, rows))
+    return chart(subject, rows, _figure_of, _shown(subject.artefact, rows))
 
 
 def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -60,7 +60,7 @@ def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
             yield axis | {"part": "test", **over_seeds_columns(metric, values, records), **about}
 
 
-def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
+def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side."""
     figure, axes = metric_panels(artefact, rows, share=False)
     shades = ordered_looks(GROUPS)
@@ -83,7 +83,7 @@ def figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def shown(artefact: Artefact, rows: Sequence[Row]) -> str:
+def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     """What the caption says is seen."""
     setting, under = artefact.options["setting"], under_protocols(artefact)
     return (

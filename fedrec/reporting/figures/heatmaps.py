@@ -1,6 +1,6 @@
 """Heat maps of what trained models hold: weights of aggregation, weights of merging, entries of tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,6 +8,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
@@ -59,9 +60,9 @@ def _aggregation(subject: Subject) -> Drawn:
             rows += [
                 {
                     "line": label, "dataset": dataset, "protocol": protocol, "round": round_,
-                    "for_user": one, "of_user": other, "weight": shown[round_][i, j],
+                    "for_user": user, "of_user": other, "weight": shown[round_][i, j],
                 }
-                for i, one in enumerate(users)
+                for i, user in enumerate(users)
                 for j, other in enumerate(users)
             ]  # fmt: skip
         figure.colorbar(ScalarMappable(scale, "viridis"), ax=across.tolist(), shrink=0.7, label="weight")
@@ -76,7 +77,7 @@ def _aggregation(subject: Subject) -> Drawn:
 
 def _logarithmic(values: Sequence[NDArray[np.float64]]) -> LogNorm:
     """A scale from the least weight above 0, but no less than a millionth of the largest."""
-    every = np.concatenate([one.ravel() for one in values])
+    every = np.concatenate([weights.ravel() for weights in values])
     positive = every[every > 0]
     high = float(positive.max()) if len(positive) else 1.0
     low = float(positive.min()) if len(positive) else high
@@ -142,45 +143,23 @@ def _entries(subject: Subject) -> Drawn:
     ]
     opened = {key: Inside(group[0]) for key, group in subject.groups.items()}
     whole = {key: [inside.table(*column).double() for column in columns] for key, inside in opened.items()}
+    scales = _scales_of_tables(columns, list(whole.values()), items)
     figure, axes = panel_grid(len(subject.groups), len(columns), 1.8, 1.8)
     rows: list[Row] = []
     for across, (key, tables) in zip(axes, whole.items(), strict=True):
         label = subject.label(artefact.lines[key[0]])
+        run: Row = {"line": label, "dataset": key[1], "protocol": key[2]}
         images = {}
-        for place, (panel, (table, user), entries) in enumerate(zip(across, columns, tables, strict=True)):
-            alike = [
-                whole[other][at][:items]
-                for other in whole
-                for at, one in enumerate(columns)
-                if one[0] == table
-            ]
-            top = max(float(one.abs().max()) for one in alike)
-            cut = entries[:items].numpy()
-            images[table] = _heat(panel, cut, "RdBu_r", Normalize(-top, top)), panel
-            shares = {
-                f"share_above_{limit:g}": float((entries.abs() > limit).double().mean())
-                for limit in _THRESHOLDS
-            }
-            heading = "shared" if table == "shared" else f"{table}, user {user}"
+        for panel, (table, user), entries in zip(across, columns, tables, strict=True):
+            shares = _shares_above(entries)
+            images[table] = _heat(panel, entries[:items].numpy(), "RdBu_r", scales[table]), panel
             if panel in axes[0]:
-                panel.set_title(heading)
+                panel.set_title("shared" if table == "shared" else f"{table}, user {user}")
             if table == "shared":
-                above = ", ".join(
-                    f"{100 * share:.1f} % > {limit:g}"
-                    for limit, share in zip(_THRESHOLDS, shares.values(), strict=True)
-                )
-                panel.set_xlabel(above)
+                panel.set_xlabel(_shares_label(shares))
             panel.set_xticks([])
-            panel.set_yticks([] if place else [0, items - 1])
-            rows += [
-                {
-                    "line": label, "dataset": key[1], "protocol": key[2], "table": table,
-                    "user": "" if table == "shared" else user, "item": item, "dimension": dimension,
-                    "value": value, **shares,
-                }
-                for item, values in enumerate(cut.tolist())
-                for dimension, value in enumerate(values)
-            ]  # fmt: skip
+            panel.set_yticks([0, items - 1] if panel is across[0] else [])
+            rows += _entry_rows(run, table, user, entries[:items], shares)
         for image, panel in images.values():
             figure.colorbar(image, ax=panel, shrink=0.8, pad=0.02)
         across[0].set_ylabel(f"{label}, {short_name(key[2])}\nitem")
@@ -190,6 +169,39 @@ def _entries(subject: Subject) -> Drawn:
         "0.1 and 0.01."
     )
     return figure, rows, inside_caption(artefact, subject.first_seed, sentence)
+
+
+def _scales_of_tables(
+    columns: Sequence[tuple[str, int]], runs: Sequence[Sequence[Tensor]], items: int
+) -> dict[str, Normalize]:
+    """One scale per table, around 0, over the first items of all users and all runs."""
+    tops: dict[str, float] = {}
+    for tables in runs:
+        for (table, _), entries in zip(columns, tables, strict=True):
+            tops[table] = max(tops.get(table, 0.0), float(entries[:items].abs().max()))
+    return {table: Normalize(-top, top) for table, top in tops.items()}
+
+
+def _shares_above(entries: Tensor) -> dict[float, float]:
+    """The share of all entries whose size is above each threshold."""
+    return {limit: float((entries.abs() > limit).double().mean()) for limit in _THRESHOLDS}
+
+
+def _shares_label(shares: Mapping[float, float]) -> str:
+    return ", ".join(f"{100 * share:.1f} % > {limit:g}" for limit, share in shares.items())
+
+
+def _entry_rows(run: Row, table: str, user: int, entries: Tensor, shares: Mapping[float, float]) -> list[Row]:
+    """A row of the csv per entry of a table."""
+    return [
+        {
+            **run, "table": table, "user": "" if table == "shared" else user, "item": item,
+            "dimension": dimension, "value": value,
+            **{f"share_above_{limit:g}": share for limit, share in shares.items()},
+        }
+        for item, values in enumerate(entries.tolist())
+        for dimension, value in enumerate(values)
+    ]  # fmt: skip
 
 
 def _heat(panel: Axes, values: NDArray[np.float64], colours: str, scale: Normalize) -> AxesImage:

@@ -37,7 +37,7 @@ def draw(subject: Subject) -> Drawn:
         }
         for panel, metric in zip(across, artefact.metrics, strict=True):
             for number, way in enumerate(WAYS):
-                values = [mean_over_seeds(one[way][metric] for one in measured[key]) for key in there]
+                values = [mean_over_seeds(metrics[way][metric] for metrics in measured[key]) for key in there]
                 panel.bar(
                     np.arange(len(there)) + 0.27 * (number - 1), [value.mean for value in values], 0.25,
                     yerr=[value.sd or 0.0 for value in values] if any(v.sd for v in values) else None,

@@ -31,7 +31,7 @@ def build(target: Target, project: Project) -> None:
         f"{origin_sentence(provenance_of_rows(rows))}\n"
     )
     with theme():
-        write_figure(stem_of(target, project), figure_of(drawn), drawn, caption)
+        write_figure(stem_of(target, project), rank_figure(drawn), drawn, caption)
 
 
 def rows_drawn(rows: Sequence[Row]) -> list[Row]:
@@ -39,7 +39,7 @@ def rows_drawn(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not str(row["step"]).startswith("only-")]
 
 
-def figure_of(rows: Sequence[Row]) -> Figure:
+def rank_figure(rows: Sequence[Row]) -> Figure:
     """A panel per dataset: a line per method, from its rank under `published` to the one under `clean`."""
     datasets = distinct(row["dataset"] for row in rows)
     count = max(row["rank"] for row in rows)

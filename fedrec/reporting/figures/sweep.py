@@ -46,7 +46,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, sweep_rows)
-    return chart(subject, rows, figure_of, shown(subject.artefact, rows))
+    return chart(subject, rows, _figure_of, _shown(subject.artefact, rows))
 
 
 def sweep_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -77,7 +77,7 @@ def _extra_space(subject: Subject, records: Sequence[RunRecord]) -> dict[str, An
     }
 
 
-def figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
+def _figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
     """A row of panels per dataset: for each metric, the protocols side by side."""
     rows = [row for row in every if row["metric"] != EXTRA_SPACE]
     spaces = [row for row in every if row["metric"] == EXTRA_SPACE]
@@ -106,7 +106,7 @@ def figure_of(artefact: Artefact, every: Sequence[Row]) -> Figure:
     return figure
 
 
-def shown(artefact: Artefact, rows: Sequence[Row]) -> str:
+def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     """What the caption says is seen."""
     part, setting, under = part_of(artefact), artefact.options["setting"], under_protocols(artefact)
     metrics, marked = metrics_of_part(artefact, part), own_title(rows)

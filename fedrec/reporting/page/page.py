@@ -57,83 +57,122 @@ def write_page(
     """
     runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
-    unavailable: Mapping[str, str] = content["unavailable"]
-    asked, built = set(content["artefacts"]), set(content["built"])
-    every = [artefact for paper in papers.values() for artefact in paper.artefacts.values()]
-    datasets = list(dict.fromkeys(content["datasets"]))
-    style, script = (_page_file(name) for name in ("page.css", "page.js"))
     text = _template().render(
-        style=Markup(style),  # noqa: S704 - a file of this package
-        script=Markup(script),  # noqa: S704 - a file of this package
-        style_hash=_hash_of(style),
-        script_hash=_hash_of(script),
+        **_inline_files(),
         protocols=protocols_table(runs),
-        comparisons=[
-            (
-                name,
-                [
-                    shown_target(results, target, forms[target], links)
-                    for target in dict.fromkeys(content["targets"])
-                    if target.startswith(f"{name}_") and target not in (*asked, *content["statistics"])
-                ],
-            )
-            for name in datasets
-            if name not in unavailable
-        ],
+        comparisons=_comparisons(results, forms, content, links),
         audit=shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links),
-        papers=[
-            (
-                paper,
-                [
-                    shown_artefact(results, artefact, forms[artefact.target], unavailable, links)
-                    for artefact in paper.artefacts.values()
-                    if artefact.target in built
-                ],
-            )
-            for paper in papers.values()
-        ],
-        statistics=[
-            (
-                name,
-                tables_of(results / "tables" / name, links),
-                links_of(results / "tables" / name, TABLE_LINKS, page),
-            )
-            for name in dict.fromkeys(content["statistics"])
-        ],
+        papers=_built_artefacts(results, papers, forms, content, links),
+        statistics=_statistics(page, results, content["statistics"], links),
         provenance=runs_table(runs, links) if runs else None,
         costs=costs_table(runs) if runs else None,
-        unbuilt=[
-            (artefact, artefact_label(artefact.name), without(artefact, unavailable))
-            for artefact in every
-            if artefact.target in asked - built
-        ],
-        partial=[
-            (artefact, artefact_label(artefact.name), without(artefact, unavailable))
-            for artefact in every
-            if artefact.target in built and without(artefact, unavailable)
-        ],
-        uncompared=[name for name in datasets if name in unavailable],
-        unasked=[
-            (
-                paper,
-                [
-                    (artefact, artefact_label(artefact.name))
-                    for artefact in paper.artefacts.values()
-                    if artefact.target not in asked
-                ],
-            )
-            for paper in papers.values()
-            if any(artefact.target not in asked for artefact in paper.artefacts.values())
-        ],
-        schemes=[
-            (paper, [(artefact_label(name), what) for name, what in paper.schemes.items()])
-            for paper in papers.values()
-            if paper.schemes
-        ],
-        unavailable=unavailable,
+        **_missing(papers, content),
+        schemes=_schemes(papers),
+        unavailable=content["unavailable"],
         papers_by_name=papers,
     )
     write_text(page, text)
+
+
+def _inline_files() -> dict[str, Any]:
+    """The style and the script of the page, and the hashes by which its policy allows them."""
+    style, script = (_page_file(name) for name in ("page.css", "page.js"))
+    return {
+        "style": Markup(style),  # noqa: S704 - a file of this package
+        "script": Markup(script),  # noqa: S704 - a file of this package
+        "style_hash": _hash_of(style),
+        "script_hash": _hash_of(script),
+    }
+
+
+def _comparisons(
+    results: Path, forms: Mapping[str, str], content: Mapping[str, Any], links: RunLinks
+) -> list[tuple[str, list[Any]]]:
+    """Each available dataset with the targets that compare methods on it."""
+    elsewhere = {*content["artefacts"], *content["statistics"]}
+    targets = [target for target in dict.fromkeys(content["targets"]) if target not in elsewhere]
+    return [
+        (
+            dataset,
+            [
+                shown_target(results, target, forms[target], links)
+                for target in targets
+                if target.startswith(f"{dataset}_")
+            ],
+        )
+        for dataset in dict.fromkeys(content["datasets"])
+        if dataset not in content["unavailable"]
+    ]
+
+
+def _built_artefacts(
+    results: Path,
+    papers: Mapping[str, Paper],
+    forms: Mapping[str, str],
+    content: Mapping[str, Any],
+    links: RunLinks,
+) -> list[tuple[Paper, list[Any]]]:
+    """Each paper with its artefacts that were built."""
+    built = set(content["built"])
+    return [
+        (
+            paper,
+            [
+                shown_artefact(results, artefact, forms[artefact.target], content["unavailable"], links)
+                for artefact in paper.artefacts.values()
+                if artefact.target in built
+            ],
+        )
+        for paper in papers.values()
+    ]
+
+
+def _statistics(page: Path, results: Path, names: Sequence[str], links: RunLinks) -> list[tuple[Any, ...]]:
+    """Each table of statistics: its name, its tables and links to its files."""
+    stems = {name: results / "tables" / name for name in names}
+    return [(name, tables_of(stem, links), links_of(stem, TABLE_LINKS, page)) for name, stem in stems.items()]
+
+
+def _missing(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page does not show, or not whole: for want of data, or because nobody asked for it."""
+    unavailable: Mapping[str, str] = content["unavailable"]
+    asked, built = set(content["artefacts"]), set(content["built"])
+    every = [artefact for paper in papers.values() for artefact in paper.artefacts.values()]
+    reasons = {artefact.target: without(artefact, unavailable) for artefact in every}
+    unasked = [
+        (
+            paper,
+            [
+                (artefact, artefact_label(artefact.name))
+                for artefact in paper.artefacts.values()
+                if artefact.target not in asked
+            ],
+        )
+        for paper in papers.values()
+    ]
+    return {
+        "unbuilt": [
+            (artefact, artefact_label(artefact.name), reasons[artefact.target])
+            for artefact in every
+            if artefact.target in asked - built
+        ],
+        "partial": [
+            (artefact, artefact_label(artefact.name), reasons[artefact.target])
+            for artefact in every
+            if artefact.target in built and reasons[artefact.target]
+        ],
+        "uncompared": [name for name in dict.fromkeys(content["datasets"]) if name in unavailable],
+        "unasked": [(paper, artefacts) for paper, artefacts in unasked if artefacts],
+    }
+
+
+def _schemes(papers: Mapping[str, Paper]) -> list[tuple[Paper, list[tuple[str, str]]]]:
+    """Each paper's schemes, which nothing is built for, with what they show."""
+    return [
+        (paper, [(artefact_label(name), what) for name, what in paper.schemes.items()])
+        for paper in papers.values()
+        if paper.schemes
+    ]
 
 
 @cache

@@ -8,7 +8,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.paper_table import METHOD, write_paper_table
+from fedrec.reporting.tables.paper_table import METHOD_COLUMN, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
 
 LAYOUT = Layout("table", needs=("models",))
@@ -18,7 +18,7 @@ def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
     subject = subject_of(target, project)
     heading = "cost of a round (E epochs, S samples, n clients, m items)"
-    columns = [METHOD, ReportColumn("cost", heading, align="left")]
+    columns = [METHOD_COLUMN, ReportColumn("cost", heading, align="left")]
     write_paper_table(target, project, subject, cost_rows(subject), columns)
 
 

@@ -10,7 +10,13 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.parameters import numbers_held
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.paper_table import DATASET, DEVICE, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.paper_table import (
+    DATASET_COLUMN,
+    DEVICE_COLUMN,
+    METHOD_COLUMN,
+    printed_value,
+    write_paper_table,
+)
 from fedrec.reporting.tables.table import ReportColumn
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
@@ -27,7 +33,13 @@ def build(target: Target, project: Project) -> None:
         for key, heading in _HEADINGS.items()
         for suffix, ending in (("", ""), ("_printed", ", printed"))
     ]
-    write_paper_table(target, project, subject, effort_rows(subject), [METHOD, DATASET, *numbers, DEVICE])
+    write_paper_table(
+        target,
+        project,
+        subject,
+        effort_rows(subject),
+        [METHOD_COLUMN, DATASET_COLUMN, *numbers, DEVICE_COLUMN],
+    )
 
 
 def effort_rows(subject: Subject) -> list[dict[str, Any]]:

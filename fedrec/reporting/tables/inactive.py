@@ -10,7 +10,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.inactive_users import inactive_users
-from fedrec.reporting.tables.paper_table import DATASET, printed_value, write_paper_table
+from fedrec.reporting.tables.paper_table import DATASET_COLUMN, printed_value, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
 
 LAYOUT = Layout("table", needs=("interactions",))
@@ -20,7 +20,7 @@ def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
     subject = subject_of(target, project)
     columns = [
-        DATASET,
+        DATASET_COLUMN,
         ReportColumn("least", "rows, at least"),
         ReportColumn("below", "rows, fewer than"),
         ReportColumn("users", "users", "{:.0f}"),

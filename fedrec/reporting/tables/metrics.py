@@ -150,9 +150,11 @@ def _measured(
     catalogue = artefact.options.get("ranks") == "catalogue"
     users = inactive if "inactive" in (line.label or "") else None
     if catalogue or users is not None:
-        number = mean_over_seeds(one.metric_of(metric, catalogue=catalogue, users=users) for one in group)
+        number = mean_over_seeds(
+            record.metric_of(metric, catalogue=catalogue, users=users) for record in group
+        )
     else:
-        number = mean_over_seeds(one.metric(metric) for one in group)
+        number = mean_over_seeds(record.metric(metric) for record in group)
     first = group[0].summary
     rule = group[0].round_rule
     return {
@@ -163,7 +165,7 @@ def _measured(
 
 
 def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str, Any]:
-    """A gain in percent, or the mean of gains, where all it is made of is there."""
+    """A gain in percent, or the mean of gains, where all of its parts are shown."""
     if line.mean:
         parts = [shown[name] for name in line.mean if name in shown]
         if len(parts) < len(line.mean):

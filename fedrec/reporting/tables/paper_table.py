@@ -12,9 +12,9 @@ from fedrec.reporting.subject import Subject, stem_of
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 
-METHOD = ReportColumn("method", "method", align="left")
-DATASET = ReportColumn("dataset", "dataset", align="left")
-DEVICE = ReportColumn("device", "ours on", align="left")
+METHOD_COLUMN = ReportColumn("method", "method", align="left")
+DATASET_COLUMN = ReportColumn("dataset", "dataset", align="left")
+DEVICE_COLUMN = ReportColumn("device", "ours on", align="left")
 
 
 def table_caption(artefact: Artefact, records: Sequence[RunRecord]) -> str:

@@ -7,7 +7,12 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.paper_table import DATASET, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.paper_table import (
+    DATASET_COLUMN,
+    METHOD_COLUMN,
+    printed_value,
+    write_paper_table,
+)
 from fedrec.reporting.tables.table import ReportColumn
 
 LAYOUT = Layout("table")
@@ -17,8 +22,8 @@ def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
     subject = subject_of(target, project)
     columns = [
-        METHOD,
-        DATASET,
+        METHOD_COLUMN,
+        DATASET_COLUMN,
         ReportColumn("rate", "rate", "{:g}"),
         ReportColumn("rate_printed", "rate, printed", "{:g}"),
         ReportColumn("source", "source", align="left"),

@@ -8,7 +8,12 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.parameters import megabytes, numbers_held
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.paper_table import DATASET, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.paper_table import (
+    DATASET_COLUMN,
+    METHOD_COLUMN,
+    printed_value,
+    write_paper_table,
+)
 from fedrec.reporting.tables.table import ReportColumn
 
 LAYOUT = Layout("table", needs=("models", "statistics"))
@@ -18,8 +23,8 @@ def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
     subject = subject_of(target, project)
     columns = [
-        METHOD,
-        DATASET,
+        METHOD_COLUMN,
+        DATASET_COLUMN,
         ReportColumn("space_client", "client, MB", "{:.4f}"),
         ReportColumn("space_client_printed", "client, MB, printed", "{:.4f}"),
         ReportColumn("space_server", "server, MB", "{:.4f}"),

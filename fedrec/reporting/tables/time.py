@@ -7,7 +7,13 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.paper_table import DATASET, DEVICE, METHOD, printed_value, write_paper_table
+from fedrec.reporting.tables.paper_table import (
+    DATASET_COLUMN,
+    DEVICE_COLUMN,
+    METHOD_COLUMN,
+    printed_value,
+    write_paper_table,
+)
 from fedrec.reporting.tables.table import ReportColumn
 from fedrec.runs.origins import origin_columns
 
@@ -18,11 +24,11 @@ def build(target: Target, project: Project) -> None:
     """Write the table of an artefact."""
     subject = subject_of(target, project)
     columns = [
-        METHOD,
-        DATASET,
+        METHOD_COLUMN,
+        DATASET_COLUMN,
         ReportColumn("seconds", "s, all clients at once", "{:.3f}"),
         ReportColumn("seconds_printed", "s, slowest client and server, printed", "{:.3f}"),
-        DEVICE,
+        DEVICE_COLUMN,
     ]
     write_paper_table(target, project, subject, time_rows(subject), columns)
 

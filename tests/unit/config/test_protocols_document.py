@@ -34,7 +34,7 @@ def history(*items):
 
 def parts(split, user=0):
     """Training, validation and test items of a user."""
-    found = (split.rows_of(part) for part in (TRAIN, VALIDATION, TEST))
+    found = (split.pairs_of(part) for part in (TRAIN, VALIDATION, TEST))
     return [items[users == user].tolist() for users, items in found]
 
 
@@ -226,7 +226,7 @@ def test_by_first_appearance_the_last_item_of_the_file_is_held_out_and_cold(with
     split = make_split(without_times, replace(protocols[PUBLISHED], candidates=1))
     assert parts(split, user=0) == [[A], [B], [C]]
     assert parts(split, user=1) == [[A], [C], [D]]
-    trained = split.rows_of(TRAIN)[1].tolist()
+    trained = split.pairs_of(TRAIN)[1].tolist()
     assert C not in trained
     assert D not in trained
 

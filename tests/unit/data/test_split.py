@@ -46,7 +46,7 @@ def shuffled(interactions, order):
 
 
 def held_out(split, part):
-    return dict(zip(*(column.tolist() for column in split.rows_of(part)), strict=True))
+    return dict(zip(*(column.tolist() for column in split.pairs_of(part)), strict=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,8 +59,8 @@ def test_every_row_has_one_part_and_every_user_one_test_and_one_validation_row(n
     assert sorted(zip(split.user.tolist(), split.item.tolist(), strict=True)) == expected
     users = {user for user, _ in pairs}
     for part in (VALIDATION, TEST):
-        assert sorted(split.rows_of(part)[0].tolist()) == sorted(users)
-    assert set(split.rows_of(TRAIN)[0].tolist()) == users
+        assert sorted(split.pairs_of(part)[0].tolist()) == sorted(users)
+    assert set(split.pairs_of(TRAIN)[0].tolist()) == users
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -163,10 +163,10 @@ def test_a_repeated_pair_can_be_test_and_training_when_kept_and_cannot_when_drop
     rows = [(0, 1, 0), (0, 2, 1), (0, 3, 2), (0, 1, 9)]
     kept = make_split(made_interactions(rows, items=ITEMS), PROTOCOLS["published-fedrap"])
     assert held_out(kept, TEST) == {0: 1}
-    assert 1 in kept.rows_of(TRAIN)[1]
+    assert 1 in kept.pairs_of(TRAIN)[1]
     dropped = make_split(made_interactions(rows, items=ITEMS), PROTOCOLS["clean"])
     assert held_out(dropped, TEST) == {0: 3}
-    assert dropped.rows_of(TRAIN)[1].tolist() == [1]
+    assert dropped.pairs_of(TRAIN)[1].tolist() == [1]
 
 
 def test_a_papers_row_order_decides_its_ties_and_no_one_elses():
@@ -180,14 +180,16 @@ def test_without_times_published_holds_out_the_newest_item_and_clean_a_random_on
     rows = [(user, item, item) for user in range(400) for item in range(8)]
     interactions = made_interactions(rows, items=ITEMS, timed=False)
     assert set(held_out(make_split(interactions, PROTOCOLS["published-fedrap"]), TEST).values()) == {7}
-    drawn = np.bincount(make_split(interactions, PROTOCOLS["clean"]).rows_of(TEST)[1], minlength=8)
+    drawn = np.bincount(make_split(interactions, PROTOCOLS["clean"]).pairs_of(TEST)[1], minlength=8)
     # Chi-square with 7 degrees of freedom, its 0.1 % point.
     assert float(((drawn - 50) ** 2 / 50).sum()) < 24.3
 
 
 def test_random_ties_are_settled_evenly():
     rows = [(user, item, 0 if item < 3 else 1) for user in range(900) for item in range(6)]
-    drawn = np.bincount(make_split(made_interactions(rows, items=ITEMS), PROTOCOLS["clean"]).rows_of(TEST)[1])
+    drawn = np.bincount(
+        make_split(made_interactions(rows, items=ITEMS), PROTOCOLS["clean"]).pairs_of(TEST)[1]
+    )
     assert drawn[:3].sum() == 0
     assert float(((drawn[3:] - 300) ** 2 / 300).sum()) < 13.8
 

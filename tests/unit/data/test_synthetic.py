@@ -16,7 +16,7 @@ def demo(catalogue, tmp_path_factory):
 
 def hit_ratio(split, scores, cutoff=10):
     """Share of users whose test item is among the best `cutoff` of it and its candidates; ties at mean rank."""
-    users, target = split.rows_of(TEST)
+    users, target = split.pairs_of(TEST)
     target_score = scores[users, target][:, None]
     candidate_scores = scores[users[:, None], split.candidates.test]
     rank = 1 + (candidate_scores > target_score).sum(1) + 0.5 * (candidate_scores == target_score).sum(1)
@@ -41,7 +41,7 @@ def test_popularity_is_skewed(demo):
 
 def test_collaboration_beats_popularity_under_the_clean_protocol(demo, protocols):
     split = make_split(demo.interactions, protocols["clean"])
-    user, item = split.rows_of(TRAIN)
+    user, item = split.pairs_of(TRAIN)
     seen = np.zeros((split.users, split.items))
     seen[user, item] = 1
     popularity = seen.sum(0)

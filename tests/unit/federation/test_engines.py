@@ -55,7 +55,7 @@ def test_an_optimiser_that_remembers_equals_the_loop():
     steps = first["optimiser/Q/steps"]
     # Some never took part, some came more than once, and not all that came went on to the fourth epoch.
     assert (steps == 0).any()
-    samples = 5 * clients.rows
+    samples = 5 * clients.sizes
     assert (steps > 4 * -(-samples // 16)).any()
     assert (steps % (4 * -(-samples // 16)) != 0).any()
 

@@ -54,7 +54,7 @@ def test_samples_are_the_positives_and_allowed_distinct_negatives(clients):
     assert torch.equal(item[:, 0], clients.train_item)
     assert label[:, 0].eq(1).all()
     assert label[:, 1:].eq(0).all()
-    owner = torch.repeat_interleave(everyone, clients.rows)
+    owner = torch.repeat_interleave(everyone, clients.sizes)
     assert not clients.forbidden.holds(owner.unsqueeze(1), item[:, 1:]).any()
     assert all(len(set(row)) == 4 for row in item[:, 1:].tolist())
 
@@ -98,7 +98,7 @@ def test_a_client_can_be_replayed_alone(clients):
 def test_pools_hold_what_their_names_say(pool, held_out, candidates):
     clients = clients_of(planted_blocks(negative_pool=pool))
     everyone = torch.arange(len(clients))
-    owner = torch.repeat_interleave(everyone, clients.rows)
+    owner = torch.repeat_interleave(everyone, clients.sizes)
     assert clients.forbidden.holds(owner, clients.train_item).all()
     for part in ("validation", "test"):
         assert clients.forbidden.holds(everyone, clients.held_out[part]).unique().tolist() == [not held_out]

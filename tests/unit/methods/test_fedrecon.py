@@ -69,7 +69,7 @@ def by_the_book(federation, table, round_, purpose=Purpose.NEGATIVES):
     for client in range(len(clients)):
         who = torch.tensor([client])
         samples = clients.samples(who, 2, seed, round_, purpose)
-        first, second = halves(who, clients.rows[who], seed, round_).repeat_interleave(3, dim=1)
+        first, second = halves(who, clients.sizes[who], seed, round_).repeat_interleave(3, dim=1)
         yield table if table.dim() == 2 else table[client], samples, first, second
 
 
@@ -209,7 +209,7 @@ def test_everyone_is_rebuilt_from_training_rows_with_negatives_of_its_own(engine
     # The clients that trained drew other negatives then.
     then = clients.samples(trained.who, 4, federation.seed, 1)
     assert torch.equal(then.item, trained.samples.item)
-    place = torch.isin(torch.repeat_interleave(torch.arange(12), clients.rows), trained.who)
+    place = torch.isin(torch.repeat_interleave(torch.arange(12), clients.sizes), trained.who)
     same = (group[place][:, 1:] == trained.samples.item.reshape(-1, 5)[:, 1:]).double().mean()
     assert same < 0.1
 

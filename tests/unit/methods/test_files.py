@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from fedrec.config.modules import FOLDERS, method_names, plugin_names
+from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
 from fedrec.federation.model import Citation
 from fedrec.runs.registry import make_learner
 from tests.by_hand import ENGINES
@@ -64,7 +64,7 @@ def test_a_preprint_has_no_venue():
 
 
 def test_files_that_start_with_an_underscore_are_no_methods():
-    for package, folder in FOLDERS.items():
+    for package, folder in MODULE_FOLDERS.items():
         private = [path.stem for path in folder.glob("_*.py")]
         assert private
         assert not set(private) & set(method_names() if package == "methods" else plugin_names())

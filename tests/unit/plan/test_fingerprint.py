@@ -24,7 +24,7 @@ def package(tmp_path, monkeypatch):
     copy = tmp_path / "fedrec"
     shutil.copytree(ROOT / "fedrec", copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(fingerprint, "_PACKAGE", copy)
-    monkeypatch.setattr(modules, "FOLDERS", {"methods": copy / "methods", "plugins": copy / "plugins"})
+    monkeypatch.setattr(modules, "MODULE_FOLDERS", {"methods": copy / "methods", "plugins": copy / "plugins"})
     return copy
 
 

@@ -220,11 +220,11 @@ def split(protocols, rows, name, **more):
 
 
 def held_out(found):
-    return found.rows_of(TEST)[1].tolist()
+    return found.pairs_of(TEST)[1].tolist()
 
 
 def held_out_in_training(found):
-    trained = set(zip(*(values.tolist() for values in found.rows_of(TRAIN)), strict=True))
+    trained = set(zip(*(values.tolist() for values in found.pairs_of(TRAIN)), strict=True))
     return sum(pair in trained for pair in enumerate(held_out(found)))
 
 

@@ -14,7 +14,7 @@ TABLE = '''
 
 from fedrec.plan.layouts import Layout
 from fedrec.reporting.subject import subject_of
-from fedrec.reporting.tables.paper_table import METHOD, write_paper_table
+from fedrec.reporting.tables.paper_table import METHOD_COLUMN, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
 from fedrec.runs.origins import origin_columns
 
@@ -27,7 +27,7 @@ def build(target, project):
         {"method": subject.label(subject.artefact.lines[key[0]]), "count": len(group), **origin_columns(group)}
         for key, group in subject.groups.items()
     ]
-    write_paper_table(target, project, subject, rows, [METHOD, ReportColumn("count", "runs counted")])
+    write_paper_table(target, project, subject, rows, [METHOD_COLUMN, ReportColumn("count", "runs counted")])
 '''
 AUDIT = '''
 """How many runs are compared."""

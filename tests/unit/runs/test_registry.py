@@ -32,7 +32,7 @@ def half_rate(tmp_path, monkeypatch):
     """One plug-in, `half-rate`, and no other."""
     (tmp_path / "half_rate.py").write_text(PLUGIN)
     monkeypatch.setattr(plugins, "__path__", [str(tmp_path)])
-    monkeypatch.setitem(modules.FOLDERS, "plugins", tmp_path)
+    monkeypatch.setitem(modules.MODULE_FOLDERS, "plugins", tmp_path)
     yield "half-rate"
     sys.modules.pop("fedrec.plugins.half_rate", None)
 
@@ -40,7 +40,7 @@ def half_rate(tmp_path, monkeypatch):
 @pytest.fixture
 def no_plugins(tmp_path, monkeypatch):
     monkeypatch.setattr(plugins, "__path__", [str(tmp_path)])
-    monkeypatch.setitem(modules.FOLDERS, "plugins", tmp_path)
+    monkeypatch.setitem(modules.MODULE_FOLDERS, "plugins", tmp_path)
 
 
 def learner_of(name, backbone):
@@ -128,7 +128,7 @@ def varied(tmp_path, monkeypatch):
     """One method, `varied`, with two variants."""
     (tmp_path / "varied.py").write_text(VARIED)
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
-    monkeypatch.setitem(modules.FOLDERS, "methods", tmp_path)
+    monkeypatch.setitem(modules.MODULE_FOLDERS, "methods", tmp_path)
     yield lambda **changes: make_method("varied", settings_of("fedmf") | changes, 9)
     sys.modules.pop("fedrec.methods.varied", None)
 

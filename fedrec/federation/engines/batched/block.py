@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedrec.federation.engines.engine import Task, check_finite
+from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.model.parameters import Parameter
 
 
@@ -78,7 +78,7 @@ class Block:
             if self.parameter(name).table:
                 bad = torch.bincount(self.row_client[bad], minlength=len(self.who)) > 0
             broken[name] = torch.where(bad, torch.nan, 0.0).unsqueeze(1)
-        check_finite(self.task, self.who, self.last_loss, broken)
+        check_clients_finite(self.task, self.who, self.last_loss, broken)
 
     def _held_rows(self, item: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         items = self.task.clients.items

@@ -150,7 +150,7 @@ class Delivery:
         self._send_noise(into, who)
 
     def _send_noise(self, into: str, who: Tensor) -> None:
-        """It falls on every number, so some clients at a time; the server's sum cannot tell it apart."""
+        """Upload noise on every number, some clients at a time, as a further change into the server's sum."""
         privacy = self.task.privacy
         if privacy is None:
             return

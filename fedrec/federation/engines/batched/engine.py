@@ -15,15 +15,15 @@ from fedrec.federation.engines.batched.optimiser import BlockOptimiser
 from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
 from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
-from fedrec.federation.engines.engine import Engine, Outcome, Task
+from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
 from fedrec.federation.pairs import counted
-from fedrec.federation.program import Fit, Half, Program, Rewrite, Upload, WholeTable
+from fedrec.federation.program import Fit, Half, Rewrite, Upload, WholeTable
 
 logger = logging.getLogger(__name__)
 
 
-class BlockRound:
-    """Interprets a program for the clients of a block."""
+class BlockRound(Interpreter):
+    """Interprets a program for the clients of a block; nothing is sent or stored yet."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -31,17 +31,8 @@ class BlockRound:
         self.weights = BlockWeights(block, self.replay)
         self._schedules: dict[Half | None, Schedule] = {}
 
-    def run(self, program: Program) -> None:
-        """Do what the program asks for, in order; nothing is sent or stored yet."""
-        for operation in program:
-            if isinstance(operation, Fit):
-                self._fit(operation)
-            elif isinstance(operation, Rewrite):
-                self._rewrite(operation)
-            else:
-                self._upload(operation)
-
-    def _fit(self, fit: Fit) -> None:
+    @override
+    def fit(self, fit: Fit) -> None:
         """Train; clients that stop early go on with the others, and are then given back what they had."""
         block, schedule = self.block, self._schedule(fit.samples)
         optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
@@ -79,7 +70,8 @@ class BlockRound:
             epoch_loss[: len(value)] += value
         return epoch_loss
 
-    def _rewrite(self, rewrite: Rewrite) -> None:
+    @override
+    def rewrite(self, rewrite: Rewrite) -> None:
         block, name, rows = self.block, rewrite.name, rewrite.rows
         if isinstance(rows, WholeTable):
             tables = block.values[name].unflatten(0, (len(block), -1))
@@ -98,7 +90,8 @@ class BlockRound:
         with torch.no_grad():
             block.values[name] = rows(weights, slots)[inside]
 
-    def _upload(self, upload: Upload) -> None:
+    @override
+    def upload(self, upload: Upload) -> None:
         block, name = self.block, upload.name
         factor = block.factor[name].clone() if block.parameter(name).table else block.ones()
         event = Uploaded(name, upload.into, block.values[name].clone(), factor, upload.through)

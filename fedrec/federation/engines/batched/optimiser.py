@@ -41,7 +41,7 @@ class BlockOptimiser:
         self.group_steps = [0] * len(self.groups)
 
     def step(self, loss: Loss, batch: BlockBatch) -> Tensor:
-        """Do the step on one mini-batch of the first clients; return their losses."""
+        """Apply the step to one mini-batch of the first clients; return their losses."""
         clients = len(batch.items)
         rule = self.rule
         leaves = {name: self._leaf(name, clients, batch) for name in rule.rates}

@@ -93,10 +93,11 @@ def write_verdicts(
 def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
     """One row per claim, dataset and metric; after each claim what it comes to over all its datasets."""
     rows: list[Row] = []
-    for _, group in groupby(judgements, key=lambda one: one.claim.id):
+    for _, group in groupby(judgements, key=lambda judgement: judgement.claim.id):
         of_claim = list(group)
         rows += [_row(judgement, results) for judgement in of_claim]
-        overall = verdict_counts(one.verdict for one in of_claim if one.metric == JUDGED_BY)
+        deciding = [judgement for judgement in of_claim if judgement.metric == JUDGED_BY]
+        overall = verdict_counts(judgement.verdict for judgement in deciding)
         rows.append(_about(of_claim[0].claim) | {"dataset": ALL, "metric": JUDGED_BY, "verdict": overall})
     return rows
 
@@ -120,7 +121,9 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
             "claims": len({row["claim"] for row in own}),
             "tested": len({row["claim"] for row in tested}),
             "datasets": datasets,
-            "verdicts": [[one, reached[one]] for one in VERDICTS if one != UNTESTED or reached[one]],
+            "verdicts": [
+                [verdict, reached[verdict]] for verdict in VERDICTS if verdict != UNTESTED or reached[verdict]
+            ],
         }
 
 

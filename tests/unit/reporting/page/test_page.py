@@ -260,7 +260,7 @@ def test_costs_are_per_round_and_client(page):
 
 def test_what_is_missing_is_listed(page):
     prose = page.prose
-    assert "PLGC, Figure 7: Weight of the redundancy loss. No dataset of it can be had:" in prose
+    assert "PLGC, Figure 7: Weight of the redundancy loss. No dataset of it is available:" in prose
     assert f"douban-book: {UNAVAILABLE['douban-book']}." in prose
     assert "PFedCLR, Table 1: without hetrec2011." in prose
     assert "Table 2 (Ablation: additive, coupled and low-rank calibration of FedMF);" in prose

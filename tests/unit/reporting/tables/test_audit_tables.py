@@ -143,7 +143,7 @@ def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
         made_ladder(tmp_path, protocols, dataset="filmtrust"),
     ]
     shown = ranks_figure.rows_drawn(step_rows(tmp_path, ladders, METHODS, protocols, (0,)))
-    figure = ranks_figure.figure_of(shown)
+    figure = ranks_figure.rank_figure(shown)
     left, right = figure.axes
     assert (left.get_title(), right.get_title()) == ("ml-100k", "filmtrust")
     lines = {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in left.lines}
