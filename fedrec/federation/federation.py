@@ -217,7 +217,7 @@ class Federation:
                 values[name] = _ScoredTable(self.clients, who, kept, common)
             else:
                 values[name] = common if kept is None else kept.whole(who)
-        values["rows"] = self.clients.sizes[who].to(torch.get_default_dtype())[:, None, None]
+        values["interactions"] = self.clients.sizes[who].to(torch.get_default_dtype())[:, None, None]
         if self.state.personal:
             values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
         return values

@@ -148,7 +148,7 @@ def _probe(method: Method, loss: Loss, trained: tuple[str, ...]) -> tuple[bool, 
     batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()))
     values = {name: _made_up(part, batch_size + 1, name in trained) for name, part in parameters.items()}
     w = Values(values)
-    w["rows"], w["held"] = torch.full((1, 1), 2.0), torch.ones(1, 1)
+    w["interactions"], w["held"] = torch.full((1, 1), 2.0), torch.ones(1, 1)
     probes = {name: _Probe(values[name], items[:2]) for name, part in parameters.items() if part.table}
     w |= probes
     with torch.no_grad():

@@ -104,7 +104,7 @@ class PerFedRec(Method):
 
         `own` is 1 for items the client has trained on, else 0.
         """
-        s, k = table.training_sum(), w.rows
+        s, k = table.training_sum(), w.interactions
         item = (table[items] + own * (2 * w.p / k.sqrt() + s / k)) / 4
         user = (w.p + s / k.sqrt()) / 2
         return dot(user, item)
@@ -145,7 +145,7 @@ class OfficialPropagation(PerFedRec):
 
     @override
     def propagated(self, w: Weights, table: Part, items: Tensor, own: Tensor | float) -> Tensor:
-        s, k, item = table.training_sum(), w.rows, table[items]
+        s, k, item = table.training_sum(), w.interactions, table[items]
         item = (item + own * 3 * (item + w.p) / 2) / 4
         user = (w.p + 3 * (w.p + s) / (k + 1)) / 4
         return dot(user, item)

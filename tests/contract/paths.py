@@ -51,7 +51,7 @@ def _asked_for(method: Method, programs: list[Program]) -> set[str]:
     items = torch.arange(ITEMS)
     batch = _Noting(PlainBatch(items, (items % 3 == 0).to(torch.get_default_dtype())), paths)
     weights = Values(initial_values(method.parameters(), 0, torch.device("cpu")))
-    weights |= {"rows": torch.full((1, 1), 4.0), "held": torch.ones(1, 1)}
+    weights |= {"interactions": torch.full((1, 1), 4.0), "held": torch.ones(1, 1)}
     for name, parameter in method.parameters().items():
         if parameter.table:
             weights[name] = _Noting(PlainTable(weights[name], items[::3]), paths)

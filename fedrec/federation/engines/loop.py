@@ -120,7 +120,7 @@ class LoopClient(Interpreter):
         state = self.task.state
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
-        values["rows"] = torch.full((1, 1), float(len(training)), device=self.who.device)
+        values["interactions"] = torch.full((1, 1), float(len(training)), device=self.who.device)
         if state.personal:
             values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:

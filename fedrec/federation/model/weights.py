@@ -1,7 +1,7 @@
 """What a score and a loss are written with: parameters by name, mini-batches, and a few terms.
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
-whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.rows` is the
+whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
 client's number of training interactions. A method with personal parameters also has `w.held`: 1
 where the client got one in the last round, else 0.
 """

@@ -72,7 +72,7 @@ def weights_of(own, **tables):
     return Values(
         {name: PlainTable(table, torch.tensor(own)) for name, table in tables.items()},
         p=drawn(1, 2, seed=9),
-        rows=torch.full((1, 1), float(len(own))),
+        interactions=torch.full((1, 1), float(len(own))),
     )
 
 

@@ -91,7 +91,7 @@ class BlockWeights:
             name: value[:clients] for name, value in block.values.items() if not block.parameter(name).table
         }
         values |= {name: value[:clients] for name, value in block.derived.items()}
-        values["rows"] = (block.size[:clients] // block.task.samples.group).to(dtype)[:, None, None]
+        values["interactions"] = (block.size[:clients] // block.task.samples.group).to(dtype)[:, None, None]
         if state.personal:
             values["held"] = state.held[block.who[:clients]].to(dtype)[:, None, None]
         return values
