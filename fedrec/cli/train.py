@@ -59,6 +59,8 @@ def _train(parsed: argparse.Namespace) -> None:
     """Train a method on a split."""
     from fedrec.runs.train import train
 
+    if parsed.paper is not None:
+        _check_paper(parsed.paper, parsed.methods)
     train(
         data=parsed.data,
         method=parsed.method,
@@ -74,3 +76,17 @@ def _train(parsed: argparse.Namespace) -> None:
         checkpoint_seconds=parsed.checkpoint_seconds,
         record=parsed.record,
     )
+
+
+def _check_paper(paper: str, methods: Path) -> None:
+    """Raise `ConfigurationError` unless settings or the folder of papers beside them know a paper."""
+    from fedrec.config.methods import load_methods
+    from fedrec.errors import ConfigurationError, did_you_mean
+    from fedrec.plan.runs import papers_in
+
+    declared = sorted(path.stem for path in (methods.parent / "papers").glob("*.yaml"))
+    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared)))
+    if paper not in known:
+        raise ConfigurationError(
+            f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."
+        )

@@ -14,6 +14,8 @@ _SYNTHETIC_PER_USER = 20
 """Interactions of a user of a synthetic dataset."""
 _DEFAULT_SECONDS = 5.0
 """Seconds of a round where a method's entry has none."""
+START_SECONDS = 5.0
+"""Seconds that a run takes besides its rounds: imports, reading and writing."""
 
 
 def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
@@ -26,7 +28,7 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> 
     share = values.get("participation", 1) / usual.get("participation", 1)
     size = _interactions(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in names)
-    return float(seconds * values["rounds"] * epochs * share * size)
+    return float(START_SECONDS + seconds * values["rounds"] * epochs * share * size)
 
 
 def announcement(seconds: list[float], cores: int | None) -> str:
@@ -34,8 +36,9 @@ def announcement(seconds: list[float], cores: int | None) -> str:
     if not seconds:
         return "fedrec: nothing to train."
     minutes = max(1, round(sum(seconds) / 60 / (cores or 1)))
+    length = "a minute" if minutes == 1 else f"{minutes} minutes"
     return (
-        f"fedrec: {len(seconds)} runs to train, about {minutes} minutes on {cores or 1} CPU cores; "
+        f"fedrec: {len(seconds)} runs to train, about {length} on {cores or 1} CPU cores; "
         "with a GPU, far less."
     )
 

@@ -1,5 +1,6 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +13,11 @@ from fedrec.config.names import folder_name, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.protocol import Protocol, paper_of
 from fedrec.config.protocol_file import protocol_named
+from fedrec.config.records import merged_records, spelled_records
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import run_fingerprint
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import RunId, papers_in
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
@@ -144,6 +146,9 @@ class Project(Workspace):
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
+        known = (*papers_in(self.methods), *self.papers)
+        if paper not in known:
+            raise ConfigurationError(f"unknown paper '{paper}'.{did_you_mean(paper, known)}")
         return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:
@@ -153,7 +158,7 @@ class Project(Workspace):
             self._jobs[run] = RunJob(
                 run,
                 settings,
-                tuple(self._records.get(run, ())),
+                self._records_of(run),
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
             )
@@ -194,6 +199,20 @@ class Project(Workspace):
     @cached_property
     def _records(self) -> dict[RunId, list[str]]:
         return records_of_run(self)
+
+    def _records_of(self, run: RunId) -> tuple[str, ...]:
+        """What a run records: what any target of this configuration needs, and what it recorded before.
+
+        A finished run that recorded more than is needed stays as it is.
+        """
+        needed = self._records.get(run, [])
+        path = self.results / run.folder / "run.json"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8")).get("record", [])
+        except (OSError, ValueError, AttributeError):
+            # No run yet, or a damaged one: whoever reads it will say so.
+            before = []
+        return tuple(spelled_records(merged_records([*needed, *before])))
 
     def _fingerprint(self, method: str) -> str:
         modules = tuple(modules_of(method))

@@ -47,6 +47,8 @@ REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
 """What `run.json` must say for a run to be read."""
+_NAMED = ("paper", "dataset", "protocol", "method", "seed", "at", "round", "reported", "folder")
+"""Columns of a frame of no runs."""
 _DEPTH = 6
 """Folders from a run up to the results: runs/paper/dataset/protocol/method/seed."""
 
@@ -101,9 +103,7 @@ class RunRecord:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ResultError(
-                f"{path}: this run is not finished. Build it with: snakemake --cores 2 '{path}'"
-            ) from None
+            raise ResultError(f"{path}: this run is not finished. {self._advice(path)}") from None
         except ValueError as error:
             raise ResultError(
                 f"{path}: this file is not whole: {error}. Delete it and build it again."
@@ -117,6 +117,15 @@ class RunRecord:
             )
         summary: Mapping[str, Any] = content
         return summary
+
+    def _advice(self, path: Path) -> str:
+        """What to do about a run that is not finished."""
+        below = sorted(self.folder.glob(f"*/{SUMMARY}")) if self.folder.is_dir() else []
+        if below:
+            return f"Did you mean {below[0].parent}?"
+        if len(path.parts) > _DEPTH and path.parts[-1 - _DEPTH] == "runs":
+            return f"Build it with: snakemake --cores 2 '{path}'"
+        return "Give the folder of a finished run, or repeat the `fedrec train` that writes it."
 
     @property
     def id(self) -> RunId:
@@ -214,12 +223,11 @@ class RunRecord:
     @cached_property
     def split(self) -> Split:
         """The split it was trained on."""
-        data = self.data or self._results / "data" / self.summary["dataset"]
-        folder = data / self.protocol
+        folder = self._data / self.protocol
         if not (folder / "split.parquet").is_file():
             raise ResultError(
-                f"{self.folder}: its split is not in {folder}. Name the folder of its dataset's splits with "
-                f"--data, for example results/data/{self.summary['dataset']}."
+                f"{self.folder}: its split is not in {folder}. Name the folder of its dataset's splits, for "
+                f"example results/data/{self.summary['dataset']}: --data of a command, data= in Python."
             )
         split = read_split(folder)
         if split.content_hash() != self.summary["split"]:
@@ -314,6 +322,16 @@ class RunRecord:
         return frame
 
     @property
+    def _data(self) -> Path:
+        """The folder of its dataset's splits: as given, as noted in training, or below the results."""
+        if self.data is not None:
+            return self.data
+        noted = self.folder / str(self.summary.get("data", ""))
+        if "data" in self.summary and noted.is_dir():
+            return noted
+        return self._results / "data" / str(self.summary["dataset"])
+
+    @property
     def _results(self) -> Path:
         parents = self.folder.absolute().parents
         return parents[min(_DEPTH, len(parents)) - 1]
@@ -391,4 +409,6 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
         values = record.settings
         chosen = {name: setting_text(values[name]) if name in values else None for name in settings}
         rows += [row | chosen for row in record.result_rows()]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    # Without a run there are columns all the same, so that a filter finds nothing instead of failing.
+    named = [*_NAMED, *settings]
+    return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)

@@ -1,5 +1,6 @@
 """A run by name: finds split, settings, device and engine, and trains."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,11 @@ def train(
         "interactions": split.interactions,
         "code": run_fingerprint(method, chosen.name),
     }
-    # Another paper with these settings changes no number of the run, and so is not what identifies it.
-    remarks = {"also_settings_of": _sharing(methods, method, paper, split, changes)}
+    # Where the splits lie, and whose settings these are too, decides no number and does not identify the run.
+    remarks = {
+        "also_settings_of": _sharing(methods, method, paper, split, changes),
+        "data": os.path.relpath(data, out),
+    }
     try:
         recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
         learner = make_learner(method, clients, settings, seed, chosen, recorder)

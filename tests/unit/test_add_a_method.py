@@ -56,7 +56,7 @@ def test_the_method_trains_alike_in_every_engine(project):
     fedrec(
         project, *words[: words.index("--out")], "--out", "by-loop", "--set", "rounds=2", "--engine", "loop"
     )
-    curves = [pq.read_table(project / run / "curve.parquet") for run in ("my-run", "by-loop")]
+    curves = [pq.read_table(project / run / "curve.parquet") for run in ("my-gmf", "by-loop")]
     losses = [curve["loss"].to_pylist()[:2] for curve in curves]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert curves[0].num_rows == 5

@@ -18,10 +18,9 @@ rule fetch:
         results("logs/fetch/{path}.log"),
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
-        catalogue=config["catalogue"],
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     shell:
-        "fedrec fetch {wildcards.path:q} --catalogue {params.catalogue:q}"
+        "fedrec fetch {wildcards.path:q} --catalogue {config[catalogue]:q}"
         " --raw {params.raw:q} 2>&1 | tee {log:q}"
 
 
@@ -40,11 +39,10 @@ rule prepare:
     params:
         fingerprint=code_fingerprint("fedrec.data.prepare"),
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
-        catalogue=config["catalogue"],
         raw=str(PROJECT.raw),
         folder=subpath(output.interactions, parent=True),
     shell:
-        "fedrec prepare {wildcards.dataset:q} --catalogue {params.catalogue:q}"
+        "fedrec prepare {wildcards.dataset:q} --catalogue {config[catalogue]:q}"
         " --raw {params.raw:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
@@ -62,11 +60,10 @@ rule split:
     params:
         fingerprint=code_fingerprint("fedrec.data.split"),
         recipe=lambda wildcards: PROJECT.protocol(wildcards.protocol).recipe(),
-        protocols=config["protocol_file"],
         folder=subpath(input.interactions, parent=True),
     shell:
         "fedrec split --data {params.folder:q} --protocol {wildcards.protocol:q}"
-        " --protocols {params.protocols:q} > {log:q} 2>&1"
+        " --protocols {config[protocol_file]:q} > {log:q} 2>&1"
 
 
 rule describe:

@@ -28,8 +28,7 @@ rule train:
         settings=lambda wildcards: canonical_json(job_of(wildcards).settings),
         words=lambda wildcards: job_of(wildcards).arguments(),
         data=lambda wildcards: results(job_of(wildcards).data),
-        methods=config["method_file"],
         folder=subpath(output.run, parent=True),
     shell:
-        "fedrec train {params.words:q} --data {params.data:q} --methods {params.methods:q}"
+        "fedrec train {params.words:q} --data {params.data:q} --methods {config[method_file]:q}"
         " --out {params.folder:q} > {log:q} 2>&1"

@@ -354,12 +354,15 @@ def test_runs_that_differ_in_more_than_the_pool_are_refused(tmp_path, kind, meth
 
 def test_a_run_that_is_not_finished_says_how_to_build_it(tmp_path):
     with pytest.raises(ResultError, match=r"run.json: this run is not finished. Build it with: snakemake"):
-        _ = RunRecord(tmp_path / "seed0").summary
+        _ = RunRecord(tmp_path / "runs/pfedclr/made/clean/fedmf/seed0").summary
 
 
 def test_a_split_that_is_missing_or_has_changed_is_named(small, tmp_path):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
-    with pytest.raises(ResultError, match=r"its split is not in .*clean. Name the folder .* with --data"):
+    with pytest.raises(
+        ResultError,
+        match=r"its split is not in .*clean. Name the folder .* --data of a command, data= in Python",
+    ):
         _ = RunRecord(run.folder, tmp_path).split
     write_split(uniform_noise(users=14, items=40, per_user=8, candidates=10), tmp_path / "clean")
     with pytest.raises(ResultError, match=r"was trained on another split .* Train it again"):

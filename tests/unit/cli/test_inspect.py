@@ -86,7 +86,10 @@ def test_a_run_elsewhere_is_audited_with_its_splits_named(small, tmp_path, capsy
     for file in run.folder.iterdir():
         (moved / file.name).write_bytes(file.read_bytes())
     assert audit("--run", moved) == 1
-    assert "Name the folder of its dataset's splits with --data" in capsys.readouterr().err
+    assert (
+        "Name the folder of its dataset's splits, for example results/data/made: --data"
+        in capsys.readouterr().err
+    )
     found = printed(capsys, "--run", moved, "--data", small / "data/made")
     assert found["exposure"]["test"]["held_out"]["never"] == 1
 

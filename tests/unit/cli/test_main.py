@@ -62,6 +62,10 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     )
     assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
     assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
+    wrong = ("--method", "fedmf", "--protocol", "clean", "--out", "x", "--paper", "pfedclrr")
+    assert run(*train, *wrong) == 1
+    assert "unknown paper 'pfedclrr'. Did you mean 'pfedclr'?" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
     assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
     assert "alpha            at hand" in listed

@@ -1,9 +1,11 @@
 """Finished runs opened again: frames, scores and hashes, and clear words where something is missing."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -145,8 +147,10 @@ def test_results_are_one_frame(shared):
     assert published["at"].to_list() == [fedrec.open_run(published["folder"][0]).round_rule]
 
 
-def test_a_folder_without_runs_has_no_rows(tmp_path):
-    assert len(fedrec.results(tmp_path)) == 0
+def test_a_folder_without_runs_has_no_rows_but_columns(tmp_path):
+    frame = fedrec.results(tmp_path, settings=["d"])
+    assert frame.is_empty()
+    assert {"paper", "method", "protocol", "reported", "folder", "d"} <= set(frame.columns)
 
 
 def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
@@ -158,10 +162,29 @@ def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
         fedrec.results(tmp_path / "nowhere")
 
 
+def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
+    with pytest.raises(ResultError, match=rf"not finished. Did you mean .*{damaged.name}\?"):
+        fedrec.open_run(damaged.parent)
+    (tmp_path / "by hand").mkdir()
+    with pytest.raises(ResultError, match="repeat the `fedrec train` that writes it"):
+        fedrec.open_run(tmp_path / "by hand")
+
+
+def test_a_run_knows_its_split_wherever_it_lies(folder, shared, tmp_path):
+    said = json.loads((folder / "run.json").read_text())
+    own = tmp_path / "elsewhere"
+    shutil.copytree(folder, own)
+    data = Path(os.path.relpath(shared / "data" / said["dataset"], own))
+    (own / "run.json").write_text(json.dumps(said | {"data": str(data)}))
+    assert RunRecord(own).split.content_hash() == said["split"]
+
+
 def test_an_unfinished_run_is_told_as_such(damaged):
-    (damaged / "run.json").unlink()
+    planned = damaged.parent / "runs/pfedclr/made/clean/fedmf/seed0"
+    planned.mkdir(parents=True)
     with pytest.raises(ResultError, match=r"run.json: this run is not finished. Build it with: snakemake"):
-        fedrec.open_run(damaged)
+        fedrec.open_run(planned)
+    (damaged / "run.json").unlink()
     with pytest.raises(ResultError, match="not finished"):
         _ = RunRecord(damaged).curve
 
