@@ -1,0 +1,51 @@
+"""docs/python.md, executed on small trained runs."""
+
+import re
+
+import polars as pl
+import pytest
+
+from tests.conftest import ROOT
+from tests.federations import planted_blocks
+from tests.trained_runs import finished, shared_results
+
+PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = shared_results(tmp_path_factory, "page on python", planted_blocks, users=12, items=60)
+    for seed in (0, 1):
+        finished(folder, "fedmf", "clean", "rounds=2", seed=seed)
+    finished(folder, "popularity", "published", "rounds=2")
+    return folder
+
+
+def test_the_lines_of_the_page_run(results, capsys):
+    lines = "\n".join(line[4:] for line in PAGE.splitlines() if line.startswith("    "))
+    run = finished(results, "fedmf", "clean", "rounds=2")
+    lines = re.sub(r'"results/runs/[^"]+"', repr(str(run.folder)), lines).replace(
+        '"results"', repr(str(results))
+    )
+    names = {}
+    exec(lines, names)
+    assert names["runs"].height == 3 * 3
+    assert names["clean"]["seed"].to_list() == [0, 1]
+    assert "test_hr@10" in capsys.readouterr().out
+
+
+def test_the_table_of_the_page_names_what_a_run_has(results):
+    run = finished(results, "fedmf", "clean", "rounds=2")
+    named = re.findall(r"^\| `run\.(\w+)", PAGE, re.M)
+    assert {"settings", "curve", "ranks", "timing", "metrics", "scores", "summary"} == set(named)
+    assert all(hasattr(run, name) for name in (*named, "settings_frame"))
+    assert run.scores([0, 3], [1, 2, 5]).shape == (2, 3)
+
+
+def test_many_files_are_read_at_once(results):
+    pattern = (
+        re.search(r'read_parquet\("results/(.*?)"\)', PAGE)[1]
+        .replace("demo", "made")
+        .replace("seed0", "seed*")
+    )
+    assert pl.read_parquet(f"{results}/{pattern}").height == 2 * 2
