@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw
+from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw, configured
 from fedrec.errors import SourceError
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
     parser.add_argument("--protocol", required=True, help="clean, published-<paper>, or one of your own")
     parser.add_argument(
-        "--protocols", type=Path, default=Path("config/protocols.yaml"), help="default: %(default)s"
+        "--protocols",
+        type=Path,
+        default=configured("FEDREC_PROTOCOLS", "config/protocols.yaml"),
+        help="default: %(default)s",
     )
 
     parser = add_command(commands, "describe", _describe)

@@ -17,6 +17,15 @@ MIRROR_VARIABLE = "FEDREC_MIRROR"
 _CONFIGURATION = Path("config/config.yaml")
 
 
+def configured(variable: str, usual: str) -> Path:
+    """The default of an option that names a file: what Snakemake's environment names, or the usual one.
+
+    Through the environment a path is no parameter of a job, so that another path to the same content
+    re-runs nothing.
+    """
+    return Path(os.environ.get(variable) or usual)
+
+
 def add_command(
     commands: "Commands", name: str, command: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
@@ -29,7 +38,10 @@ def add_command(
 def add_catalogue(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the catalogue of datasets."""
     parser.add_argument(
-        "--catalogue", type=Path, default=Path("config/datasets.yaml"), help="default: %(default)s"
+        "--catalogue",
+        type=Path,
+        default=configured("FEDREC_CATALOGUE", "config/datasets.yaml"),
+        help="default: %(default)s",
     )
 
 
@@ -54,7 +66,10 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
 def add_methods(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the file of methods' settings."""
     parser.add_argument(
-        "--methods", type=Path, default=Path("config/methods.yaml"), help="default: %(default)s"
+        "--methods",
+        type=Path,
+        default=configured("FEDREC_METHODS", "config/methods.yaml"),
+        help="default: %(default)s",
     )
 
 

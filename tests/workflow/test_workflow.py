@@ -182,6 +182,15 @@ def test_touching_files_and_editing_prose_re_run_nothing(copied):
         source = copied.folder / "fedrec" / path
         source.write_text(source.read_text().replace('"""', '"""In other words: ', 1) + "# Edited.\n")
     assert "Nothing to be done" in copied.snakemake(*BUILT)
+    for key, name in (("method_file", "methods"), ("catalogue", "datasets"), ("protocol_file", "protocols")):
+        (copied.folder / f"config/{name}.yaml").rename(copied.folder / f"config/moved_{name}.yaml")
+        copied.edit(
+            "config/config.yaml",
+            lambda config, key=key, name=name: config | {key: f"config/moved_{name}.yaml"},
+        )
+    # Reasons and captions may name a file of the configuration; what is trained does not.
+    jobs = copied.planned(*BUILT)
+    assert not {"fetch", "prepare", "split", "describe", "train"} & set(jobs), jobs
 
 
 def test_editing_a_method_re_trains_it_alone(copied):
@@ -224,7 +233,8 @@ def test_a_killed_run_is_taken_up_again(built, fresh):
     )  # fmt: skip
     while not fresh.result("data/alpha/interactions.parquet").exists() and process.poll() is None:
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     fresh.snakemake("--unlock")
     fresh.snakemake(f"{RESULTS}/{target}")

@@ -19,12 +19,20 @@ try:
 except FedrecError as error:
     raise WorkflowError(str(error)) from None
 
-# Jobs find the `fedrec` command of this environment, activated or not, and the mirror.
+# Jobs find the `fedrec` command of this environment, activated or not, the mirror, and the files of the
+# configuration: through the environment, since a path as a parameter would re-run jobs when it alone changes.
+PLACES = {
+    "FEDREC_MIRROR": PROJECT.mirror or "",
+    "FEDREC_CATALOGUE": config["catalogue"],
+    "FEDREC_PROTOCOLS": config["protocol_file"],
+    "FEDREC_METHODS": config["method_file"],
+}
 shell.prefix(
     # A prefix of our own replaces Snakemake's, which is the first line here.
     "set -euo pipefail; "
-    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
-    f" FEDREC_MIRROR={shlex.quote(str(PROJECT.mirror or ''))}; "
+    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
+    + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in PLACES.items())
+    + "; "
 )
 
 

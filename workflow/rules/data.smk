@@ -20,8 +20,7 @@ rule fetch:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     shell:
-        "fedrec fetch {wildcards.path:q} --catalogue {config[catalogue]:q}"
-        " --raw {params.raw:q} 2>&1 | tee {log:q}"
+        "fedrec fetch {wildcards.path:q} --raw {params.raw:q} 2>&1 | tee {log:q}"
 
 
 rule prepare:
@@ -42,8 +41,7 @@ rule prepare:
         raw=str(PROJECT.raw),
         folder=subpath(output.interactions, parent=True),
     shell:
-        "fedrec prepare {wildcards.dataset:q} --catalogue {config[catalogue]:q}"
-        " --raw {params.raw:q} --out {params.folder:q} > {log:q} 2>&1"
+        "fedrec prepare {wildcards.dataset:q} --raw {params.raw:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule split:
@@ -62,8 +60,7 @@ rule split:
         recipe=lambda wildcards: PROJECT.protocol(wildcards.protocol).recipe(),
         folder=subpath(input.interactions, parent=True),
     shell:
-        "fedrec split --data {params.folder:q} --protocol {wildcards.protocol:q}"
-        " --protocols {config[protocol_file]:q} > {log:q} 2>&1"
+        "fedrec split --data {params.folder:q} --protocol {wildcards.protocol:q} > {log:q} 2>&1"
 
 
 rule describe:

@@ -30,5 +30,4 @@ rule train:
         data=lambda wildcards: results(job_of(wildcards).data),
         folder=subpath(output.run, parent=True),
     shell:
-        "fedrec train {params.words:q} --data {params.data:q} --methods {config[method_file]:q}"
-        " --out {params.folder:q} > {log:q} 2>&1"
+        "fedrec train {params.words:q} --data {params.data:q} --out {params.folder:q} > {log:q} 2>&1"
