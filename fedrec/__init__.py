@@ -28,7 +28,7 @@ def open_run(path: str | Path, data: str | Path | None = None, device: str = "cp
     and `scores(users, items)` of its model. `data` is the folder of its dataset's splits, where they are not
     below the same results; `device` is where the model is put.
     """
-    from fedrec.runs.record import open_record
+    from fedrec.runs.results import open_record
 
     return open_record(path, data, device)
 
@@ -39,6 +39,6 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
     `reported` marks the round that the run's own protocol reports; each of `settings` adds a column of its
     values.
     """
-    from fedrec.runs.record import records_below, results_frame
+    from fedrec.runs.results import records_below, results_frame
 
     return results_frame(records_below(folder), settings)

@@ -34,10 +34,12 @@ def protocols() -> dict[str, Protocol]:
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
-    """The folder of real raw files: FEDREC_MIRROR, or `shared/datasets` beside this checkout."""
-    folder = Path(os.environ.get("FEDREC_MIRROR") or ROOT.parent / "shared/datasets")
-    if not folder.is_dir():
-        pytest.skip(f"no mirror of raw files at {folder}; set FEDREC_MIRROR to run the tests on real data")
+    """The folder of real raw files: FEDREC_MIRROR, or a `datasets` beside this checkout that holds MovieLens."""
+    named = os.environ.get("FEDREC_MIRROR")
+    beside = (path.parent for path in sorted(ROOT.parent.glob("*/datasets/ml-100k")))
+    folder = Path(named) if named else next(beside, None)
+    if folder is None or not folder.is_dir():
+        pytest.skip(f"no mirror of raw files ({named or 'unnamed'}); set FEDREC_MIRROR to test on real data")
     return folder
 
 

@@ -4,12 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods
+from fedrec.cli.options import add_command, add_methods, configured
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
-
-ENGINE_CHOICES = ("auto", "loop", "batched")
 
 
 def add_commands(commands: "Commands") -> None:
@@ -36,7 +34,7 @@ def add_commands(commands: "Commands") -> None:
         metavar="NAME=VALUE",
         help="change a setting, for example d=32 or layers=32x16x8",
     )
-    parser.add_argument("--engine", choices=ENGINE_CHOICES, default="auto", help="default: %(default)s")
+    parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
     parser.add_argument(
         "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
     )
@@ -79,13 +77,21 @@ def _train(parsed: argparse.Namespace) -> None:
 
 
 def _check_paper(paper: str, methods: Path) -> None:
-    """Raise `ConfigurationError` unless settings or the folder of papers beside them know a paper."""
+    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know a paper.
+
+    Schemas are not asked: training runs where nothing checks them.
+    """
     from fedrec.config.methods import load_methods
+    from fedrec.config.protocol import paper_of
+    from fedrec.config.yaml_text import values_of
     from fedrec.errors import ConfigurationError, did_you_mean
     from fedrec.plan.runs import papers_in
 
-    declared = sorted(path.stem for path in (methods.parent / "papers").glob("*.yaml"))
-    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared)))
+    protocols = configured("FEDREC_PROTOCOLS", str(methods.parent / "protocols.yaml"))
+    names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
+    declared = (path.stem for path in sorted((methods.parent / "papers").glob("*.yaml")))
+    of_protocols = (whose for name in names if (whose := paper_of(name)))
+    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared, *of_protocols)))
     if paper not in known:
         raise ConfigurationError(
             f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."

@@ -28,7 +28,6 @@ from typing_extensions import override
 
 from fedrec.errors import ConfigurationError
 from fedrec.federation.model import (
-    Citation,
     Client,
     Initial,
     Loss,
@@ -49,13 +48,7 @@ from fedrec.plugins.em import Dynamic, ElasticMerging, Replacement, Static
 class FedEM(ElasticMerging):
     """Elastic merging of personalised aggregates, over matrix factorisation."""
 
-    paper = Citation(
-        "Chen et al.",
-        "Breaking the aggregation bottleneck in federated recommendation: a personalized model "
-        "merging approach",
-        "AAAI",
-        2026,
-    )
+    paper = ElasticMerging.paper
     cost = "O(E S d + n m d) on the clients, O(n^2 m d) on the server."
 
     global_location = "personal"

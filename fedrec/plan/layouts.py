@@ -33,6 +33,8 @@ class Layout:
     """Of `NEEDS`."""
     optional: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What it needs besides where an artefact has an option of this name."""
+    models: tuple[str, ...] = ()
+    """Methods whose code it reads besides those of its lines."""
     selection: str | None = None
     """The runs of targets that are no paper's artefact (see `fedrec.plan.selection.SELECTIONS`)."""
     name: str = ""

@@ -17,7 +17,7 @@ from fedrec.config.records import merged_records, spelled_records
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import run_fingerprint
-from fedrec.plan.runs import RunId, papers_in
+from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
@@ -146,9 +146,7 @@ class Project(Workspace):
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
-        known = (*papers_in(self.methods), *self.papers)
-        if paper not in known:
-            raise ConfigurationError(f"unknown paper '{paper}'.{did_you_mean(paper, known)}")
+        self.check_paper(paper, "in a path")
         return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:

@@ -1,11 +1,12 @@
 """Which runs tables, figures and claims are made of."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedrec.config.claims import Claim, named_lines
 from fedrec.config.papers import BOTH, Artefact, Paper
+from fedrec.config.printed import published
 from fedrec.config.protocol import SWITCHES, full_name, short_name
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -236,6 +237,28 @@ def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
     )
 
 
+def _steps_shown(workspace: Workspace, paper: str | None) -> dict[str, Any]:
+    audited = configured_steps(workspace) if paper is None else steps_of_paper(workspace, paper)
+    return {"steps": [asdict(steps_of_dataset) for steps_of_dataset in audited]}
+
+
+def _claims_judged(workspace: Workspace, paper: str | None) -> dict[str, Any]:
+    return {
+        "claims": [asdict(claim) for claim in workspace.claims if paper in (None, claim.paper)],
+        "rounds": workspace.configuration["rounds"] if paper is None else None,
+        "unavailable": workspace.unavailable(claimed_datasets(workspace)),
+        **_numbers_printed(workspace, paper),
+    }
+
+
+def _numbers_printed(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
+    return {"printed": [[*key, number.value, number.sd] for key, number in published().items()]}
+
+
+def _nothing_else(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
+    return {}
+
+
 def _none(_workspace: Workspace) -> list[RunId]:
     """No runs: what is shown are the configured datasets, or those of a selection."""
     return []
@@ -257,17 +280,21 @@ class Selection:
     """What the names of its targets start with."""
     without_runs: bool = False
     """Whether its target is built even where none of its runs is trained."""
+    content: Callable[[Workspace, str | None], dict[str, Any]] = _nothing_else
+    """What else decides its targets, of the whole configuration or of one paper."""
+    of_audit: bool = True
+    """Whether its targets belong to the audit whatever folder their layout lies in."""
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "compared": Selection(_compared),
-    "stepped": Selection(_stepped, _stepped_for_paper),
+    "compared": Selection(_compared, of_audit=False),
+    "stepped": Selection(_stepped, _stepped_for_paper, content=_steps_shown),
     "exposed": Selection(_exposed),
     "attacked": Selection(_attacked),
-    "judged": Selection(_judged, _claimed_by_paper, prefix="", without_runs=True),
+    "judged": Selection(_judged, _claimed_by_paper, prefix="", without_runs=True, content=_claims_judged),
     "audited": Selection(_audited),
-    "configured": Selection(_none, without_runs=True),
-    "described": Selection(_none, without_runs=True),
+    "configured": Selection(_none, without_runs=True, content=_numbers_printed),
+    "described": Selection(_none, without_runs=True, of_audit=False),
 }
 """By the name that a layout gives as its `selection`."""
 

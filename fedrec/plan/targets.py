@@ -3,27 +3,20 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.printed import printed_for, published
+from fedrec.config.printed import printed_for
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.available import can_be_built
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.runs import RunId
-from fedrec.plan.selection import (
-    claimed_datasets,
-    compared,
-    configured_steps,
-    runs_of,
-    selection_named,
-    steps_of_paper,
-)
+from fedrec.plan.selection import compared, runs_of, selection_named
 from fedrec.plan.workspace import Workspace
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
@@ -34,8 +27,6 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 """The files of each form; pages show a table's json, and a figure's csv and txt hold its data and caption."""
 RESULT_FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
 PAGES = ("report", "demo")
-_NOT_AUDITED = ("compared", "described")
-"""Selections of layouts that are tables of the audit only if they lie in its folder."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +121,11 @@ class Targets:
         """The targets of the audit: their layout, and the paper they are about if it is one alone."""
         audits: dict[str, tuple[Layout, str | None]] = {}
         for layout in self._workspace.layouts.values():
-            if layout.selection is None or (not layout.of_audit and layout.selection in _NOT_AUDITED):
+            if layout.selection is None:
                 continue
             selection = selection_named(layout.selection, layout.module)
+            if not (layout.of_audit or selection.of_audit):
+                continue
             name = f"{selection.prefix}{layout.name}"
             audits[name] = layout, None
             if selection.runs_of_paper is not None:
@@ -208,7 +201,12 @@ class Targets:
             "titles": [title(workspace.methods, line.run) for line in artefact.lines if line.run],
             "unavailable": unavailable,
         }
-        models = [*(line.run for line in artefact.lines if line.run), *_named_models(artefact)]
+        over = artefact.options.get("space_over")
+        models = [
+            *(line.run for line in artefact.lines if line.run),
+            *([over] if over else []),
+            *layout.models,
+        ]
         needs = layout.needed(artefact.options)
         datasets = [name for name in artefact.datasets if name not in unavailable]
         return self._target(artefact.target, layout, runs, content, needs, datasets, models)
@@ -250,17 +248,8 @@ class Targets:
             "datasets": datasets,
             "seeds": workspace.seeds,
             "titles": {run.method: title(workspace.methods, run.method) for run in runs},
+            **selection.content(workspace, paper),
         }
-        if layout.selection == "stepped":
-            of_paper = configured_steps(workspace) if paper is None else steps_of_paper(workspace, paper)
-            content["steps"] = [asdict(steps) for steps in of_paper]
-        if layout.selection == "judged":
-            claims = [claim for claim in workspace.claims if paper in (None, claim.paper)]
-            content["claims"] = [asdict(claim) for claim in claims]
-            content["rounds"] = configuration["rounds"] if paper is None else None
-            content["unavailable"] = workspace.unavailable(claimed_datasets(workspace))
-        if layout.selection in ("configured", "judged"):
-            content["printed"] = [[*key, value.value, value.sd] for key, value in published().items()]
         methods = sorted({run.method for run in runs})
         return self._target(name, layout, runs, content, layout.needs, datasets, methods)
 
@@ -295,9 +284,8 @@ class Targets:
         }
         runs = sorted({run for target in targets for run in target.runs})
         layout = workspace.layouts["page"]
-        made = self._target(name, layout, runs, content, (), [])
         reads = tuple(file for target in targets for file in (*target.files, target.plan))
-        return Target(made.name, "page", made.layout, made.files, made.runs, reads, content, made.fingerprint)
+        return replace(self._target(name, layout, runs, content, (), []), reads=reads)
 
     def _target(
         self,
@@ -343,9 +331,3 @@ def _assets() -> dict[str, str]:
     """Hashes of the files of pages that are no Python sources: template, style, script."""
     files = sorted(path for path in (FOLDER / "page").glob("*") if path.is_file() and path.suffix != ".py")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def _named_models(artefact: Artefact) -> list[str]:
-    """Methods that options of an artefact name: a sweep compares space with one, curricula are FedRAP's."""
-    over = artefact.options.get("space_over")
-    return [over] if over else ["fedrap"] if artefact.layout == "curricula" else []

@@ -53,6 +53,21 @@ class Workspace:
         return seeds
 
     @cached_property
+    def known_papers(self) -> list[str]:
+        """Every paper that tables and figures, settings, protocols or datasets are declared for."""
+        of_protocols = (protocol.paper for protocol in self.protocols.values() if protocol.paper)
+        of_datasets = (paper for dataset in self.catalogue.values() for paper in dataset.papers)
+        return list(dict.fromkeys([*self.papers, *papers_in(self.methods), *of_protocols, *of_datasets]))
+
+    def check_paper(self, name: str, where: str) -> None:
+        """Raise `ConfigurationError` where no paper is called `name`; `where` says who names it."""
+        if name not in self.known_papers:
+            raise ConfigurationError(
+                f"{where}: unknown paper '{name}'.{did_you_mean(name, self.known_papers)} "
+                f"Known: {', '.join(self.known_papers)}."
+            )
+
+    @cached_property
     def _unavailable(self) -> dict[str, dict[str, str]]:
         return {}
 
@@ -172,7 +187,7 @@ def _check_names(workspace: Workspace) -> None:
     for dataset in configuration["datasets"]:
         for paper in workspace.catalogue[dataset].papers:
             protocol_named(workspace.protocols, f"published-{paper}")
-    _check_paper(workspace, configuration["paper"])
+    workspace.check_paper(configuration["paper"], "configuration, paper")
     for artefact in artefacts_of(workspace.papers, workspace.papers):
         workspace.layout_of(artefact)
         for line in artefact.lines:
@@ -186,13 +201,3 @@ def _check_names(workspace: Workspace) -> None:
     for protocol in configuration["protocols"]:
         if protocol != "published":
             protocol_named(workspace.protocols, protocol)
-
-
-def _check_paper(workspace: Workspace, name: str) -> None:
-    of_datasets = (paper for dataset in workspace.catalogue.values() for paper in dataset.papers)
-    known = list(dict.fromkeys([*workspace.papers, *papers_in(workspace.methods), *of_datasets]))
-    if name not in known:
-        raise ConfigurationError(
-            f"configuration, paper: unknown paper '{name}'.{did_you_mean(name, known)} "
-            f"Known: {', '.join(known)}."
-        )

@@ -10,9 +10,6 @@ Training writes them on machines without polars, so polars is imported where a f
 """
 
 import json
-import platform
-import resource
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +22,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedrec import __version__
 from fedrec.data.split import Split, read_split
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import metrics_of
@@ -47,8 +43,6 @@ REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
 """What `run.json` must say for a run to be read."""
-_NAMED = ("paper", "dataset", "protocol", "method", "seed", "at", "round", "reported", "folder")
-"""Columns of a frame of no runs."""
 _DEPTH = 6
 """Folders from a run up to the results: runs/paper/dataset/protocol/method/seed."""
 
@@ -337,78 +331,8 @@ class RunRecord:
         return parents[min(_DEPTH, len(parents)) - 1]
 
 
-def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> dict[str, Any]:
-    """What `run.json` says of the machine: seconds, memory, device and versions; they decide no result."""
-    seconds = [row["local_seconds"] + row["server_seconds"] for row in timing]
-    return {
-        "seconds": sum(seconds),
-        "seconds_per_round": float(np.median(seconds)),
-        "peak_memory_bytes": _peak_memory(device),
-        "device": _device_name(device),
-        "versions": {
-            "fedrec": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "pyarrow": pa.__version__,
-        },
-    }
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _device_name(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"cpu ({torch.get_num_threads()} threads)"
-    )
-
-
 def setting_text(value: object) -> str:
     """The value of a setting as `--set` takes it: `32x16`, `none`, `null`, `0.1`."""
     if isinstance(value, list | tuple):
         return "x".join(map(str, value)) or "none"
     return "null" if value is None else str(value)
-
-
-def open_record(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> RunRecord:
-    """The finished run at `path`, its folder or its run.json; an error if there is none."""
-    where = Path(path)
-    folder = where.parent if where.name == SUMMARY else where
-    if not folder.is_dir():
-        raise ResultError(f"{folder}: there is no such folder. Give the folder of a finished run.")
-    record = RunRecord(folder, None if data is None else Path(data), device)
-    _ = record.summary
-    return record
-
-
-def records_below(folder: str | Path) -> list[RunRecord]:
-    """Every finished run in or below `folder`, in the order of their paths."""
-    where = Path(folder)
-    if not where.is_dir():
-        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
-    return [RunRecord(path.parent) for path in sorted(where.rglob(SUMMARY))]
-
-
-def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":
-    """One row per run and reported round: identity, metrics, seconds, device, hashes, folder.
-
-    `reported` marks the round that the run's protocol reports. Each of `settings` adds a column of its
-    values, as text, empty where a method has no such setting.
-    """
-    import polars as pl
-
-    rows = []
-    for record in records:
-        values = record.settings
-        chosen = {name: setting_text(values[name]) if name in values else None for name in settings}
-        rows += [row | chosen for row in record.result_rows()]
-    # Without a run there are columns all the same, so that a filter finds nothing instead of failing.
-    named = [*_NAMED, *settings]
-    return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)

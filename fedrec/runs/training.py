@@ -23,7 +23,8 @@ from fedrec.federation.learner import Learner, Report
 from fedrec.files.atomic import canonical_json
 from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.progress import RoundProgress
-from fedrec.runs.record import REPORTED, RunRecord, measured_of
+from fedrec.runs.device import measured_of
+from fedrec.runs.record import REPORTED, RunRecord
 
 _BYTES = 4  # of a number that is sent
 

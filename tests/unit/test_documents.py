@@ -6,9 +6,14 @@ import re
 from collections import Counter
 
 import pytest
+import yaml
 
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.methods import load_methods, resolve
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
+from fedrec.plan.cost import seconds_of
+from fedrec.plan.selection import runs_of
 from tests.conftest import ROOT
 
 PAGES = [
@@ -87,6 +92,46 @@ def test_the_verdicts_of_the_front_page_are_right():
         f"{count['reversed']} reversed and {count['not testable here']} could not be tested"
     )
     assert said in " ".join(README.split())
+
+
+def test_the_rounds_and_hours_of_the_front_page_are_right():
+    configuration = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    methods = load_methods(ROOT / "config/methods.yaml")
+    catalogue, papers = load_catalogue(ROOT / "config/datasets.yaml"), load_papers(ROOT / "config/papers")
+    rounds = {resolve(methods, "fedmf", paper, "ml-100k")[0]["rounds"] for paper in papers}
+    said = " ".join(str(number) for number in sorted(rounds)).replace(" ", " or ")
+    assert f"`all` trains {configuration['rounds']} rounds, where the papers train {said}," in README
+    table = papers["pfedclr"].artefacts["table1"]
+    runs = {run for group in runs_of(table, methods, [0]).values() for run in group}
+    hours = sum(seconds_of(run, methods, catalogue) for run in runs) / 3600
+    (least,) = re.findall(r"this one: over (\d+) core-hours", README)
+    assert hours > int(least)
+
+
+def test_the_ranks_of_the_results_are_right():
+    text = " ".join((ROOT / "docs/results.md").read_text(encoding="utf-8").split())
+    on = [row for row in rows("audit_protocols") if row["dataset"] == "ml-100k"]
+
+    def rank(method, step):
+        (value,) = (float(row[step]) for row in on if row["method"] == method)
+        return 1 + sum(float(row[step]) > value for row in on)
+
+    def ranks(step):
+        first, second, third = (rank(method, step) for method in ("PFedCLR", "FedRAP", "FedEM"))
+        return f"{first}, {second} and {third}"
+
+    counter = f"from rank {rank('draw-counter', 'published')} to {rank('draw-counter', 'only_pool')}"
+    assert f"moves `draw-counter` {counter}, " in text
+    assert f"from {ranks('published')} to {ranks('only_pool')}." in text
+    count = {row["verdict"]: int(row["count"]) for row in rows("verdicts")}
+    assert f"Of the {sum(count.values())} verdicts on HR@10" in text
+    assert f"{count['reversed']} are reversed, {count['weaker']} weaker, {count['holds']} hold" in text
+    (popular,) = (
+        row
+        for row in rows("audit_protocols")
+        if (row["dataset"], row["method"]) == ("filmtrust", "popularity")
+    )
+    assert f"plain popularity finds {float(popular['clean']):.2f} of the items" in text
 
 
 def test_the_front_page_is_short():

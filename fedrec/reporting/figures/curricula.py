@@ -18,7 +18,7 @@ from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.registry import make_method
 
-LAYOUT = Layout("figure", needs=("models",))
+LAYOUT = Layout("figure", needs=("models",), models=("fedrap",))
 SHOWN_CURRICULA = ("tanh", "fixed", "sin", "square", "frac")
 SCHEDULES = ("paper", "code")
 _STRENGTH, _ROUNDS = 0.1, 100

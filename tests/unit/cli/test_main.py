@@ -1,6 +1,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -66,6 +67,16 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     assert run(*train, *wrong) == 1
     assert "unknown paper 'pfedclrr'. Did you mean 'pfedclr'?" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+    # A paper may have a protocol and nothing else; a name is right, and its split is what is missing.
+    known = protocols.replace("published-pfedrec:", "published-mine:")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/protocols.yaml").write_text(known)
+    shutil.copy(ROOT / "config/methods.yaml", tmp_path / "own")
+    own = ("train", "--data", "data/alpha", "--methods", "own/methods.yaml", "--method", "fedmf")
+    assert run(*own, "--protocol", "published", "--out", "x", "--paper", "mine") == 1
+    assert "published-mine/split.parquet: no such file" in capsys.readouterr().err
+    assert run(*own, "--protocol", "clean", "--out", "x", "--engine", "batch") == 1
+    assert "unknown engine 'batch'. Did you mean 'batched'?" in capsys.readouterr().err
     assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
     assert "alpha            at hand" in listed

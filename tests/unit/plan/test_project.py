@@ -262,6 +262,18 @@ def test_a_path_of_an_unknown_paper_is_refused(made):
         made.project().run_at(paper="pfedclrr", **parts)
 
 
+def test_a_paper_may_have_a_protocol_and_nothing_else(made):
+    text = (made.folder / "config/protocols.yaml").read_text()
+    own = yaml.safe_load(text)["published-pfedrec"]
+    made.write("config/protocols.yaml", text + "\n" + yaml.safe_dump({"published-mine": own}))
+    made.set_entries(made_entries() | {"alpha": entry("alpha.csv", papers=["mine"])})
+    project = made.project(datasets=["alpha"])
+    runs = {run for target in project.group("alpha_comparison") for run in target.runs}
+    assert {run.paper for run in runs if run.protocol == "published-mine"} == {"mine"}
+    parts = {"paper": "mine", "dataset": "alpha", "protocol": "published-mine", "seed": "0"}
+    assert project.run_at(**parts, method="fedmf").paper == "mine"
+
+
 def test_a_path_names_its_run_in_one_spelling(made):
     project = made.project()
     parts = {"paper": "pfedclr", "dataset": "demo", "protocol": "clean", "seed": "0"}

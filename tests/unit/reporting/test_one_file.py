@@ -87,7 +87,7 @@ import fedrec
 from fedrec.config.papers import Artefact, Line
 from fedrec.reporting.build import build
 from fedrec.reporting.page.page import write_page
-from fedrec.runs.record import records_below
+from fedrec.runs.results import records_below
 from tests.federations import METHODS
 from tests.made_project import project_with
 from tests.made_runs import write_run

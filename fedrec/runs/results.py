@@ -1,0 +1,51 @@
+"""Finished runs by path: one opened, all below a folder, and all of them as one frame."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.errors import ResultError
+from fedrec.runs.record import SUMMARY, RunRecord, setting_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_NAMED = ("paper", "dataset", "protocol", "method", "seed", "at", "round", "reported", "folder")
+"""Columns of a frame of no runs."""
+
+
+def open_record(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> RunRecord:
+    """The finished run at `path`, its folder or its run.json; an error if there is none."""
+    where = Path(path)
+    folder = where.parent if where.name == SUMMARY else where
+    if not folder.is_dir():
+        raise ResultError(f"{folder}: there is no such folder. Give the folder of a finished run.")
+    record = RunRecord(folder, None if data is None else Path(data), device)
+    _ = record.summary
+    return record
+
+
+def records_below(folder: str | Path) -> list[RunRecord]:
+    """Every finished run in or below `folder`, in the order of their paths."""
+    where = Path(folder)
+    if not where.is_dir():
+        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
+    return [RunRecord(path.parent) for path in sorted(where.rglob(SUMMARY))]
+
+
+def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":
+    """One row per run and reported round: identity, metrics, seconds, device, hashes, folder.
+
+    `reported` marks the round that the run's protocol reports. Each of `settings` adds a column of its
+    values, as text, empty where a method has no such setting.
+    """
+    import polars as pl
+
+    rows = []
+    for record in records:
+        values = record.settings
+        chosen = {name: setting_text(values[name]) if name in values else None for name in settings}
+        rows += [row | chosen for row in record.result_rows()]
+    # Without a run there are columns all the same, so that a filter finds nothing instead of failing.
+    named = [*_NAMED, *settings]
+    return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)
