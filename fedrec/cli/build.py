@@ -1,6 +1,7 @@
 """`fedrec build`: one table, figure or page, from finished runs."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,10 +61,11 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         shown = ", ".join(missing[:_MISSING_SHOWN]) + (" and others" if len(missing) > _MISSING_SHOWN else "")
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
-            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {' '.join(_named(target))}"
+            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {_asked_for(target, project)}"
         )
 
 
-def _named(target: "Target") -> list[str]:
+def _asked_for(target: "Target", project: "Project") -> str:
     """How Snakemake is asked for a target: by its name where that can be a rule's."""
-    return [target.name] if target.name.isidentifier() else [f"results/{target.files[0]}"]
+    path = project.results / target.files[0]
+    return target.name if target.name.isidentifier() else shlex.quote(str(path))

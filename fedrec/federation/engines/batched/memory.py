@@ -21,10 +21,10 @@ _ACTIVATIONS = 8
 
 def blocks(task: Task, order: Tensor, memory: int) -> Iterator[Tensor]:
     """Neighbours of `order` whose training fits into `memory` bytes together."""
-    need = needed_bytes(task)[order]
+    need = needed_bytes(task)
     largest = int(need.max())
     if largest > memory:
-        who = int(task.clients.user[task.who[order[need.argmax()]]])
+        who = int(task.clients.user[task.who[order[need[order].argmax()]]])
         raise OutOfMemoryError(
             f"round {task.round_}: client {who} alone needs about {largest / 2**20:,.0f} MiB and "
             f"{memory / 2**20:,.0f} MiB are allowed. Allow more with --memory, or lower batch_size "
@@ -33,7 +33,7 @@ def blocks(task: Task, order: Tensor, memory: int) -> Iterator[Tensor]:
     overhead = _OVERHEAD[task.who.device.type]
     sizes = task.samples.size[order].cpu().numpy()
     for alike in order.split(alike_sizes(sizes, task.batch_size, overhead)):
-        yield from alike.split(_fitting(needed_bytes(task)[alike].tolist(), memory))
+        yield from alike.split(_fitting(need[alike].tolist(), memory))
 
 
 def _fitting(need: list[int], memory: int) -> list[int]:
