@@ -1,21 +1,29 @@
-"""Whether two versions of the code give the same numbers, byte for byte, on one machine.
+"""Whether two versions of the code give the same numbers, and how far two machines or engines are apart.
 
     python -m tests.same_numbers record before     # every method, plug-in and variant on the synthetic dataset
     ... change the code ...
     python -m tests.same_numbers record after
     python -m tests.same_numbers compare before after
 
+    python -m tests.same_numbers record loop --engine loop --methods fedmf pfedclr
+    python -m tests.same_numbers distance before loop
+
 Each run trains for three rounds, under the published and the clean protocol, on one thread and in one fixed
 amount of memory. Compared are the values of `curve.parquet` and `ranks.parquet`, not their metadata, which
 names the code. With `--data results/data` a recording also notes the content hash of every split there.
+`--demo` names the folder of the synthetic dataset and its splits, prepared elsewhere: machines that only train
+need not be able to prepare.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
@@ -25,29 +33,43 @@ from fedrec.config.modules import method_names
 from fedrec.data.split import read_split
 from fedrec.runs.train import train
 from tests.compositions import compositions
-from tests.conftest import ROOT
-from tests.contract.matrix import VARIANTS
 
+ROOT = Path(__file__).resolve().parents[1]
 METHODS = ROOT / "config/methods.yaml"
 TABLES = ("curve", "ranks")
 Key = tuple[str, str, int]
 """Method, protocol and seed of a run."""
 
 
-def record(out: Path, data: Path | None) -> None:
-    """Train everything into `out`, and note the hashes of the splits below `data`."""
+def record(
+    out: Path,
+    data: Path | None,
+    demo: Path | None = None,
+    methods: Sequence[str] = (),
+    engine: str = "auto",
+    device: str = "cpu",
+) -> None:
+    """Train `methods`, or everything, into `out`, and note the hashes of the splits below `data`."""
     torch.set_num_threads(1)
-    demo = prepared(out / "data")
-    names = [*method_names(), *compositions(load_methods(METHODS)), *VARIANTS]
+    demo = demo or prepared(out / "data")
+    names = methods or everything()
     for number, name in enumerate(names):
         for protocol in ("published", "clean"):
             train(
                 data=demo, method=name, paper=None, protocol=protocol, seed=0,
-                out=out / protocol / f"{number:03d}", changes=["rounds=3"], device="cpu",
+                out=out / protocol / f"{number:03d}", changes=["rounds=3"], engine=engine, device=device,
                 methods_file=METHODS, memory_gib=4.0,
             )  # fmt: skip
     if data is not None:
         (out / "splits.json").write_text(json.dumps(split_hashes(data), indent=2) + "\n")
+
+
+def everything() -> list[str]:
+    """Every method, composition and variant."""
+    # Imported here: it asks for more than machines that only train have.
+    from tests.contract.matrix import VARIANTS
+
+    return [*method_names(), *compositions(load_methods(METHODS)), *VARIANTS]
 
 
 def prepared(folder: Path) -> Path:
@@ -92,6 +114,40 @@ def compare(before: Path, after: Path) -> list[str]:
     return differences
 
 
+def distance(one: Path, other: Path) -> Iterator[dict[str, Any]]:
+    """How far the runs of two recordings are apart, one row per run that both have.
+
+    `loss`: the largest difference of a round's loss, as a share of it. `ranks`: the share of users whose test
+    item has another rank in the last round. `hr`: the largest difference of HR@10 in any round.
+    """
+    first, second = dict(runs_of(one)), dict(runs_of(other))
+    for key in sorted(first.keys() & second.keys()):
+        curves, ranks = (
+            [pq.read_table(folder / f"{table}.parquet") for folder in (first[key], second[key])]
+            for table in TABLES
+        )
+        loss, hits = (
+            [np.nan_to_num(curve[name].to_numpy()) for curve in curves] for name in ("loss", "test_hr@10")
+        )
+        last = [table.filter(pc.equal(table["at"], "last"))["test_rank"].to_numpy() for table in ranks]
+        yield {
+            "run": " ".join(map(str, key)),
+            "loss": float(np.max(np.abs(loss[0] - loss[1]) / np.maximum(np.abs(loss[0]), 1e-30))),
+            "ranks": float(np.mean(last[0] != last[1])),
+            "hr": float(np.max(np.abs(hits[0] - hits[1]))),
+        }
+
+
+def print_distances(rows: Sequence[Mapping[str, Any]]) -> None:
+    """One line per run, the farthest last, and the farthest of each measure."""
+    for row in sorted(rows, key=lambda row: row["loss"]):
+        print("{run:<60} loss {loss:.1e}  ranks {ranks:.4f}  HR@10 {hr:.4f}".format(**row))
+    farthest = {name: max(row[name] for row in rows) for name in ("loss", "ranks", "hr")}
+    print(
+        "{0} runs, at most: loss {loss:.1e}, ranks {ranks:.4f}, HR@10 {hr:.4f}".format(len(rows), **farthest)
+    )
+
+
 def runs_of(recording: Path) -> Iterator[tuple[Key, Path]]:
     """The runs of a recording, and their folders."""
     for path in sorted(recording.rglob("run.json")):
@@ -106,12 +162,20 @@ def main() -> None:
     recording = commands.add_parser("record")
     recording.add_argument("out", type=Path)
     recording.add_argument("--data", type=Path, help="a folder of prepared datasets, such as results/data")
-    comparing = commands.add_parser("compare")
-    comparing.add_argument("before", type=Path)
-    comparing.add_argument("after", type=Path)
+    recording.add_argument("--demo", type=Path, help="the synthetic dataset, prepared elsewhere")
+    recording.add_argument("--methods", nargs="+", default=(), help="only these")
+    recording.add_argument("--engine", default="auto")
+    recording.add_argument("--device", default="cpu")
+    for name in ("compare", "distance"):
+        comparing = commands.add_parser(name)
+        comparing.add_argument("before", type=Path)
+        comparing.add_argument("after", type=Path)
     parsed = parser.parse_args()
     if parsed.command == "record":
-        record(parsed.out, parsed.data)
+        record(parsed.out, parsed.data, parsed.demo, parsed.methods, parsed.engine, parsed.device)
+        return
+    if parsed.command == "distance":
+        print_distances(list(distance(parsed.before, parsed.after)))
         return
     differences = compare(parsed.before, parsed.after)
     print("\n".join(differences) or "no difference")

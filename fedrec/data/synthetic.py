@@ -15,12 +15,12 @@ from fedrec.data.parse import INTERACTION_SCHEMA
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import below, draws
 
-_SHORTEST_HISTORY = 12
+_SHORTEST_HISTORY = 15
 """Items of a user, and so many further ones at most."""
-_MOST_FURTHER_ITEMS = 18
-_OWN_TASTE_PERCENT = 85
+_MOST_FURTHER_ITEMS = 20
+_OWN_TASTE_PERCENT = 92
 _WEIGHT_SCALE = 10_000
-_HEAD_SOFTENING = 2
+_HEAD_SOFTENING = 4
 """The weight of the item of rank r is scale / (r + softening)."""
 _FIRST_TIME = 1_600_000_000  # seconds since 1970
 _LONGEST_PAUSE = 90_000  # seconds

@@ -100,7 +100,12 @@ class Project(Workspace):
                 "report",
             ],
             "audit": targets.audited(),
-            "demo": ["demo_statistics", *targets.compared("demo"), "demo"],
+            "demo": [
+                "demo_statistics",
+                *targets.compared("demo"),
+                *targets.audited(self.demonstration),
+                "demo",
+            ],
             "datasets": ["dataset_statistics"],
         }
         for paper in self.papers.values():

@@ -259,6 +259,15 @@ def _nothing_else(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
     return {}
 
 
+def _claims_concerned(workspace: Workspace) -> bool:
+    """Whether any claim is about a dataset that is asked for."""
+    return not set(workspace.configuration["datasets"]).isdisjoint(claimed_datasets(workspace))
+
+
+def _always(_workspace: Workspace) -> bool:
+    return True
+
+
 def _none(_workspace: Workspace) -> list[RunId]:
     """No runs: what is shown are the configured datasets, or those of a selection."""
     return []
@@ -280,6 +289,8 @@ class Selection:
     """What the names of its targets start with."""
     without_runs: bool = False
     """Whether its target is built even where none of its runs is trained."""
+    concerns: Callable[[Workspace], bool] = _always
+    """Whether it has anything to say about the datasets that are asked for."""
     content: Callable[[Workspace, str | None], dict[str, Any]] = _nothing_else
     """What else decides its targets, of the whole configuration or of one paper."""
     of_audit: bool = True
@@ -291,7 +302,14 @@ SELECTIONS: Mapping[str, Selection] = {
     "stepped": Selection(_stepped, _stepped_for_paper, content=_steps_shown),
     "exposed": Selection(_exposed),
     "attacked": Selection(_attacked),
-    "judged": Selection(_judged, _claimed_by_paper, prefix="", without_runs=True, content=_claims_judged),
+    "judged": Selection(
+        _judged,
+        _claimed_by_paper,
+        prefix="",
+        without_runs=True,
+        concerns=_claims_concerned,
+        content=_claims_judged,
+    ),
     "audited": Selection(_audited),
     "configured": Selection(_none, without_runs=True, content=_numbers_printed),
     "described": Selection(_none, without_runs=True, of_audit=False),
@@ -312,6 +330,6 @@ def selection_named(name: str, where: str) -> Selection:
 def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
     """What every run records, for figures and for the attack on uploads; only runs that record something."""
     records = records_of(workspace.papers, workspace.methods, workspace.seeds)
-    for run in _attacked(workspace):
+    for run in (*_attacked(workspace), *_attacked(workspace.demonstration)):
         records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
     return records

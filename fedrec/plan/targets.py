@@ -30,6 +30,17 @@ PAGES = ("report", "demo")
 
 
 @dataclass(frozen=True)
+class AuditTarget:
+    """What a target of the audit is about."""
+
+    layout: Layout
+    workspace: Workspace
+    """Whose datasets are audited: the configuration's, or the demonstration's."""
+    paper: str | None = None
+    """The paper, if it is about one alone."""
+
+
+@dataclass(frozen=True)
 class Target:
     """One table, figure or page."""
 
@@ -102,7 +113,7 @@ class Targets:
         for dataset in workspace.catalogue:
             names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
-        names |= {name: layout.form for name, (layout, _) in self.audits.items()}
+        names |= {name: audit.layout.form for name, audit in self.audits.items()}
         names |= dict.fromkeys(PAGES, "page")
         return names
 
@@ -117,40 +128,47 @@ class Targets:
         }
 
     @cached_property
-    def audits(self) -> dict[str, tuple[Layout, str | None]]:
-        """The targets of the audit: their layout, and the paper they are about if it is one alone."""
-        audits: dict[str, tuple[Layout, str | None]] = {}
-        for layout in self._workspace.layouts.values():
+    def audits(self) -> dict[str, AuditTarget]:
+        """The targets of the audit: of the configuration, of each claiming paper, of the demonstration."""
+        workspace, demonstration = self._workspace, self._workspace.demonstration
+        claiming = {claim.paper for claim in workspace.claims}
+        audits: dict[str, AuditTarget] = {}
+        for layout in workspace.layouts.values():
             if layout.selection is None:
                 continue
             selection = selection_named(layout.selection, layout.module)
             if not (layout.of_audit or selection.of_audit):
                 continue
             name = f"{selection.prefix}{layout.name}"
-            audits[name] = layout, None
+            audits[name] = AuditTarget(layout, workspace)
             if selection.runs_of_paper is not None:
-                claiming = {claim.paper for claim in self._workspace.claims}
-                papers = [paper for paper in self._workspace.papers if paper in claiming]
-                audits |= {f"{name}_{paper}": (layout, paper) for paper in papers}
+                papers = [paper for paper in workspace.papers if paper in claiming]
+                audits |= {f"{name}_{paper}": AuditTarget(layout, workspace, paper) for paper in papers}
+            if selection.concerns(demonstration):
+                audits[f"demo_{name}"] = AuditTarget(layout, demonstration)
         return audits
 
     def compared(self, dataset: str) -> list[str]:
         """The targets that compare the configured methods on a dataset."""
         return [f"{dataset}_{layout.name}" for layout in self._of_datasets()]
 
-    def audited(self) -> list[str]:
-        """The targets of the configured audit: none without data, and none that has no runs to read."""
-        if not self._workspace.available(self._workspace.configuration["datasets"]):
+    def audited(self, workspace: Workspace | None = None) -> list[str]:
+        """The targets of the audit that the configuration, or the demonstration, asks for.
+
+        None without data, and none that has no runs to read, or nothing to say.
+        """
+        workspace = workspace or self._workspace
+        if not workspace.available(workspace.configuration["datasets"]):
             return []
         return [
             name
-            for name, (layout, paper) in self.audits.items()
-            if paper is None and self._has_what_it_reads(layout)
+            for name, audit in self.audits.items()
+            if audit.workspace is workspace and audit.paper is None and _has_what_it_reads(audit)
         ]
 
     def audited_for(self, paper: str) -> list[str]:
         """The targets of the audit of one paper."""
-        return [name for name, (_, about) in self.audits.items() if about == paper]
+        return [name for name, audit in self.audits.items() if audit.paper == paper]
 
     def can_be_built(self, artefact: Artefact) -> bool:
         """Whether anything of a paper's artefact can be built with the data that is available."""
@@ -170,7 +188,7 @@ class Targets:
         if name in PAGES:
             return self._page(name)
         if name in self.audits:
-            return self._audit(name, *self.audits[name])
+            return self._audit(name, self.audits[name])
         if last == "statistics" and stem in self.selections:
             return self._statistics(name, stem)
         if stem in self._workspace.catalogue and last in layouts:
@@ -181,10 +199,6 @@ class Targets:
         """The layouts of targets that every dataset has."""
         layouts = self._workspace.layouts.values()
         return [layout for layout in layouts if layout.selection == "compared" and not layout.of_audit]
-
-    def _has_what_it_reads(self, layout: Layout) -> bool:
-        selection = selection_named(str(layout.selection), layout.module)
-        return selection.without_runs or bool(selection.runs(self._workspace))
 
     def _of_paper(self, artefact: Artefact) -> Target:
         workspace, layout = self._workspace, self._workspace.layout_of(artefact)
@@ -234,15 +248,15 @@ class Targets:
         available = [dataset for dataset in datasets if dataset not in unavailable]
         return self._target(name, workspace.layouts["statistics"], [], content, ("statistics",), available)
 
-    def _audit(self, name: str, layout: Layout, paper: str | None) -> Target:
-        workspace, configuration = self._workspace, self._workspace.configuration
+    def _audit(self, name: str, audit: AuditTarget) -> Target:
+        layout, workspace, paper = audit.layout, audit.workspace, audit.paper
         runs: list[RunId] = []
         selection = selection_named(str(layout.selection), layout.module)
         if paper is None:
             runs = selection.runs(workspace)
         elif selection.runs_of_paper is not None:
             runs = selection.runs_of_paper(workspace, paper)
-        datasets = workspace.available(configuration["datasets"])
+        datasets = workspace.available(workspace.configuration["datasets"])
         content: dict[str, Any] = {
             "papers": None if paper is None else [paper],
             "datasets": datasets,
@@ -254,19 +268,19 @@ class Targets:
         return self._target(name, layout, runs, content, layout.needs, datasets, methods)
 
     def _page(self, name: str) -> Target:
-        workspace, configuration = self._workspace, self._workspace.configuration
         demo = name == "demo"
-        datasets = ["demo"] if demo else list(configuration["datasets"])
-        artefacts = [] if demo else artefacts_of(workspace.papers, configuration["artefacts"])
+        workspace = self._workspace.demonstration if demo else self._workspace
+        datasets = list(workspace.configuration["datasets"])
+        artefacts = artefacts_of(workspace.papers, workspace.configuration["artefacts"])
         named = [dataset for artefact in artefacts for dataset in artefact.datasets]
         unavailable = workspace.unavailable([*datasets, *named])
         available = [dataset for dataset in datasets if dataset not in unavailable]
         built = [artefact.target for artefact in artefacts if self.can_be_built(artefact)]
-        audit = [] if demo else self.audited()
-        statistics = "demo" if demo else "selected"
+        audit = self.audited(workspace)
+        statistics = "demo_statistics" if demo else "selected_statistics"
         shown = [
             *(target for dataset in available for target in self.compared(dataset)),
-            f"{statistics}_statistics",
+            statistics,
             *built,
             *audit,
         ]
@@ -276,7 +290,7 @@ class Targets:
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
             "audit": audit,
-            "statistics": [f"{statistics}_statistics"],
+            "statistics": [statistics],
             "targets": shown,
             "titles": {paper.name: paper.title for paper in workspace.papers.values()},
             "assets": _assets(),
@@ -325,6 +339,13 @@ class Targets:
         if modules not in self._fingerprints:
             self._fingerprints[modules] = code_fingerprint(*modules)
         return self._fingerprints[modules]
+
+
+def _has_what_it_reads(audit: AuditTarget) -> bool:
+    selection = selection_named(str(audit.layout.selection), audit.layout.module)
+    if not selection.concerns(audit.workspace):
+        return False
+    return selection.without_runs or bool(selection.runs(audit.workspace))
 
 
 def _assets() -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
@@ -45,6 +45,12 @@ class Workspace:
     def raw(self) -> Path:
         """The folder of raw files."""
         return self.results / "raw"
+
+    @cached_property
+    def demonstration(self) -> Self:
+        """The same workspace, asking for the made dataset alone."""
+        asked = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
+        return replace(self, configuration={**self.configuration, **asked})
 
     @property
     def seeds(self) -> list[int]:

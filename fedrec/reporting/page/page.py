@@ -89,7 +89,7 @@ def _comparisons(
     results: Path, forms: Mapping[str, str], content: Mapping[str, Any], links: RunLinks
 ) -> list[tuple[str, list[Any]]]:
     """Each available dataset with the targets that compare methods on it."""
-    elsewhere = {*content["artefacts"], *content["statistics"]}
+    elsewhere = {*content["artefacts"], *content["statistics"], *content["audit"]}
     targets = [target for target in dict.fromkeys(content["targets"]) if target not in elsewhere]
     return [
         (

@@ -97,7 +97,7 @@ def test_a_layout_that_is_none_is_an_error_of_the_artefact(made):
 
 
 def test_every_group_and_target_can_be_planned(with_movielens):
-    project = with_movielens.project(artefacts=list(PAPERS))
+    project = with_movielens.project(artefacts=list(PAPERS), datasets=["alpha", "beta", "ml-100k"])
     for group in project.groups:
         assert project.files(group), group
         for target in project.group(group):
@@ -184,7 +184,8 @@ def test_the_audit_shows_the_runs_that_are_trained(made):
     project = made.project(datasets=["alpha", "demo"], rounds=3, audit=AUDIT | {"uploads": []})
     names = project.groups["audit"]
     assert "audit_uploads" not in names
-    assert {"audit_exposure", "audit_granularity", "audit_protocols", "audit_ranks", "verdicts"} <= set(names)
+    assert {"audit_exposure", "audit_granularity", "audit_protocols", "audit_ranks"} <= set(names)
+    assert "verdicts" not in names, "no claim is about these datasets"
     steps = {one["dataset"]: one for one in project.target("audit_protocols").content["steps"]}
     assert steps["alpha"]["paper"] == "pfedrec"
     assert steps["alpha"]["methods"] == ["popularity", "draw-counter[rounds=3]"]

@@ -85,8 +85,8 @@ def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:
     """The name of the figure that goes with a table: `audit_ranks_pfedclr` with `audit_protocols_pfedclr`."""
     if chapter.figure is None:
         return None
-    prefix = "audit_" if table.startswith("audit_") else ""
-    return f"{prefix}{chapter.figure}" + ("" if paper is None else f"_{paper}")
+    stem = table if paper is None else table.removesuffix(f"_{paper}")
+    return f"{stem.rpartition('_')[0]}_{chapter.figure}".lstrip("_") + ("" if paper is None else f"_{paper}")
 
 
 def _image(results: Path, name: str, links: RunLinks) -> tuple[Image, list[tuple[str, str]]]:

@@ -1,6 +1,5 @@
 import csv
 import itertools
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,15 +12,11 @@ from fedrec.errors import FedrecError
 from fedrec.plan.available import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
-from fedrec.reporting.build import build
 from fedrec.reporting.page.page import PAGE_FOLDER
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable
-from tests.federations import METHODS as ALL_METHODS
-from tests.made_project import project_with
 from tests.made_results import CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
-from tests.made_runs import write_run
 
 SHOWN = ReportTable(
     "A caption.", [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users")], []
@@ -399,21 +394,3 @@ def test_a_shared_run_says_whose_settings_it_also_is(page):
     also = {row["settings also of"]["text"] for row in rows if row["method"]["text"] == "mf"}
     assert also == {"fedem, plgc", "–"}
     assert "is trained once, for the first of them" in page.tables["runs-table"]["caption"]
-
-
-def test_the_page_of_the_demonstration_is_built_from_its_plan(tmp_path):
-    project = project_with(tmp_path, methods=["popularity", "fedmf"], seeds=[0])
-    for run in project.target("demo").runs:
-        write_run(tmp_path, run, ALL_METHODS, rounds=3, whole=True)
-    statistics = tmp_path / "data/demo/statistics.json"
-    statistics.parent.mkdir(parents=True)
-    counts = {"dataset": "demo", "users": 10, "items": 20, "interactions": 50, "sparsity_percent": 75.0}
-    about = {"repeated_pairs": 0, "tied_last_users": 0, "content": "c" * 64, "splits": {}}
-    statistics.write_text(json.dumps(counts | about))
-    for target in project.group("demo"):
-        build(target, project)
-    found = Page((tmp_path / "report/demo.html").read_text(encoding="utf-8"))
-    assert {row["method"]["text"] for row in found.rows("demo_comparison-1")} == {"popularity", "FedMF"}
-    assert len(found.rows("runs-table")) == 4
-    assert len(found.all("img")) == 1
-    assert (tmp_path / "plan/demo.json").is_file()
