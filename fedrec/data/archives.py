@@ -52,7 +52,7 @@ _BROKEN = (
     OSError,
     ValueError,
     OverflowError,
-    RecursionError,
+    RuntimeError,
     IndexError,
 )
 

@@ -79,6 +79,8 @@ def _in_mirror(path: str, mirror: Path | None) -> Path:
         raise SourceError("no mirror is set (FEDREC_MIRROR, or mirror in config.yaml)")
     if not (mirror / path).is_file():
         raise SourceError(f"no such file in the mirror {mirror}")
+    if not os.access(mirror / path, os.R_OK):
+        raise SourceError(f"{mirror / path} may not be read: it has no permission for you")
     return mirror / path
 
 

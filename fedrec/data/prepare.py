@@ -138,6 +138,10 @@ def _checked(file: RawFile, files: _Files) -> Path:
             f"{file.written}: no such file. Looked for: {looked}. Place it there, or run "
             f"`fedrec fetch {file.path}`, which looks in the mirror and at its sources."
         )
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
     accepted = file.accepted_sha256()
     if None in accepted:
         logger.info("%s: its entry has no sha256, so its content is not checked", path)
