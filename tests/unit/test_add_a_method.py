@@ -81,10 +81,8 @@ def test_the_page_on_datasets_is_right_too(project):
     (entry,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
     with (project / "config/datasets.yaml").open("a", encoding="utf-8") as stream:
         stream.write("\n" + entry)
-    raw = project / "results/raw"
-    raw.mkdir(parents=True, exist_ok=True)
-    rows = [f"{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
-    (raw / "mydata.csv").write_text("\n".join(["user,item,time", *rows]) + "\n", encoding="utf-8")
+    rows = [f"u-{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
+    (project / "mydata.csv").write_text("\n".join(["user,item,time", *rows]) + "\n", encoding="utf-8")
     fedrec(project, "prepare", "mydata", "--out", "results/data/mydata")
     fedrec(project, "split", "--data", "results/data/mydata", "--protocol", "clean")
     train = re.search(r"^fedrec (train --data results/data/mydata .*)$", page, re.M)[1]
