@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.methods import canonical, canonical_all, load_methods, resolve, title
+from fedrec.config.methods import canonical, canonical_all, load_methods, resolve, setting_text, title
 from fedrec.config.names import parse
 from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError
@@ -203,9 +203,7 @@ theirs: {title: Theirs, paper: sixth, settings: {rate: *rate}}
         ("theirs", None, {"rate": "taken from fedmf"}),
     ],
 )
-def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(
-    tmp_path, name, paper, sources
-):
+def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(tmp_path, name, paper, sources):
     (tmp_path / "methods.yaml").write_text(ANCHORED)
     methods = load_methods(tmp_path / "methods.yaml")
     assert resolve(methods, name, paper, "made")[1] == sources
@@ -221,3 +219,11 @@ def test_no_method_takes_over_what_its_own_paper_states():
         if source.startswith("taken from")
     }
     assert taken == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (0.1, "0.1"), (1e-05, "1e-5"), (None, "null"), ([32, 16], "32x16"), ([], "none"), (3, "3")],
+)
+def test_a_value_has_one_spelling_wherever_it_is_written(value, text):
+    assert setting_text(value) == text
