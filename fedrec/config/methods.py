@@ -200,12 +200,12 @@ def _read(composition: Composition, settings: Mapping[str, Any], key: str, text:
         return _READERS[setting["type"]](text)
     except ValueError:
         raise ConfigurationError(
-            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {_allowed(setting)}."
+            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {allowed_values(setting)}."
         ) from None
 
 
 def setting_text(value: object) -> str:
-    """The shortest text that is read as `value`, by `--set` and in brackets: `32x16`, `none`, `null`, `0.1`."""
+    """The shortest text that is read as `value`, by `--set` and in brackets: `32x16`, `none`, `null`."""
     if value is None:
         return "null"
     if isinstance(value, list | tuple):
@@ -234,11 +234,13 @@ def _check(composition: Composition, key: str, setting: Mapping[str, Any], value
         )
     if not right:
         raise ConfigurationError(
-            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; {_allowed(setting)}."
+            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; "
+            f"{allowed_values(setting)}."
         )
 
 
-def _allowed(setting: Mapping[str, Any]) -> str:
+def allowed_values(setting: Mapping[str, Any]) -> str:
+    """The values a setting may take, in words."""
     if setting["type"] == "choice":
         return f"one of {', '.join(setting['choices'])}"
     low, high = setting["range"]

@@ -31,21 +31,32 @@ def audit(*arguments):
 
 
 def printed(capsys, *arguments):
-    assert audit(*arguments) == 0
+    """The values that are told of a run, for programs."""
+    assert audit(*arguments, "--json") == 0
     return json.loads(capsys.readouterr().out)
+
+
+def told(capsys, *arguments):
+    """The same in words, which come first."""
+    assert audit(*arguments) == 0
+    words, _, values = capsys.readouterr().out.partition("\n\n")
+    assert json.loads(values)["protocol"]
+    return words.splitlines()
 
 
 def test_a_run_tells_of_its_draws_and_what_else_could_be_known(small, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     capsys.readouterr()
     found = printed(capsys, "--run", run.folder)
-    assert set(found) == ABOUT | {"exposure", "hits", "uploads"}
+    assert set(found) == ABOUT | {"test", "exposure", "hits", "uploads"}
     assert (found["protocol"], found["rounds"]) == (f"published-{PAPER}", 2)
     assert found["exposure"]["test"]["held_out"]["never"] == 1
     assert found["hits"] == (
         "to see which vanish where held-out items may be drawn, train the same under only-pool"
     )
-    assert found["uploads"] == "to attack what clients send, train with --record traffic"
+    assert found["uploads"] == "it has no clients that train and send"
+    assert found["exposure"]["counting"]["hr@10"] == found["test"]["hr@10"] == 1
+    assert found["exposure"]["counting"]["chance"] == pytest.approx(10 / 13)
 
 
 def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
@@ -62,6 +73,41 @@ def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
     assert printed(capsys, "--run", run.folder, "--exposed", exposed.folder) == found
 
 
+def test_what_numbers_mean_is_said_first(small, capsys):
+    run = finished(small, "draw-counter", "published", "rounds=2")
+    counter = told(capsys, "--run", run.folder)
+    assert counter[0] == (
+        f"draw-counter[rounds=2] on made under published-{PAPER}, seed 0, rounds 2: 1.0000 of 12 test items "
+        "are among the first 10 (95 % interval over users: 1.0000 to 1.0000)."
+    )
+    assert "Of the held-out test items 100% were never drawn;" in counter[1]
+    assert (
+        "has 1.00 of the test items among the first 10, where chance is 0.77: the draws alone tell"
+        in counter[2]
+    )
+    assert counter[-1] == "Uploads: it has no clients that train and send."
+
+
+def test_words_tell_of_traffic_or_how_to_record_it(small, capsys):
+    run = finished(small, "fedmf", "published", *TINY, record=["traffic"])
+    finished(small, "fedmf", "only-pool", *TINY)
+    *_, hits, uploads = told(capsys, "--run", run.folder)
+    assert "new ones come, in the same run whose clients may draw held-out items." in hits
+    assert uploads.startswith(
+        "A server that looks at which way rows moved in what a client sends of Q in one"
+    )
+    assert uploads.endswith("means of 12 clients: uploads give training items away.")
+    run = finished(small, "fedmf", "clean", *TINY)
+    *_, draws, follows, hits, uploads = told(capsys, "--run", run.folder)
+    assert draws.endswith("the draws do not tell what was held out.")
+    assert "rank correlation" in follows
+    assert uploads == "Uploads: to attack what clients send, train with --record traffic."
+    run = finished(small, "local-only", "clean", *TINY)
+    assert told(capsys, "--run", run.folder)[-1] == "Uploads: its clients send nothing."
+    run = finished(small, "popularity", "clean")
+    assert told(capsys, "--run", run.folder)[1].startswith("Draws: this method draws no training negatives")
+
+
 def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
     """The run under only-pool is beside a clean one too, but differs from it in more."""
     finished(small, "fedmf", "only-pool", *TINY)
@@ -74,8 +120,10 @@ def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
 def test_what_is_told_of_a_run_can_be_written(small, tmp_path, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     capsys.readouterr()
-    assert audit("--run", run.folder, "--out", tmp_path / "audit.json") == 0
+    assert audit("--run", run.folder, "--out", tmp_path / "audit.json", "--json") == 0
     assert capsys.readouterr().out == ""
+    assert audit("--run", run.folder, "--out", tmp_path / "audit.json") == 0
+    assert capsys.readouterr().out.startswith("draw-counter")
     assert json.loads((tmp_path / "audit.json").read_text()) == printed(capsys, "--run", run.folder)
 
 
