@@ -52,9 +52,11 @@ def _datasets(parsed: argparse.Namespace) -> None:
     from fedrec.plan.available import is_local
 
     for name, dataset in load_catalogue(parsed.catalogue).items():
-        missing = [file.path for file in dataset.files() if not is_local(file, parsed.raw, parsed.mirror)]
-        state = "to be fetched" if missing else "at hand"
-        print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
+        missing = [file for file in dataset.files() if not is_local(file, parsed.raw, parsed.mirror)]
+        sought = all(source.kind == "mirror" for file in missing for source in file.sources)
+        state = "at hand" if not missing else "not found" if sought else "to be fetched"
+        licence = f" Licence: {dataset.licence}." if dataset.licence else ""
+        print(f"{name:<16} {state:<14} {dataset.title}.{licence}")
 
 
 def _methods(parsed: argparse.Namespace) -> None:

@@ -71,7 +71,8 @@ def check(document: Document, schema: str) -> None:
     text = resources.files("fedrec.config").joinpath("schemas", f"{schema}.schema.yaml").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(values_of(text))
     errors = sorted(validator.iter_errors(document.content), key=lambda e: [str(p) for p in e.absolute_path])
-    messages = [message for error in errors for message in _messages(error, document)]
+    # The validator reports each missing key by itself, and each report tells all of them.
+    messages = list(dict.fromkeys(message for error in errors for message in _messages(error, document)))
     if messages:
         shown = messages[:_MOST_ERRORS_SHOWN]
         if len(messages) > len(shown):

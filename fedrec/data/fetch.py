@@ -147,8 +147,8 @@ def _nothing_worked(file: RawFile, destination: Path, failures: list[str]) -> st
         lines.append(f"Its licence must be accepted first: {file.licence_page}")
     expected = f" (sha256 {file.sha256})" if file.sha256 else ""
     lines.append(
-        f"To place it by hand: save the file{expected} as {destination}, or as {file.path} in a folder "
-        "that FEDREC_MIRROR names, and run the same command again."
+        f"To place it by hand: save the file{expected} as {Path(file.written).absolute()}, as {destination}, "
+        f"or as {file.path} in a folder that FEDREC_MIRROR names, and run the same command again."
     )
     return "\n".join(lines)
 

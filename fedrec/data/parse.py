@@ -94,7 +94,7 @@ def _tidied(table: pl.DataFrame, path: Path, format_: TableFormat) -> pl.DataFra
 
 def _wanted(format_: TableFormat) -> dict[str, tuple[Column, Any]]:
     """The columns to read: our name for each, the file's, and its type."""
-    id_kind = pl.Int64 if format_.ids == "integer" else pl.String
+    id_kind = pl.Int64 if format_.ids != "text" else pl.String
     kinds: dict[str, Any] = {"user": id_kind, "item": id_kind, "rating": pl.Float64, "time": pl.Int64}
     wanted: dict[str, tuple[Column, Any]] = {}
     for name, column in format_.columns.items():

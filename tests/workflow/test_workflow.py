@@ -167,7 +167,7 @@ def test_a_dataset_that_is_unavailable_is_listed_with_the_reason_and_stops_nothi
     table = built.result("tables/dataset_statistics.md").read_text()
     assert re.search(r"\| alpha .*\| nothing printed", table)
     assert re.search(r"\| gamma .*\| not available", table)
-    assert "- gamma, pfedrec: gamma.csv is not at hand; its licence must be accepted first" in table
+    assert "- gamma, pfedrec: gamma.csv is not at hand: neither in the project's folder" in table
 
 
 def test_a_second_run_has_nothing_to_do(built):

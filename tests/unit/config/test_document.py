@@ -110,7 +110,7 @@ def test_a_typo_in_the_catalogue_gives_file_line_and_key(write_catalogue):
     assert (
         f"{path}, line {line}, alpha.filter.min_row: unknown key 'min_row'. Did you mean 'min_rows'?" in text
     )
-    assert "alpha.filter: key 'min_rows' is missing" in text
+    assert text.count("\n") == 0
 
 
 def test_a_wrong_choice_lists_the_right_ones(write_catalogue):
