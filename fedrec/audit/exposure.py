@@ -65,7 +65,7 @@ def described(run: RunRecord, drawn: PairTable) -> dict[str, Any]:
         "score_follows_draws": {
             "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
             "clients": int(np.isfinite(follows).sum()),
-        }
+        },
     }
 
 

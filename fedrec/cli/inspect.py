@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,11 @@ def add_commands(commands: "Commands") -> None:
     add_methods(parser)
 
     parser = add_command(commands, "papers", _papers)
-    parser.add_argument("names", nargs="*", help="papers, tables or figures (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="papers, tables or figures (default: all); of one table or figure, more is told",
+    )
     add_project(parser)
 
     parser = add_command(commands, "audit", _audit)
@@ -71,10 +76,14 @@ def _methods(parsed: argparse.Namespace) -> None:
 def _papers(parsed: argparse.Namespace) -> None:
     """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
     from fedrec.config.papers import artefacts_of
-    from fedrec.plan.standing import listing
+    from fedrec.plan.standing import described, listing
 
     project = project_of(parsed)
-    print(listing(project, artefacts_of(project.papers, parsed.names or project.papers)))
+    artefacts = artefacts_of(project.papers, parsed.names or project.papers)
+    if [artefact.target for artefact in artefacts] == parsed.names and len(artefacts) == 1:
+        print(described(project, artefacts[0], os.cpu_count() or 1))
+    else:
+        print(listing(project, artefacts))
 
 
 def _audit(parsed: argparse.Namespace) -> None:

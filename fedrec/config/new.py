@@ -5,13 +5,15 @@ as they are, and its new text is checked before anything is written. Nothing is 
 both are written or none.
 """
 
+import json
 import keyword
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import yaml
 
+from fedrec.config.catalogue import TableFormat, catalogue_of
 from fedrec.config.document import Document, check
 from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
 from fedrec.config.yaml_text import values_of
@@ -70,6 +72,73 @@ def new_method(name: str, methods_file: Path) -> Path:
     new = _with_entry(old, _METHOD_ENTRY.format(name=name, title=title), name, methods_file, "methods")
     _write_both(file, template.replace(_TEMPLATE.capitalize(), class_name), methods_file, old, new)
     return file
+
+
+def new_dataset(
+    name: str, catalogue_file: Path, path: Path, format_: TableFormat, remarks: Sequence[str] = ()
+) -> None:
+    """Write an entry for the file `path` of interactions into `catalogue_file`, with remarks on the format.
+
+    The file itself is not read.
+    """
+    _check_name(name)
+    old = _text_of(catalogue_file)
+    if name in _keys(old, catalogue_file):
+        raise ConfigurationError(
+            f"{catalogue_file} has an entry '{name}' already. Edit it, or choose another name."
+        )
+    written = _written(path, catalogue_file.absolute().parent.parent)
+    new = _with_entry(old, _dataset_entry(name, written, format_, remarks), name, catalogue_file, "datasets")
+    catalogue_of(Document(str(catalogue_file), values_of(new)))
+    try:
+        write_text(catalogue_file.resolve(), new)
+    except OSError as error:
+        raise StorageError(
+            f"{catalogue_file}: cannot be written ({error.strerror}). Nothing was changed."
+        ) from error
+
+
+def _written(path: Path, project: Path) -> str:
+    """The path of a file as an entry writes it: from the project's folder, or absolute."""
+    absolute = path.absolute()
+    inside = absolute.is_relative_to(project)
+    written = (absolute.relative_to(project) if inside else absolute).as_posix()
+    if re.search(r"[^A-Za-z0-9._/-]", written):
+        raise ConfigurationError(
+            f"{path}: the path of a raw file has letters, digits, dots, hyphens and underscores alone. "
+            "Rename or move the file."
+        )
+    return written
+
+
+def _dataset_entry(name: str, path: str, format_: TableFormat, remarks: Sequence[str]) -> str:
+    """An entry as text, whose lines say what they are."""
+    columns = "".join(f"        {key}: {_quoted(column)}\n" for key, column in format_.columns.items())
+    notes = "".join(f"      # {remark}\n" for remark in remarks)
+    ids = "      ids: text  # kept as they are spelled\n" if format_.ids == "text" else ""
+    quoted = "      quoted: true  # fields may stand in double quotes\n" if format_.quoted else ""
+    unit = f"      time: {format_.time}  # since 1970\n" if "time" in format_.columns else ""
+    return (
+        f"\n# Added by `fedrec new dataset {name}`; docs/datasets.md explains every key.\n"
+        f"{name}:\n"
+        f"  title: {name}  # its name in tables\n"
+        "  interactions:\n"
+        f"    path: {path}  # from the project's top folder, or absolute\n"
+        "    format:\n"
+        f"      separator: {_quoted(format_.separator)}\n"
+        f"      header: {_quoted(format_.header)}  # whether the first line names the columns\n"
+        f"{quoted}"
+        f"{notes}"
+        "      columns:  # user and item are needed, rating and time not; rows rated 0 or less are left out\n"
+        f"{columns}{ids}{unit}"
+        "  # filter: {min_rows: 5}  # users with fewer rows are left out\n"
+        "  # citation, licence, note: texts that tables show\n"
+    )
+
+
+def _quoted(value: object) -> str:
+    """A value as YAML: JSON is YAML too."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _check_name(name: str) -> None:

@@ -1,13 +1,14 @@
 """Commands that look: a run audited by itself, the papers listed; errors that say what to do."""
 
 import json
+import re
 
 import pytest
 
 from fedrec.cli.main import main
-from tests.conftest import ROOT
+from tests.conftest import ROOT, entry
 from tests.federations import uniform_noise
-from tests.projects import Made, configuration
+from tests.projects import Made, configuration, made_entries
 from tests.trained_runs import PAPER, finished, made_results
 
 TINY = ("rounds=2", "d=4", "local_epochs=1", "participation=1")
@@ -151,13 +152,34 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
     made = Made(tmp_path)
     monkeypatch.chdir(tmp_path)
     made.write("project.json", json.dumps(configuration()))
-    named = ["papers", "pfedrec_table4", "--project", "project.json", "--mirror", "mirror"]
-    assert main(named) == 0
+    options = ["--project", "project.json", "--mirror", "mirror"]
+    assert main(["papers", "pfedrec", *options]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("PFedRec: snakemake pfedrec\n  pfedrec_table4")
+    assert text.startswith("PFedRec: snakemake pfedrec\n  pfedrec_table")
     assert "needs no runs" in text
     assert main(["papers", "pfedrec_tabel4", "--project", "project.json"]) == 1
     assert "Did you mean 'pfedrec_table4'?" in capsys.readouterr().err
+
+
+def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
+    made = Made(tmp_path)
+    made.set_entries(made_entries() | {"ml-100k": entry("alpha.csv", papers=["pfedclr"])})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    made.write("project.json", json.dumps(configuration()))
+    options = ["--project", "project.json", "--mirror", "mirror"]
+    assert main(["papers", "pfedclr_table1", *options]) == 0
+    first, files, runs, clean, published, *missing, cost, command = capsys.readouterr().out.splitlines()
+    assert first == "pfedclr_table1: Overall comparison (PFedCLR, metrics)"
+    assert files.startswith("    not built: results/tables/pfedclr_table1.csv, ")
+    assert runs == "    0 of 20 runs done"
+    assert clean == "        ml-100k, clean: 0 of 10 done"
+    assert published == "        ml-100k, published-pfedclr: 0 of 10 done"
+    assert "    without hetrec2011: it is not in config/datasets.yaml" in missing
+    assert re.fullmatch(
+        r"    to go: about (\d+) core-hours, which is .*hours? on 4 cores; with a GPU, far less", cost
+    )
+    assert command == "    build it: snakemake --cores 4 pfedclr_table1"
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [\n"])
