@@ -20,8 +20,11 @@ TABLE = TableFormat(";", {"user": "Käufer", "item": 'a "b"', "time": "t: #"}, h
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with a configuration and methods of its own."""
-    shutil.copytree(ROOT / "config", tmp_path / "config")
+    """A folder with a configuration, the first entries of ours, and methods of its own."""
+    (tmp_path / "config").mkdir()
+    for name, end in (("methods", "\npfedclr:"), ("datasets", "\nml-1m:")):
+        text = (ROOT / f"config/{name}.yaml").read_text(encoding="utf-8")
+        (tmp_path / f"config/{name}.yaml").write_text(text[: text.index(end)], encoding="utf-8")
     methods = tmp_path / "fedrec/methods"
     methods.mkdir(parents=True)
     for name in ("_template.py", "fedmf.py"):
