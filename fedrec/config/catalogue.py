@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fedrec.config.document import Document, KeyPath, load
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -17,6 +17,8 @@ from fedrec.files.atomic import canonical_json
 Column = str | int
 SourceKind = Literal["mirror", "url", "package"]
 TimeSource = Literal["file", "first_appearance"]
+Encoding = Literal["utf-8", "latin-1", "cp1252", "gb18030"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 _OUTWARD = re.compile(r"^(/|(\.\./)+)")
 """The beginning of a path that leads out of the project."""
 
@@ -50,7 +52,7 @@ class TableFormat:
     columns: Mapping[str, Column | tuple[Column, ...]]
     header: bool = False
     quoted: bool = False
-    encoding: str = "utf-8"
+    encoding: Encoding = "utf-8"
     ids: Literal["auto", "integer", "text"] = "auto"
     time: Literal["seconds", "milliseconds", "ymd"] = "seconds"
 
@@ -341,6 +343,11 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
                         else "a column's position from 0, since the file has no header line."
                     )
                 )
+    if format_.quoted and len(format_.separator) > 1:
+        raise ConfigurationError(
+            f"{document.place((*key, 'quoted'))}: goes with a separator of one character; "
+            f"{format_.separator!r} has {len(format_.separator)}."
+        )
     if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
         raise ConfigurationError(
             f"{document.place((*key, 'columns', 'time'))}: a list [year, month, day] goes with "

@@ -152,6 +152,11 @@ def _checked(file: RawFile, files: _Files) -> Path:
 def _with_row_order(table: pl.DataFrame, paper: str, other: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Add `row_<paper>`: the row of each interaction in the paper's own copy of the file."""
     same = ["user", "item", "rating", "time"]
+    if other.schema != table.drop(set(table.columns) - set(other.columns)).schema:
+        raise DataError(
+            f"{path}: must hold the same rows in another order, but one file's ids are text and the other's "
+            "integers. Set ids in the format of both."
+        )
     repeats = pl.int_range(pl.len()).over(same).alias("repeat")
     theirs = other.with_columns(repeats).rename({"row": f"row_{paper}"})
     joined = table.with_columns(repeats).join(theirs, on=[*same, "repeat"], how="left", maintain_order="left")

@@ -180,6 +180,9 @@ def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     (tmp_path / "other.csv").write_text("".join(f"{line}\n" for line in lines[:-1]))
     with pytest.raises(DataError, match="must hold the same rows in another order, but has 5 rows for 6"):
         prepared(row_orders={"pfedrec": order})
+    (tmp_path / "other.csv").write_text("".join(f"u{line}\n" for line in lines))
+    with pytest.raises(DataError, match="one file's ids are text and the other's integers"):
+        prepared(row_orders={"pfedrec": order})
 
 
 def test_what_is_written_is_read_back(prepared, tmp_path):
