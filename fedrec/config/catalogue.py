@@ -225,10 +225,14 @@ class Catalogue(Mapping[str, Dataset]):
 
 def load_catalogue(path: Path) -> Catalogue:
     """Read and check `config/datasets.yaml`."""
-    document = load(path, "datasets")
+    return catalogue_of(load(path, "datasets"))
+
+
+def catalogue_of(document: Document) -> Catalogue:
+    """The catalogue that a document which fits the schema holds, checked for what a schema cannot tell."""
     catalogue = Catalogue(
         {name: _dataset(name, entry, document) for name, entry in document.content.items()},
-        origin=str(path),
+        origin=document.origin,
     )
     catalogue.raw_files()
     return catalogue

@@ -4,6 +4,10 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place. A value given as text is a
 number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
+
+The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
+YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
+all they compare; in any other run the source reads `taken from fedmf`, unless it was `ours` anyway.
 """
 
 import re
@@ -13,10 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrec.config.names import Composition, parse, parse_change
+from fedrec.config.protocol import OWN
 from fedrec.config.yaml_text import values_of
 from fedrec.errors import ConfigurationError, did_you_mean
 
 Settings = dict[str, Any]
+OURS = "ours"
+"""The source of a value that no paper and no code states."""
 _READERS: Mapping[str, Callable[[str], object]] = {
     "integer": int,
     "number": float,
@@ -60,7 +67,7 @@ def load_methods(path: Path) -> Methods:
 def resolve(
     methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str] = ()
 ) -> tuple[Settings, dict[str, str], str]:
-    """The value of every setting, the source of each, and the paper the run follows.
+    """The value of every setting, the source of each, and the paper the run follows (`OWN` for none).
 
     The name's own changes win over the file, and `changes`, texts `name=value`, over both.
     """
@@ -76,20 +83,40 @@ def _resolve(
 ) -> tuple[Settings, dict[str, str], str]:
     composition = parse(name)
     entries = _entries(methods, composition)
-    paper = paper or entries[-1]["paper"]
+    paper = paper or next((entry["paper"] for entry in reversed(entries) if "paper" in entry), OWN)
     settings = _settings(entries)
+    origins = remembered(methods, "origins", lambda: _origins(methods))
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
         special = setting.get("papers", {}).get(paper, setting)
         values[key] = special.get("datasets", {}).get(dataset, special["value"])
-        sources[key] = special["source"]
+        origin = origins[id(setting)]
+        own = special["source"] == OURS or any(methods[origin] is entry for entry in entries)
+        stated = own or paper in papers_named(methods[origin])
+        sources[key] = special["source"] if stated else f"taken from {origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
         sources[key] = "user"
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
     return values, sources, paper
+
+
+def papers_named(entry: Mapping[str, Any]) -> list[str]:
+    """The papers that an entry speaks of: its own, and those in which a setting differs."""
+    own = [entry["paper"]] if "paper" in entry else []
+    differing = (paper for setting in entry["settings"].values() for paper in setting.get("papers", ()))
+    return list(dict.fromkeys((*own, *differing)))
+
+
+def _origins(methods: Mapping[str, Any]) -> dict[int, str]:
+    """The entry that each setting is written in, by the setting's identity: an anchor copies nothing."""
+    origins: dict[int, str] = {}
+    for name, entry in methods.items():
+        for setting in entry["settings"].values():
+            origins.setdefault(id(setting), name)
+    return origins
 
 
 def canonical(methods: Mapping[str, Any], name: str) -> str:
@@ -107,7 +134,7 @@ def _canonical(methods: Mapping[str, Any], name: str) -> str:
     for key, text in sorted(composition.changes):
         value = _read(composition, settings, key, text)
         _check(composition, key, settings[key], value)
-        changes.append((key, _text(value)))
+        changes.append((key, setting_text(value)))
     return str(replace(composition, changes=tuple(changes)))
 
 
@@ -173,15 +200,15 @@ def _read(composition: Composition, settings: Mapping[str, Any], key: str, text:
         return _READERS[setting["type"]](text)
     except ValueError:
         raise ConfigurationError(
-            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {_allowed(setting)}."
+            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {allowed_values(setting)}."
         ) from None
 
 
-def _text(value: object) -> str:
-    """The shortest text that `_read` reads as `value`."""
+def setting_text(value: object) -> str:
+    """The shortest text that is read as `value`, by `--set` and in brackets: `32x16`, `none`, `null`."""
     if value is None:
         return "null"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "x".join(map(str, value)) or "none"
     if isinstance(value, float):
         # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.
@@ -207,11 +234,13 @@ def _check(composition: Composition, key: str, setting: Mapping[str, Any], value
         )
     if not right:
         raise ConfigurationError(
-            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; {_allowed(setting)}."
+            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; "
+            f"{allowed_values(setting)}."
         )
 
 
-def _allowed(setting: Mapping[str, Any]) -> str:
+def allowed_values(setting: Mapping[str, Any]) -> str:
+    """The values a setting may take, in words."""
     if setting["type"] == "choice":
         return f"one of {', '.join(setting['choices'])}"
     low, high = setting["range"]
