@@ -3,7 +3,7 @@ import copy
 import pytest
 import yaml
 
-from fedrec.config.catalogue import TableFormat, load_catalogue
+from fedrec.config.catalogue import ENCODINGS, TableFormat, load_catalogue
 from fedrec.errors import ConfigurationError
 from tests.conftest import ROOT, entry
 
@@ -97,6 +97,17 @@ def test_a_file_may_lie_outside_the_project(write_catalogue, path):
     assert (found.path, found.written) == ("home/me/rows.csv", path)
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_encoding_goes_with_interactions_and_titles(write_catalogue, encoding):
+    made = entry("alpha.csv", titles=copy.deepcopy(entry("titles.csv")["interactions"]))
+    made["titles"]["format"]["columns"] = {"item": 0, "title": 1}
+    for file in ("interactions", "titles"):
+        made[file]["format"]["encoding"] = encoding
+    assert [file.format.encoding for file in load_catalogue(write_catalogue(alpha=made))["alpha"].files()] == [
+        encoding, encoding,
+    ]  # fmt: skip
+
+
 def test_a_missing_key_is_told_once(write_catalogue):
     said = refused(write_catalogue(mine={"interactions": {"sources": []}}))
     assert len(said.splitlines()) == 2
@@ -135,6 +146,12 @@ def changed(change):
         (lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}), "and not both"),
         (lambda e: e["interactions"].update(sha256="0" * 64), "Give one of them, or none"),
         (lambda e: e["interactions"]["format"]["columns"].pop("time"), "'file' needs a time column"),
+        (
+            lambda e: e["interactions"]["format"].update(separator="::", quoted=True),
+            "separator of one character",
+        ),
+        (lambda e: e["interactions"]["format"].update(separator="\n"), "no line end, no double quote"),
+        (lambda e: e["interactions"]["format"].update(encoding="latin1"), "Did you mean 'latin-1'?"),
         (lambda e: e["interactions"].pop("path"), "key 'path' is missing. It is: where the file lies"),
         (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
         (lambda e: e["interactions"]["format"].update(header=True), "column's name"),

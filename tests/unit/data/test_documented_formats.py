@@ -1,8 +1,16 @@
-"""Datasets whose files are not here: small files of their documented form, read by their own entries."""
+"""Small files of documented forms: of datasets whose files are not here, and of one's own as docs/datasets.md says."""
+
+import re
 
 import pytest
 
+from fedrec.config.catalogue import ENCODINGS, load_catalogue
+from fedrec.data.archives import ALWAYS_ALLOWED_BYTES, MAX_INFLATION, MAX_MEMBER_BYTES
+from fedrec.data.lines import LONGEST_LINE
 from fedrec.data.prepare import prepare
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs/datasets.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -52,3 +60,26 @@ def test_qb_article(catalogue, raw, name, users):
     assert made.interactions.time.tolist() == [
         first[item] for item in original[made.interactions.item].tolist()
     ]
+
+
+def test_the_shortest_entry_is_enough(tmp_path):
+    (shortest,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
+    assert len(shortest.splitlines()) == 4
+    (tmp_path / "datasets.yaml").write_text(shortest)
+    (tmp_path / "mydata.csv").write_text("time,user,item\n3,Zoë,b-1\n1,Zoë,a-1\n2,Al,a-1\n", encoding="utf-8")
+    made = prepare(load_catalogue(tmp_path / "datasets.yaml")["mydata"], tmp_path / "raw", tmp_path)
+    assert made.users["original_id"].to_list() == ["Al", "Zoë"]
+    assert made.items["original_id"].to_list() == ["a-1", "b-1"]
+    assert made.interactions.timed
+    assert made.interactions.time.tolist() == [3, 1, 2]
+
+
+def test_the_page_states_the_limits_as_they_are():
+    for limit in (
+        f"{LONGEST_LINE:,} characters",
+        f"{MAX_MEMBER_BYTES // 1024**3} GiB",
+        f"{ALWAYS_ALLOWED_BYTES // 1024**2} MiB",
+        f"{MAX_INFLATION} times",
+        *(f"`{encoding}`" for encoding in ENCODINGS),
+    ):
+        assert limit in PAGE, limit
