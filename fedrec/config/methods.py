@@ -107,7 +107,7 @@ def _canonical(methods: Mapping[str, Any], name: str) -> str:
     for key, text in sorted(composition.changes):
         value = _read(composition, settings, key, text)
         _check(composition, key, settings[key], value)
-        changes.append((key, _text(value)))
+        changes.append((key, setting_text(value)))
     return str(replace(composition, changes=tuple(changes)))
 
 
@@ -177,11 +177,11 @@ def _read(composition: Composition, settings: Mapping[str, Any], key: str, text:
         ) from None
 
 
-def _text(value: object) -> str:
-    """The shortest text that `_read` reads as `value`."""
+def setting_text(value: object) -> str:
+    """The shortest text that `--set` and brackets read as `value`: `32x16`, `none`, `null`, `0.1`."""
     if value is None:
         return "null"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "x".join(map(str, value)) or "none"
     if isinstance(value, float):
         # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fedrec.config.methods import setting_text
 from fedrec.data.split import Split, read_split
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import metrics_of
@@ -329,10 +330,3 @@ class RunRecord:
     def _results(self) -> Path:
         parents = self.folder.absolute().parents
         return parents[min(_DEPTH, len(parents)) - 1]
-
-
-def setting_text(value: object) -> str:
-    """The value of a setting as `--set` takes it: `32x16`, `none`, `null`, `0.1`."""
-    if isinstance(value, list | tuple):
-        return "x".join(map(str, value)) or "none"
-    return "null" if value is None else str(value)

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
-from fedrec.runs.record import SUMMARY, RunRecord, setting_text
+from fedrec.runs.record import SUMMARY, RunRecord
 
 if TYPE_CHECKING:
     import polars as pl

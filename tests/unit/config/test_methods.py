@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.methods import canonical, canonical_all, resolve, title
+from fedrec.config.methods import canonical, canonical_all, resolve, setting_text, title
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError
 
@@ -160,3 +160,11 @@ def test_two_names_of_one_run_are_refused():
 def test_a_title_is_made_of_the_parts_titles():
     assert title(METHODS, "fedmf") == "FedMF"
     assert title(METHODS, "fedmf+plgc[beta=0.30]") == "FedMF+PLGC[beta=0.3]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (0.1, "0.1"), (1e-05, "1e-5"), (None, "null"), ([32, 16], "32x16"), ([], "none"), (3, "3")],
+)
+def test_a_value_has_one_spelling_wherever_it_is_written(value, text):
+    assert setting_text(value) == text

@@ -1,0 +1,13 @@
+"""Seeds of runs: what a seed may be, by hand, in the configuration and in a path."""
+
+from fedrec.errors import ConfigurationError
+
+LARGEST_SEED = 2**32 - 1
+
+
+def check_seed(seed: int) -> None:
+    """Raise `ConfigurationError` unless `seed` is one: draws would take another modulo a power of two."""
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigurationError(
+            f"seed {seed} is not allowed: a seed is a whole number from 0 to {LARGEST_SEED}."
+        )
