@@ -1,7 +1,6 @@
 """Commands that make data: fetch, prepare, split, describe."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,8 +92,8 @@ def _describe(parsed: argparse.Namespace) -> None:
     from fedrec.data.interactions import read_interactions_file
     from fedrec.data.split import read_split
     from fedrec.data.statistics import describe_interactions, describe_split
-    from fedrec.files.atomic import write_text
+    from fedrec.files.sealed import write_sealed
 
     described = describe_interactions(read_interactions_file(parsed.data / "interactions.parquet"))
     described["splits"] = {name: describe_split(read_split(parsed.data / name)) for name in parsed.protocol}
-    write_text(parsed.out, json.dumps(described, indent=2) + "\n")
+    write_sealed(parsed.out, described)

@@ -1,6 +1,5 @@
 import csv
 import itertools
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,6 +9,7 @@ import pytest
 
 from fedrec.config.papers import Artefact
 from fedrec.errors import FedrecError
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.available import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
@@ -299,7 +299,7 @@ def test_the_same_results_give_the_same_bytes(made):
         ("tables/pfedclr_table1.csv", None, "no such file"),
         ("tables/pfedclr_table1.csv", "", "it is empty"),
         ("tables/pfedclr_table1.tex", None, "no such file"),
-        ("tables/ml-100k_comparison.json", '{"chapter": null}', "not whole: 'tables'"),
+        ("tables/ml-100k_comparison.json", '{"chapter": null}', "not whole: it carries no hash"),
         ("tables/selected_statistics.json", '{"chapter": null, "tables": [{"a": 1}]}', "not whole"),
         ("figures/fedrap_fig3.png", b"\x89PNG\r\n\x1a\nhalf", "like a png"),
         ("figures/fedrap_fig3.pdf", b"%PDF-1.4\nhalf", "like a pdf"),
@@ -307,8 +307,8 @@ def test_the_same_results_give_the_same_bytes(made):
         ("figures/fedrap_fig3.txt", None, "no such file"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "this run is not finished"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "ml', "not whole"),
-        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "does not say 'method'"),
-        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "does not say"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", '{"dataset": "x"}', "not whole: it carries no hash"),
+        ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", "[]", "not whole: it carries no hash"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", None, "no such file"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/timing.parquet", b"PAR1", "cannot be read"),
     ],
@@ -406,10 +406,9 @@ def test_the_page_of_the_demonstration_is_built_from_its_plan(tmp_path):
     for run in project.target("demo").runs:
         write_run(tmp_path, run, ALL_METHODS, rounds=3, whole=True)
     statistics = tmp_path / "data/demo/statistics.json"
-    statistics.parent.mkdir(parents=True)
     counts = {"dataset": "demo", "users": 10, "items": 20, "interactions": 50, "sparsity_percent": 75.0}
     about = {"repeated_pairs": 0, "tied_last_users": 0, "content": "c" * 64, "splits": {}}
-    statistics.write_text(json.dumps(counts | about))
+    write_sealed(statistics, counts | about)
     for target in project.group("demo"):
         build(target, project)
     found = Page((tmp_path / "report/demo.html").read_text(encoding="utf-8"))
