@@ -179,7 +179,7 @@ def read_split(folder: Path) -> Split:
         interactions=about["interactions"],
     )
     if not about["split"] == about_listed["split"] == split.content_hash():
-        raise SplitError(f"{folder}: its two files are not of the same split. {remedy}")
+        raise SplitError(f"{folder}: its split.parquet and candidates.parquet are of two splits. {remedy}")
     return split
 
 

@@ -10,6 +10,7 @@
 Training writes them on machines without polars, so polars is imported where a frame is asked for.
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fedrec.config.methods import setting_text
+from fedrec.config.names import folder_name
 from fedrec.data.split import Split, read_split
-from fedrec.errors import ResultError
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
@@ -141,6 +143,8 @@ class RunRecord:
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
+        if "[" in str(self.folder):
+            return without_brackets(self.folder)
         below = sorted(self.folder.glob(f"*/{SUMMARY}")) if self.folder.is_dir() else []
         if below:
             return f"Did you mean {below[0].parent}?"
@@ -356,7 +360,7 @@ class RunRecord:
         """The folder of its dataset's splits: as given, as noted in training, or below the results."""
         if self.data is not None:
             return self.data
-        noted = self.folder / str(self.summary.get("data", ""))
+        noted = Path(os.path.normpath(self.folder / str(self.summary.get("data", ""))))
         if "data" in self.summary and noted.is_dir():
             return noted
         return self._results / "data" / str(self.summary["dataset"])
@@ -365,6 +369,17 @@ class RunRecord:
     def _results(self) -> Path:
         parents = self.folder.absolute().parents
         return parents[min(_DEPTH, len(parents)) - 1]
+
+
+def without_brackets(folder: Path) -> str:
+    """How a folder is spelt whose path was typed with the brackets of a method; nothing if it has none."""
+    if "[" not in str(folder):
+        return ""
+    try:
+        spelled = Path(*(folder_name(part) if "[" in part else part for part in folder.parts))
+    except ConfigurationError:
+        spelled = Path("runs/.../fedmf@rounds-20/seed0")
+    return f"Folders spell a method without brackets: {spelled}"
 
 
 def _id_of(summary: Mapping[str, Any]) -> RunId:

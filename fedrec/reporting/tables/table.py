@@ -198,6 +198,7 @@ def write_forms(
     """
     shown = tables if on_page is None else on_page
     content = {
+        "name": stem.name,
         "chapter": None if chapter is None else asdict(chapter),
         "tables": [
             asdict(replace(table, rows=[_shown_row(row, table.columns) for row in table.rows]))
@@ -215,6 +216,8 @@ def read_shown(path: Path) -> ShownTables:
     """The tables of a json that `write_forms` wrote."""
     try:
         content = read_sealed(path)
+        if content["name"] != path.stem:
+            raise ValueError(f"it is that of {content['name']}")
         chapter = content["chapter"]
         return ShownTables(
             [

@@ -163,6 +163,16 @@ def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
         fedrec.results(tmp_path / "nowhere")
 
 
+def test_a_path_typed_with_brackets_is_told_its_spelling(tmp_path):
+    typed = tmp_path / "runs/fedem/made/clean/fedmf[rounds=20]/seed0"
+    with pytest.raises(ResultError, match=r"made/clean/fedmf@rounds-20/seed0"):
+        fedrec.open_run(typed)
+    with pytest.raises(ResultError, match=r"without brackets: .*/fedmf@rounds-20/seed0"):
+        _ = RunRecord(typed).summary
+    with pytest.raises(ResultError, match="without brackets"):
+        fedrec.open_run(tmp_path / "fedmf[rounds=20")
+
+
 def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
     with pytest.raises(ResultError, match=rf"not finished. Did you mean .*{damaged.name}\?"):
         fedrec.open_run(damaged.parent)
