@@ -81,7 +81,7 @@ def benchmark(
             raise ConfigurationError(f"{method} is not federated: there are no clients to train at once.")
         return learner
 
-    measured = benchmark_engines(make, clients, memory_for_clients(place, None), rounds)
+    measured = benchmark_engines(make, clients, memory_for_clients(place, None).together, rounds)
     return {"dataset": data.name, "method": method, "paper": paper, "settings": settings} | measured
 
 

@@ -56,3 +56,11 @@ class ResultError(FedrecError):
 
 class ComparisonError(FedrecError):
     """Numbers that are to be compared do not belong together, or are none."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """A signal stopped a command, which says what was kept of its work; `status` is the exit status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,7 +1,6 @@
 """Results nobody trained for: small folders laid out as the workflow leaves them, to report on."""
 
 import copy
-import json
 import shutil
 import struct
 import zlib
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from fedrec.config.papers import Artefact, Paper, load_papers
 from fedrec.files.parquet import write_table
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
 from fedrec.reporting.page.page import write_page
@@ -141,7 +141,7 @@ class Made:
         }
         folder = self.folder / RunId("pfedclr", dataset, protocol["name"], method, 0).folder
         folder.mkdir(parents=True)
-        (folder / "run.json").write_text(json.dumps(summary))
+        write_sealed(folder / "run.json", summary)
         timing = {
             "round": [1, 2, 3],
             "clients": [10, 10, 10],

@@ -1,6 +1,5 @@
 """Finished runs made by hand, for tests of what reads them."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from fedrec.config.papers import Artefact
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.evaluation.metrics import METRICS
 from fedrec.files.parquet import write_table
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
 from fedrec.runs.record import RunRecord
@@ -90,7 +90,7 @@ def write_run(
         "measured": {"seconds_per_round": seconds, "device": "a device"}
         | ({"seconds": 1.0, "peak_memory_bytes": 2**30, "versions": {"fedrec": "0"}} if whole else {}),
     }
-    (folder / "run.json").write_text(json.dumps(summary))
+    write_sealed(folder / "run.json", summary)
     return RunRecord(folder)
 
 

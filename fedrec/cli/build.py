@@ -49,7 +49,10 @@ def _planned(parsed: argparse.Namespace) -> "Target":
     except FileNotFoundError:
         raise ConfigurationError(f"{parsed.plan}: no such file. Leave --plan out to plan anew.") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigurationError(f"{parsed.plan}: this is not the plan of a target: {error}.") from None
+        raise ConfigurationError(
+            f"{parsed.plan}: this is not the plan of a target: {error}. Delete it and let Snakemake write it "
+            "again, or leave --plan out to plan anew."
+        ) from None
     if target.name != parsed.target:
         raise ConfigurationError(f"{parsed.plan}: this is the plan of {target.name}, not of {parsed.target}.")
     return target

@@ -1,13 +1,12 @@
 """Commands that make data: fetch, prepare, split, describe."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw, configured
-from fedrec.errors import SourceError
+from fedrec.errors import SourceError, SplitError
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -94,10 +93,18 @@ def _split(parsed: argparse.Namespace) -> None:
 def _describe(parsed: argparse.Namespace) -> None:
     """Statistics of a dataset and its splits."""
     from fedrec.data.interactions import read_interactions_file
-    from fedrec.data.split import read_split
+    from fedrec.data.split import how_to_split, read_split
     from fedrec.data.statistics import describe_interactions, describe_split
-    from fedrec.files.atomic import write_text
+    from fedrec.files.sealed import write_sealed
 
-    described = describe_interactions(read_interactions_file(parsed.data / "interactions.parquet"))
-    described["splits"] = {name: describe_split(read_split(parsed.data / name)) for name in parsed.protocol}
-    write_text(parsed.out, json.dumps(described, indent=2) + "\n")
+    interactions = read_interactions_file(parsed.data / "interactions.parquet")
+    described = describe_interactions(interactions)
+    splits = {name: read_split(parsed.data / name) for name in parsed.protocol}
+    for name, split in splits.items():
+        if split.interactions != interactions.content_hash():
+            raise SplitError(
+                f"{parsed.data / name}: was split from other interactions than {parsed.data} holds now. Make "
+                f"it again: {how_to_split(parsed.data / name)}"
+            )
+    described["splits"] = {name: describe_split(split) for name, split in splits.items()}
+    write_sealed(parsed.out, described)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, data, inspect, new, train
-from fedrec.errors import FedrecError
+from fedrec.errors import FedrecError, StoppedError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except StoppedError as stopped:
+        print(f"fedrec: stopped; {stopped}", file=sys.stderr)
+        return stopped.status
     except KeyboardInterrupt:
         print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)
         return 130

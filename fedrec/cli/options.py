@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedrec.errors import ConfigurationError
+from fedrec.files.sealed import SEAL, unsealed
 
 if TYPE_CHECKING:
     from fedrec.plan.project import Project
@@ -110,11 +111,22 @@ def _read(path: Path) -> Mapping[str, Any]:
     from fedrec.config.yaml_text import values_of
 
     try:
-        content = values_of(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = values_of(text)
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold keys and values.")
-    return content
+    return _whole(path, text) if SEAL in content else content
+
+
+def _whole(path: Path, text: str) -> Mapping[str, Any]:
+    """The content of a configuration that Snakemake left among results, which carries its hash."""
+    try:
+        return unsealed(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path}: is damaged: {error}. Delete it; Snakemake writes it again when it next starts."
+        ) from None

@@ -1,13 +1,22 @@
 """`fedrec train`: one run, on any machine that has torch."""
 
 import argparse
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import add_command, add_methods, configured
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
+
+_RULES = {
+    "best_validation": "the best on validation",
+    "best_test": "the best on test itself, as this protocol has it",
+    "last": "the last",
+}
+"""By what rule a round is the reported one."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -35,12 +44,13 @@ def add_commands(commands: "Commands") -> None:
         help="change a setting, for example d=32 or layers=32x16x8",
     )
     parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
-    parser.add_argument(
-        "--device", choices=["auto", "cpu", "cuda"], default="auto", help="default: %(default)s"
-    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     add_methods(parser)
     parser.add_argument(
-        "--memory", type=float, help="GiB for clients in training (default: half of what is free)"
+        "--memory",
+        type=float,
+        metavar="GIB",
+        help="for clients that train at once (default: 2 on a CPU, an eighth of a GPU's)",
     )
     parser.add_argument(
         "--record",
@@ -50,16 +60,21 @@ def add_commands(commands: "Commands") -> None:
         help="record more than the final state: vectors, uploads, traffic or weights of some users (numbers "
         "in the dataset), or abundance",
     )
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, help="default: %(default)s")
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=30.0, help="between checkpoints (default: %(default)s)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
 
 
 def _train(parsed: argparse.Namespace) -> None:
     """Train a method on a split."""
+    # Before torch is imported: threads that wait busily slow each other down where cores are shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
         _check_paper(parsed.paper, parsed.methods)
-    train(
+    summary = train(
         data=parsed.data,
         method=parsed.method,
         paper=parsed.paper,
@@ -73,6 +88,20 @@ def _train(parsed: argparse.Namespace) -> None:
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
         record=parsed.record,
+        force=parsed.force,
+    )
+    print(_outcome(summary, parsed.out))
+
+
+def _outcome(summary: Mapping[str, Any], out: Path) -> str:
+    """What a finished run reached, at which round by which rule, and where it lies."""
+    protocol, rounds = summary["protocol"], summary["rounds"]
+    rule = protocol["round_rule"]
+    test = summary["metrics"][rule]["test"]
+    run = f"{summary['method']} on {summary['dataset']}, {protocol['name']}, seed {summary['seed']}"
+    return (
+        f"{run}: test HR@10 {test['hr@10']:.4f}, NDCG@10 {test['ndcg@10']:.4f} at round {rounds[rule]} of "
+        f"{rounds['last']}, {_RULES[rule]}.\nWritten to {out}"
     )
 
 

@@ -205,7 +205,7 @@ def _read(composition: Composition, settings: Mapping[str, Any], key: str, text:
 
 
 def setting_text(value: object) -> str:
-    """The shortest text that is read as `value`, by `--set` and in brackets: `32x16`, `none`, `null`."""
+    """The shortest text that `--set` and brackets read as `value`: `32x16`, `none`, `null`, `0.1`."""
     if value is None:
         return "null"
     if isinstance(value, list | tuple):

@@ -69,7 +69,8 @@ def write_interactions(path: Path, interactions: Interactions, about: dict[str, 
 
 def read_interactions_file(path: Path) -> Interactions:
     """Read back what `write_interactions` wrote."""
-    table, about = read_table(path)
+    again = f"snakemake --cores 2 '{path}', or: fedrec prepare {path.parent.name} --out '{path.parent}'"
+    table, about = read_table(path, rebuild=f"Delete it, then: {again}")
     columns = {name: table[name].to_numpy() for name in table.column_names}
     orders = {
         name.removeprefix(_ROW_ORDER_PREFIX): columns.pop(name)

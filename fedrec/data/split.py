@@ -4,6 +4,7 @@ A split is a pure function of the interactions and the protocol. What "latest" m
 times tie or are missing is the protocol's choice, never an accident of a sort.
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,10 +159,11 @@ def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
 
 
 def read_split(folder: Path) -> Split:
-    """Read back what `write_split` wrote."""
-    pairs, about = read_table(folder / "split.parquet")
-    listed, _ = read_table(folder / "candidates.parquet")
-    return Split(
+    """Read back what `write_split` wrote; a file that is damaged, or of another split, is an error."""
+    remedy = f"Delete the folder, then: {how_to_split(folder)}"
+    pairs, about = read_table(folder / "split.parquet", rebuild=remedy)
+    listed, about_listed = read_table(folder / "candidates.parquet", rebuild=remedy)
+    split = Split(
         dataset=about["dataset"],
         protocol=_protocol(folder, about["protocol"]),
         users=about["users"],
@@ -172,6 +174,18 @@ def read_split(folder: Path) -> Split:
         candidates=Candidates.from_table(listed),
         dropped=np.array(about["dropped_users"], dtype=np.int32),
         interactions=about["interactions"],
+    )
+    if not about["split"] == about_listed["split"] == split.content_hash():
+        raise SplitError(f"{folder}: its split.parquet and candidates.parquet are of two splits. {remedy}")
+    return split
+
+
+def how_to_split(folder: Path) -> str:
+    """How the split in `folder` is made."""
+    asked, data = shlex.quote(str(folder / "split.parquet")), shlex.quote(str(folder.parent))
+    return (
+        f"snakemake --cores 2 {asked}, or of a prepared dataset: fedrec split --data {data} --protocol "
+        f"{folder.name}"
     )
 
 

@@ -1,48 +1,94 @@
 """Files that are either whole or absent, and the hashes that name their content."""
 
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedrec.errors import StorageError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+_STORAGE = (
+    *_FULL,
+    *_IN_THE_WAY,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EFBIG,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ESTALE,
+)
+"""Errors of the file system; a lost connection, which Python counts as the same kind, is none."""
 
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds.
 
-    If the block fails nothing is left behind and an older `path` stays as it was.
+    If the block fails nothing is left behind and an older `path` stays as it was. What a killed writer of
+    the same file left behind is removed. Where the file system does not allow it, `StorageError`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _flush_to_disk(temporary)
-        # mkstemp creates private files; results are for everyone the umask allows.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(
-                f"{path}: no space left on the disk while writing. Nothing half-written was "
-                "kept; free some space and run the same command again."
-            ) from error
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+    make_folder(path.parent)
+    with as_storage_error(path):
+        remove_remains(path.parent, path.name)
+        temporary, lock = _begun(path)
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            # mkstemp creates private files; results are for everyone the umask allows.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+            # A rename is on the disk when its folder is.
+            _flush_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+            os.close(lock)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless they are there."""
+    with as_storage_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def remove_remains(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers of the file `name`, or of any, left behind in `folder`.
+
+    A writer holds a lock on what it writes, which the system takes from a dead one.
+    """
+    pattern = f".{name if name == '*' else glob.escape(name)}.*.part"
+    for remains in sorted(folder.glob(pattern)):
+        # An error: it is gone by now, or somebody else's, or there are no locks to tell who lives.
+        with suppress(OSError), remains.open("rb+") as stream:
+            if try_lock(stream.fileno()):
+                remains.unlink(missing_ok=True)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed or its process ends; whether nobody else has locked it.
+
+    `OSError` where the file system knows no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def canonical_json(value: object) -> str:
@@ -57,6 +103,48 @@ def sha256_of_file(path: Path) -> str:
     """Hex sha256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def as_storage_error(path: Path) -> Iterator[None]:
+    """Turn what the file system raises while `path` is written into words that say what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        raise StorageError(f"{path}: {_advice(path, error)}") from error
+
+
+def _advice(path: Path, error: OSError) -> str:
+    if error.errno in _FULL:
+        return (
+            "no space left on the disk while writing. Nothing half-written was kept; free some space and run "
+            "the same command again."
+        )
+    if error.errno in _IN_THE_WAY:
+        above = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+        kind = "folder" if path.is_dir() else "file"
+        what = f"{above} is a file, where a folder is needed" if above else f"there is a {kind} of that name"
+        return f"cannot be written: {what}. Move it away, or name another place."
+    foreign = error.filename is not None and Path(error.filename).parent != path.parent
+    elsewhere = f", {error.filename}" if foreign else ""
+    return (
+        f"cannot be written ({error.strerror}{elsewhere}). Name a place where you may write, or see to it "
+        "that you may write there."
+    )
+
+
+def _begun(path: Path) -> tuple[Path, int]:
+    """A new temporary file beside `path`, and its open descriptor, which holds a lock on it."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        with suppress(OSError):
+            try_lock(descriptor)
+        # Before it was locked, another writer may have taken it for the remains of a dead one.
+        if os.fstat(descriptor).st_nlink:
+            return Path(name), descriptor
+        os.close(descriptor)
 
 
 def _flush_to_disk(path: Path) -> None:

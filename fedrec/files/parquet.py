@@ -4,7 +4,6 @@ Reads and writes with pyarrow alone, so that training, which has no polars, can 
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,30 @@ import pyarrow.parquet as pq
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import atomic, canonical_json
+from fedrec.files.sealed import sealed, unsealed
 
 _KEY = b"fedrec"
+_REBUILD = "Delete it and run again the command that writes it."
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    NotImplementedError,
+    MemoryError,
+    OverflowError,
+)
+"""What reading a damaged file may raise: its bytes decide how many rows of what type are asked for."""
 
 
 def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
-    """Write `table` with `about` and its content hash in the metadata; return the hash.
+    """Write `table` and in its metadata `about`, the table's hash and a hash of both; return the table's.
 
     Equal tables and equal `about` give equal bytes: the writer's settings are fixed here.
     """
     content = content_hash(table)
-    metadata = {_KEY: canonical_json(about | {"content": content}).encode()}
+    metadata = {_KEY: canonical_json(sealed(about | {"content": content})).encode()}
     with atomic(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(metadata),
@@ -36,20 +48,32 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
     return content
 
 
-def read_table(path: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and what it is; refuses a file that is damaged or not ours."""
+def read_table(
+    path: Path, *, content: str | None = None, rebuild: str = _REBUILD
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The table and what it is; refuses a file that is damaged or not ours.
+
+    With `content`, the table must have that content hash. `rebuild` tells the user how to get a whole file.
+    """
     try:
-        table = pq.read_table(path)
+        # The file alone: a folder called `d=8` above it is no column of it.
+        table = pq.ParquetFile(path).read()
+        stored = (table.schema.metadata or {}).get(_KEY)
     except FileNotFoundError:
-        raise StorageError(f"{path}: no such file. Ask snakemake for it.") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StorageError(f"{path}: cannot be read ({error}). Delete it and run again.") from error
-    stored = (table.schema.metadata or {}).get(_KEY)
+        raise StorageError(f"{path}: no such file. {rebuild}") from None
+    except _DAMAGE as error:
+        raise StorageError(f"{path}: cannot be read ({error}). {rebuild}") from error
     if stored is None:
-        raise StorageError(f"{path}: was not written by fedrec.")
-    about: dict[str, Any] = json.loads(stored)
-    if content_hash(table) != about["content"]:
-        raise StorageError(f"{path}: its content does not fit its hash. Delete it and run again.")
+        raise StorageError(f"{path}: was not written by fedrec. {rebuild}")
+    try:
+        about = unsealed(stored)
+        found = content_hash(table)
+        if found != about["content"]:
+            raise ValueError("its content does not fit its hash")
+    except _DAMAGE as error:
+        raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
+    if content not in (None, found):
+        raise StorageError(f"{path}: is not the file that was written here, but another's. {rebuild}")
     return table, about
 
 

@@ -1,20 +1,26 @@
 """Tensors in a file, in the safetensors format: a json header, then the bytes.
 
-Written here in a few lines because the machines that train need not have the package; any
-safetensors reader opens the files, and files of others are read if they hold these types of numbers alone.
+Written here in a few lines because the machines that train need not have the package; any safetensors
+reader opens the files. The header carries a hash of the tensors and of a note, and a file that does not fit
+its hash, or has none, is refused.
 """
 
+import hashlib
 import json
+import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic
+from fedrec.files.atomic import atomic, canonical_json
 
 _NAMES = {
     torch.float32: "F32",
@@ -24,43 +30,130 @@ _NAMES = {
     torch.bool: "BOOL",
 }
 _NUMPY = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "BOOL": "|b1"}
+_METADATA = "__metadata__"
+_PREFIX = 8
+"""Bytes before the header: its length."""
+_REBUILD = "Delete it and run again the command that writes it."
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> None:
-    """Write `tensors` and a `note` to `path`, whole or not at all; equal content gives equal bytes."""
-    header: dict[str, object] = {"__metadata__": {"note": note}}
-    arrays, offset = [], 0
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> str:
+    """Write `tensors` and a `note` to `path`, whole or not at all; return the hash of both.
+
+    Equal content gives equal bytes.
+    """
+    named = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    content = _hash(note, named.items())
+    header: dict[str, object] = {_METADATA: {"note": note, "sha256": content}}
+    offset = 0
+    for name, value in named.items():
         header[name] = {
             "dtype": _NAMES[value.dtype],
             "shape": list(value.shape),
             "data_offsets": [offset, offset + value.nbytes],
         }
-        arrays.append(value.numpy())
         offset += value.nbytes
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with atomic(path) as temporary, temporary.open("wb") as stream:
         stream.write(struct.pack("<Q", len(text)) + text)
-        for array in arrays:
-            stream.write(array.data)
+        for value in named.values():
+            stream.write(value.numpy().data)
+    return content
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a file, and the note `save_tensors` wrote with them (empty where there is none)."""
-    tensors = {}
+def load_tensors(
+    path: Path, *, content: str | None = None, rebuild: str = _REBUILD
+) -> tuple[dict[str, Tensor], str]:
+    """The tensors and the note that `save_tensors` wrote; refuses a file that is damaged or not ours.
+
+    With `content`, they must have that hash. `rebuild` tells the user how to get a whole file.
+    """
     try:
         with path.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            header = json.loads(stream.read(length))
-            note = header.pop("__metadata__", {}).get("note", "")
+            entries, metadata = _header(stream, path.stat().st_size)
             # One tensor after the other, as they lie: a file may fill most of the memory.
-            for name, entry in sorted(header.items(), key=lambda named: named[1]["data_offsets"]):
-                stream.seek(8 + length + entry["data_offsets"][0])
-                count = int(np.prod(entry["shape"], dtype=np.int64))
-                flat = np.fromfile(stream, dtype=_NUMPY[entry["dtype"]], count=count)
-                tensors[name] = torch.from_numpy(flat.reshape(entry["shape"]))
-    except (struct.error, ValueError, KeyError) as error:
-        raise StorageError(f"{path}: is damaged ({error}). Delete it and run again.") from error
+            tensors = {entry.name: entry.read(stream) for entry in sorted(entries)}
+        note, said = metadata.get("note", ""), metadata.get("sha256")
+        if said is None:
+            raise ValueError("it carries no hash of its content, or was written by another version of fedrec")
+        found = _hash(note, sorted(tensors.items()))
+        if said != found:
+            raise ValueError("its content does not fit its hash")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror}). {rebuild}") from error
+    except ValueError as error:
+        raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
+    if content not in (None, found):
+        raise StorageError(f"{path}: is not the file that was written here, but another's. {rebuild}")
     return tensors, note
+
+
+@dataclass(frozen=True, order=True)
+class _Entry:
+    """Where a tensor lies in a file; in the order of places."""
+
+    start: int
+    end: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def read(self, stream: BinaryIO) -> Tensor:
+        stream.seek(self.start)
+        flat: NDArray[Any] = np.fromfile(stream, dtype=_NUMPY[self.dtype], count=math.prod(self.shape))
+        return torch.from_numpy(flat.reshape(self.shape))
+
+
+def _header(stream: BinaryIO, size: int) -> tuple[list[_Entry], dict[str, str]]:
+    """The entries of a file of `size` bytes and its metadata; `ValueError` unless all of it can be so."""
+    prefix = stream.read(_PREFIX)
+    if len(prefix) < _PREFIX:
+        raise ValueError("it is too short")
+    (length,) = struct.unpack("<Q", prefix)
+    if length > size - _PREFIX:
+        raise ValueError("its header is longer than the file")
+    try:
+        header = json.loads(stream.read(length))
+    except RecursionError:
+        raise ValueError("its header is nested too deeply") from None
+    if not isinstance(header, dict):
+        raise ValueError("its header is no table of tensors")
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError("its metadata is not text")
+    entries = [_entry(name, entry, _PREFIX + length, size) for name, entry in header.items()]
+    if sum(entry.end - entry.start for entry in entries) > size:
+        raise ValueError("its tensors lie over each other")
+    return entries, metadata
+
+
+def _entry(name: str, entry: object, first: int, size: int) -> _Entry:
+    """The entry of a tensor in a file of `size` bytes, whose tensors begin at byte `first`."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"{name} is described by no table")
+    dtype = entry.get("dtype")
+    if not isinstance(dtype, str) or dtype not in _NUMPY:
+        raise ValueError(f"{name} is of type {dtype}, which is not read here")
+    shape, place = _counts(name, entry.get("shape")), _counts(name, entry.get("data_offsets"))
+    if len(place) != 2:
+        raise ValueError(f"{name} has no place")
+    start, end = (first + offset for offset in place)
+    if end > size or end - start != math.prod(shape) * np.dtype(_NUMPY[dtype]).itemsize:
+        raise ValueError(f"{name} does not fit its place")
+    return _Entry(start, end, name, dtype, shape)
+
+
+def _counts(name: str, values: object) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError(f"{name} has no shape or place")
+    return tuple(values)
+
+
+def _hash(note: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """sha256 over the note and the names, types, shapes and values of tensors, in the order of names."""
+    digest = hashlib.sha256(canonical_json(note).encode("utf-8", "surrogatepass"))
+    for name, value in tensors:
+        about = [name, _NAMES[value.dtype], list(value.shape)]
+        digest.update(canonical_json(about).encode("utf-8", "surrogatepass"))
+        digest.update(np.ascontiguousarray(value.numpy()).data.cast("B") if value.numel() else b"")
+    return digest.hexdigest()

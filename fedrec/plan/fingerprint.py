@@ -15,7 +15,13 @@ from fedrec.config.modules import modules_of
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
 """Modules and packages that decide no number of a result: what they hand on is compared by itself."""
-NEUTRAL_TO_RUNS = ("fedrec.runs.train", "fedrec.runs.record", "fedrec.runs.device")
+NEUTRAL_TO_RUNS = (
+    "fedrec.runs.train",
+    "fedrec.runs.record",
+    "fedrec.runs.device",
+    "fedrec.runs.checkpoint",
+    "fedrec.runs.stopping",
+)
 """What besides decides no number of a training run: it chooses, opens and writes."""
 _NOT_FOLLOWED = ("fedrec.runs.registry",)
 """Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""

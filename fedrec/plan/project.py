@@ -1,6 +1,5 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,8 @@ from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.protocol import Protocol, paper_of
 from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
-from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.errors import ConfigurationError, StorageError, did_you_mean
+from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
@@ -211,8 +211,8 @@ class Project(Workspace):
         needed = self._records.get(run, [])
         path = self.results / run.folder / "run.json"
         try:
-            before = json.loads(path.read_text(encoding="utf-8")).get("record", [])
-        except (OSError, ValueError, AttributeError):
+            before = read_sealed(path).get("record", [])
+        except (FileNotFoundError, StorageError, ValueError):
             # No run yet, or a damaged one: whoever reads it will say so.
             before = []
         return tuple(spelled_records(merged_records([*needed, *before])))

@@ -12,6 +12,7 @@ from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.printed import printed_for
 from fedrec.files.atomic import canonical_json
+from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
@@ -69,12 +70,12 @@ class Target:
 
     def as_json(self) -> str:
         """The plan as text."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        return json.dumps(sealed(asdict(self)), indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `as_json`."""
-        content = json.loads(text)
+        """The inverse of `as_json`; `ValueError` where the text is damaged."""
+        content = unsealed(text)
         content["runs"] = tuple(RunId(**run) for run in content["runs"])
         for key in ("files", "reads"):
             content[key] = tuple(content[key])

@@ -17,6 +17,7 @@ from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.files.sealed import sealed
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import papers_in
@@ -147,7 +148,7 @@ class Workspace:
 
     def configuration_text(self) -> str:
         """The configuration as a file that `fedrec build --project` reads."""
-        return json.dumps(dict(self.configuration), indent=2, sort_keys=True) + "\n"
+        return json.dumps(sealed(self.configuration), indent=2, sort_keys=True) + "\n"
 
     def _why_unavailable(self, name: str) -> dict[str, str]:
         if name not in self.catalogue:

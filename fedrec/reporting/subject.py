@@ -1,6 +1,5 @@
 """What a table or figure of a paper is made of: its lines, and the finished runs behind each."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Line
 from fedrec.errors import ResultError
 from fedrec.files.parquet import read_table
+from fedrec.files.sealed import read_sealed
 from fedrec.plan.project import Project
 from fedrec.plan.selection import runs_of
 from fedrec.plan.steps import ProtocolSteps
@@ -65,8 +65,7 @@ class Subject:
         path = self.data / dataset / "statistics.json"
         if dataset in self.unavailable or not path.is_file():
             return None
-        statistics: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return statistics
+        return read_statistics(path)
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Users and items of the datasets that are available."""
@@ -125,8 +124,24 @@ def statistics_of(target: Target, project: Project) -> dict[str, Mapping[str, An
     statistics = {}
     for file in target.reads:
         if file.endswith("/statistics.json"):
-            content = json.loads((project.results / file).read_text(encoding="utf-8"))
+            content = read_statistics(project.results / file)
             statistics[content["dataset"]] = content
+    return statistics
+
+
+def read_statistics(path: Path) -> Mapping[str, Any]:
+    """What `fedrec describe` wrote of the dataset that the folder of `path` names."""
+    try:
+        statistics = read_sealed(path)
+        if statistics["dataset"] != path.parent.name:
+            raise ValueError(f"it is of {statistics['dataset']}")
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+    except (ValueError, KeyError) as error:
+        raise ResultError(
+            f"{path}: this file is not whole: {error}. Delete it, then build it again with: snakemake "
+            f"--cores 2 '{path}'"
+        ) from error
     return statistics
 
 

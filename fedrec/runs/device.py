@@ -1,10 +1,12 @@
 """The machine of a run: its device, how much of its memory clients may fill, and what was measured on it."""
 
+import math
 import os
 import platform
 import resource
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,22 @@ import pyarrow as pa
 import torch
 
 from fedrec import __version__
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.runs.machine import memory_limit, usable_cores
+
+DEVICES = ("auto", "cpu", "cuda")
+_DEFAULT = 2 * 2**30
+"""Bytes for clients that train at once on a CPU."""
+_SHARE_OF_DEVICE = 8
+_USABLE = 0.75
+"""The share of all memory that clients may take at most: the rest is for tables, data and torch itself."""
 
 
 def device_named(name: str) -> torch.device:
     """The CPU, or of several GPUs the one with the most free memory: runs spread over them."""
+    if name not in DEVICES:
+        hint = " Did you mean 'cuda'?" if name == "gpu" else did_you_mean(name, DEVICES)
+        raise ConfigurationError(f"--device: unknown device '{name}'.{hint} There are: {', '.join(DEVICES)}.")
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -25,13 +38,50 @@ def device_named(name: str) -> torch.device:
     return torch.device("cuda", free.index(max(free)))
 
 
-def memory_for_clients(device: torch.device, gib: float | None) -> int:
-    """Bytes for clients in training: what is asked for, or half of what is free."""
+@dataclass(frozen=True)
+class ClientMemory:
+    """Bytes for clients in training.
+
+    How many clients train at once decides the last bits of sums, so it follows from nothing that changes
+    from one moment to the next.
+    """
+
+    together: int
+    """What clients that train at once may take."""
+    alone: int
+    """What one client may take that needs more than that."""
+    decided_by: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `run.json` says of it."""
+        return {"bytes": self.together, "decided_by": self.decided_by}
+
+
+def memory_for_clients(device: torch.device, gib: float | None) -> ClientMemory:
+    """What is asked for, or a fixed amount that the machine, its control group and Slurm allow."""
     if gib is not None:
-        return int(gib * 2**30)
+        asked = _bytes_of(gib)
+        return ClientMemory(asked, asked, "--memory")
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] // 2
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") // 2
+        total = torch.cuda.get_device_properties(device).total_memory
+        return ClientMemory(total // _SHARE_OF_DEVICE, int(total * _USABLE), "an eighth of the GPU's memory")
+    total, whose = memory_limit()
+    allowed = int(total * _USABLE)
+    if allowed < _DEFAULT:
+        return ClientMemory(allowed, allowed, f"three quarters of the limit by {whose}")
+    return ClientMemory(_DEFAULT, allowed, "the default")
+
+
+def _bytes_of(gib: float) -> int:
+    if not math.isfinite(gib) or gib * 2**30 < 1:
+        raise ConfigurationError(f"--memory {gib:g}: give GiB as a number above 0, for example 0.5.")
+    return int(gib * 2**30)
+
+
+def use_own_cores() -> None:
+    """Let torch use no more threads than this process has cores, unless OMP_NUM_THREADS says otherwise."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
 
 
 def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> dict[str, Any]:

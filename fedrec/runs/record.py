@@ -1,6 +1,7 @@
 """The record of a finished run: its five files, written and read in one place.
 
-    run.json           every setting, hash and version; written last: a run with it is complete
+    run.json           every setting, hash and version, and a hash of every file; written last: a run with
+                       it is complete
     curve.parquet      one row per round: loss and every metric, on validation and test
     ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
     timing.parquet     one row per round: seconds, clients, bytes
@@ -9,7 +10,8 @@
 Training writes them on machines without polars, so polars is imported where a frame is asked for.
 """
 
-import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,15 +25,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fedrec.config.methods import setting_text
+from fedrec.config.names import folder_name
 from fedrec.data.split import Split, read_split
-from fedrec.errors import ResultError
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.learner import Learner
-from fedrec.files.atomic import canonical_json, write_text
+from fedrec.files.atomic import canonical_json
 from fedrec.files.parquet import read_table, write_table
+from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.runs import RunId
 from fedrec.runs.registry import make_learner
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SUMMARY, STATE = "run.json", "state.safetensors"
+TABLES = ("curve", "timing", "ranks")
+FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
+"""The five files of a run."""
 REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
@@ -83,12 +90,12 @@ class RunRecord:
     ) -> Self:
         """Write the five files. `identity` is what decides the result; each file carries it."""
         about = dict(identity)
-        write_table(folder / "curve.parquet", curve, about)
-        write_table(folder / "timing.parquet", timing, about)
-        write_table(folder / "ranks.parquet", ranks, about)
-        save_tensors(folder / STATE, tensors, canonical_json(about))
-        # Last: what is there before it may be half of a run.
-        write_text(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        # Until it is there again, what is there may be half of a run, or of two.
+        (folder / SUMMARY).unlink(missing_ok=True)
+        tables = dict(zip(TABLES, (curve, timing, ranks), strict=True))
+        files = {_file(name): write_table(folder / _file(name), tables[name], about) for name in tables}
+        files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
+        write_sealed(folder / SUMMARY, {**summary, "files": files})
         return cls(folder)
 
     @cached_property
@@ -96,37 +103,63 @@ class RunRecord:
         """The content of `run.json`: settings, hashes, metrics, times."""
         path = self.folder / SUMMARY
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_sealed(path)
         except FileNotFoundError:
             raise ResultError(f"{path}: this run is not finished. {self._advice(path)}") from None
         except ValueError as error:
-            raise ResultError(
-                f"{path}: this file is not whole: {error}. Delete it and build it again."
-            ) from error
-        missing = [key for key in _STATED if not isinstance(content, dict) or key not in content]
+            raise ResultError(f"{path}: this file is not whole: {error}. {self._rebuild(path)}") from error
+        missing = [key for key in _STATED if key not in content]
         if missing or not isinstance(content["code"], str):
             wrong = f"does not say '{missing[0]}'" if missing else "names its code otherwise"
             raise ResultError(
-                f"{path}: {wrong}. It is damaged, or was written by another version of fedrec than this one. "
-                "Delete it and build it again."
+                f"{path}: {wrong}. It was written by another version of fedrec than this one. "
+                f"{self._rebuild(path)}"
             )
-        summary: Mapping[str, Any] = content
-        return summary
+        self._check_place(content)
+        return content
+
+    def _check_place(self, content: Mapping[str, Any]) -> None:
+        """Refuse the record of another run where the folder's own name says which one lies there."""
+        folder = _id_of(content).folder
+        if self._is_planned and not self.folder.absolute().as_posix().endswith(f"/{folder}"):
+            path = self.folder / SUMMARY
+            raise ResultError(f"{path}: is the record of another run, of {folder}. {self._rebuild(path)}")
+
+    @property
+    def _is_planned(self) -> bool:
+        """Whether the folder lies where the workflow puts runs: runs/paper/dataset/protocol/method/seed0."""
+        parts = self.folder.absolute().parts
+        return (
+            len(parts) >= _DEPTH
+            and parts[-_DEPTH] == "runs"
+            and re.fullmatch(r"seed\d+", parts[-1]) is not None
+        )
+
+    def _rebuild(self, path: Path) -> str:
+        """How a damaged file of this run is made again."""
+        if self._is_planned:
+            return f"Delete it, then build it again with: snakemake --cores 2 '{path}'"
+        return "Train it again: repeat its `fedrec train` with --force."
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
+        if "[" in str(self.folder):
+            return without_brackets(self.folder)
         below = sorted(self.folder.glob(f"*/{SUMMARY}")) if self.folder.is_dir() else []
         if below:
             return f"Did you mean {below[0].parent}?"
-        if len(path.parts) > _DEPTH and path.parts[-1 - _DEPTH] == "runs":
+        if self._is_planned:
             return f"Build it with: snakemake --cores 2 '{path}'"
         return "Give the folder of a finished run, or repeat the `fedrec train` that writes it."
+
+    def check(self) -> None:
+        """Read every file; a damaged one is an error."""
+        _ = self.tensors, [self._table(name) for name in TABLES]
 
     @property
     def id(self) -> RunId:
         """What names the run: paper, dataset, protocol, method and seed."""
-        summary = self.summary
-        return RunId(summary["paper"], summary["dataset"], self.protocol, summary["method"], summary["seed"])
+        return _id_of(self.summary)
 
     @property
     def protocol(self) -> str:
@@ -212,8 +245,8 @@ class RunRecord:
         """The state after the last round, and what was recorded besides."""
         path = self.folder / STATE
         if not path.is_file():
-            raise ResultError(f"{path}: the model of this run is not here. Train it again.")
-        return load_tensors(path)[0]
+            raise ResultError(f"{path}: the model of this run is not here. {self._rebuild(path)}")
+        return load_tensors(path, content=self._noted(STATE), rebuild=self._rebuild(path))[0]
 
     @cached_property
     def split(self) -> Split:
@@ -306,8 +339,14 @@ class RunRecord:
                 yield {**about, "reported": rule == self.round_rule, "part": part, **values}
 
     def _table(self, name: str) -> pa.Table:
-        _ = self.summary  # an unfinished run is told as such, before its files are missed
-        return read_table(self.folder / f"{name}.parquet")[0]
+        noted = self._noted(_file(name))
+        path = self.folder / _file(name)
+        return read_table(path, content=noted, rebuild=self._rebuild(path))[0]
+
+    def _noted(self, file: str) -> str | None:
+        """The hash that `run.json` notes of another file; none where a record was put together by hand."""
+        noted: str | None = self.summary.get("files", {}).get(file)
+        return noted
 
     def _frame(self, name: str) -> "pl.DataFrame":
         import polars as pl
@@ -321,7 +360,7 @@ class RunRecord:
         """The folder of its dataset's splits: as given, as noted in training, or below the results."""
         if self.data is not None:
             return self.data
-        noted = self.folder / str(self.summary.get("data", ""))
+        noted = Path(os.path.normpath(self.folder / str(self.summary.get("data", ""))))
         if "data" in self.summary and noted.is_dir():
             return noted
         return self._results / "data" / str(self.summary["dataset"])
@@ -330,3 +369,23 @@ class RunRecord:
     def _results(self) -> Path:
         parents = self.folder.absolute().parents
         return parents[min(_DEPTH, len(parents)) - 1]
+
+
+def without_brackets(folder: Path) -> str:
+    """How a folder is spelt whose path was typed with the brackets of a method; nothing if it has none."""
+    if "[" not in str(folder):
+        return ""
+    try:
+        spelled = Path(*(folder_name(part) if "[" in part else part for part in folder.parts))
+    except ConfigurationError:
+        spelled = Path("runs/.../fedmf@rounds-20/seed0")
+    return f"Folders spell a method without brackets: {spelled}"
+
+
+def _id_of(summary: Mapping[str, Any]) -> RunId:
+    named = (summary["paper"], summary["dataset"], summary["protocol"]["name"], summary["method"])
+    return RunId(*named, summary["seed"])
+
+
+def _file(table: str) -> str:
+    return f"{table}.parquet"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
-from fedrec.runs.record import SUMMARY, RunRecord
+from fedrec.runs.record import SUMMARY, RunRecord, without_brackets
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +20,8 @@ def open_record(path: str | Path, data: str | Path | None = None, device: str = 
     where = Path(path)
     folder = where.parent if where.name == SUMMARY else where
     if not folder.is_dir():
-        raise ResultError(f"{folder}: there is no such folder. Give the folder of a finished run.")
+        advice = without_brackets(folder) or "Give the folder of a finished run."
+        raise ResultError(f"{folder}: there is no such folder. {advice}")
     record = RunRecord(folder, None if data is None else Path(data), device)
     _ = record.summary
     return record

@@ -1,6 +1,7 @@
 """A run by name: finds split, settings, device and engine, and trains."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,21 @@ from typing import Any
 import torch
 
 from fedrec.config.methods import canonical, load_methods, resolve
-from fedrec.config.protocol import full_name
 from fedrec.config.records import merged_records, spelled_records
-from fedrec.data.split import Split, read_split
-from fedrec.errors import OutOfMemoryError
+from fedrec.config.seeds import check_seed
+from fedrec.data.split import Split
+from fedrec.errors import ConfigurationError, OutOfMemoryError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
+from fedrec.files.atomic import remove_remains
+from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import papers_alike
-from fedrec.runs.device import device_named, memory_for_clients
+from fedrec.runs.device import device_named, memory_for_clients, use_own_cores
+from fedrec.runs.folder import check_nothing_in_the_way, finished_before
 from fedrec.runs.registry import make_learner
+from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
 
 
@@ -37,18 +42,24 @@ def train(
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
     record: Sequence[str] = (),
-) -> dict[str, Any]:
+    force: bool = False,
+) -> Mapping[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
 
-    `record` tells what to record besides (see `fedrec.federation.observe.recorder`).
+    `record` tells what to record besides (see `fedrec.federation.observe.recorder`). Returns what `run.json`
+    says. A finished run in `out` is taken as it is if it is this very one; another one is an error, unless
+    `force` replaces either.
     """
+    check_seed(seed)
+    _check_seconds(checkpoint_seconds)
+    records = tuple(spelled_records(merged_records(record)))
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
-    split = read_split(data / full_name(protocol, paper))
     place = device_named(device)
-    clients = Clients.of_split(split, place)
-    chosen = engine_named(engine, memory_for_clients(place, memory_gib))
+    memory = memory_for_clients(place, memory_gib)
+    chosen = engine_named(engine, memory.together, memory.alone)
+    split = split_of(data, protocol, paper)
     identity = {
         "dataset": split.dataset,
         "method": method,
@@ -63,22 +74,40 @@ def train(
         "interactions": split.interactions,
         "code": run_fingerprint(method, chosen.name),
     }
-    # Where the splits lie, and whose settings these are too, decides no number and does not identify the run.
+    # Where the splits lie, and whose settings these are too, decides no number and does not identify the run;
+    # memory decides last bits of some.
     remarks = {
         "also_settings_of": _sharing(methods, method, paper, split, changes),
         "data": os.path.relpath(data, out),
+        "memory_for_clients": memory.as_dict(),
     }
-    try:
-        recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
-        learner = make_learner(method, clients, settings, seed, chosen, recorder)
-        records = tuple(spelled_records(merged_records(record)))
-        rounds = settings["rounds"]
-        return Training(clients, learner, rounds, out, identity, checkpoint_seconds, records, remarks).train()
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError(
-            f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, or "
-            f"another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
-        ) from error
+    with locked(out):
+        remove_remains(out)
+        check_nothing_in_the_way(out)
+        before = None if force else finished_before(out, identity, records)
+        if before is not None:
+            print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
+            return before
+        use_own_cores()
+        try:
+            clients = Clients.of_split(split, place)
+            recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
+            learner = make_learner(method, clients, settings, seed, chosen, recorder)
+            return Training(
+                clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records, remarks
+            ).train()
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, "
+                f"or another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
+            ) from error
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds >= 0:
+        raise ConfigurationError(
+            f"--checkpoint-seconds {seconds:g}: give seconds as a number from 0, for example 30."
+        )
 
 
 def _sharing(

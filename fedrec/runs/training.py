@@ -3,7 +3,6 @@
 All files but the times are the same whether a run was killed and taken up again or not.
 """
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -14,35 +13,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
 
+from fedrec.errors import StoppedError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
-from fedrec.files.atomic import canonical_json
-from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.progress import RoundProgress
+from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.device import measured_of
 from fedrec.runs.record import REPORTED, RunRecord
+from fedrec.runs.stopping import StopRequest, stoppable
 
 _BYTES = 4  # of a number that is sent
-
-
-@dataclass
-class Progress:
-    """What a run has so far: its curve, its times, and the ranks at the rounds to report."""
-
-    curve: list[dict[str, float]] = field(default_factory=list)
-    timing: list[dict[str, float]] = field(default_factory=list)
-    round_of: dict[str, int] = field(default_factory=dict)
-    ranks: dict[str, Tensor] = field(default_factory=dict)
-    """For each reported round, clients x (validation, test, validation in catalogue, test in catalogue)."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds done."""
-        return len(self.curve)
+_QUICK = 2.0
+"""Seconds of a round up to which one that is asked to stop goes on to its end."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +47,53 @@ class Training:
     """What run.json says besides, such as whose settings these also are; decides nothing."""
 
     def train(self) -> dict[str, Any]:
-        """Train to the last round, from a checkpoint if there is one, and write the results."""
-        progress = self._resumed()
+        """Train to the last round, from a checkpoint if there is one, and write the results.
+
+        A signal to stop raises `StoppedError`, which says what was kept.
+        """
+        checkpoints = Checkpoints(self.out, self.identity, self.records, self.checkpoint_seconds)
+        progress = self._resumed(checkpoints)
         display = RoundProgress(self.identity["method"], self.rounds, progress.rounds)
-        saved = time.monotonic()
+        with stoppable() as stop:
+            try:
+                self._go_on(progress, checkpoints, display, stop)
+                display.close()
+                summary = self._write(progress)
+            except KeyboardInterrupt:
+                display.close()
+                raise StoppedError(checkpoints.said(), stop.status) from None
+        checkpoints.remove()
+        return summary
+
+    def _go_on(
+        self, progress: Progress, checkpoints: Checkpoints, display: RoundProgress, stop: StopRequest
+    ) -> None:
+        """Do the rounds that are left."""
         for round_ in range(progress.rounds + 1, self.rounds + 1):
+            started = time.monotonic()
             report = self.learner.train_round(round_)
             self._evaluate(round_, report, progress)
-            last = progress.curve[-1]
-            display.update(
-                report.loss, last["validation_hr@10"], report.local_seconds + report.server_seconds
-            )
-            if time.monotonic() - saved >= self.checkpoint_seconds and round_ < self.rounds:
-                self._save(progress)
-                saved = time.monotonic()
-        display.close()
-        return self._write(progress)
+            seconds = report.local_seconds + report.server_seconds
+            display.update(report.loss, progress.curve[-1]["validation_hr@10"], seconds)
+            if round_ < self.rounds and (stop.signal is not None or checkpoints.is_due):
+                checkpoints.save(self.learner.tensors(), progress)
+                if stop.signal is not None:
+                    raise KeyboardInterrupt
+            stop.rounds_are_quick = time.monotonic() - started < _QUICK
+
+    def _resumed(self, checkpoints: Checkpoints) -> Progress:
+        """The progress of a checkpoint of this very run, which the learner takes up; or none."""
+        found = checkpoints.found()
+        if found is None:
+            return Progress()
+        tensors, progress = found
+        self.learner.load(tensors)
+        print(
+            f"{self.identity['method']}: goes on after round {progress.rounds} of {self.rounds}, from the "
+            f"checkpoint of {checkpoints.written_at}.",
+            file=sys.stderr,
+        )
+        return progress
 
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
         sampled = {part: candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS}
@@ -86,13 +102,12 @@ class Training:
             row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.cpu().numpy()).items()}
         progress.curve.append(row)
         progress.timing.append(_timing(round_, report))
-        for reported in REPORTED:
-            if self._is_reported(reported, round_, progress):
-                progress.round_of[reported] = round_
-                whole = catalogue_ranks(self.learner, self.clients)
-                progress.ranks[reported] = torch.stack(
-                    [*sampled.values(), *(whole[part] for part in HELD_OUT_PARTS)], dim=1
-                ).cpu()
+        reported = [name for name in REPORTED if self._is_reported(name, round_, progress)]
+        if reported:
+            whole = catalogue_ranks(self.learner, self.clients)
+            ranks = torch.stack([*sampled.values(), *(whole[part] for part in HELD_OUT_PARTS)], dim=1).cpu()
+            progress.round_of |= dict.fromkeys(reported, round_)
+            progress.ranks |= dict.fromkeys(reported, ranks)
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
         """Whether this round takes the place: the papers' rule, the latest among equals."""
@@ -100,33 +115,6 @@ class Training:
             return round_ == self.rounds
         key = f"{reported.removeprefix('best_')}_hr@10"
         return all(progress.curve[-1][key] >= row[key] for row in progress.curve)
-
-    def _resumed(self) -> Progress:
-        """The progress of a checkpoint of this very run, or none."""
-        path = self.out / "checkpoint.safetensors"
-        if not path.is_file():
-            return Progress()
-        tensors, note = load_tensors(path)
-        stored = json.loads(note)
-        if (stored["identity"], stored.get("record")) != (canonical_json(self.identity), list(self.records)):
-            print(f"{path}: belongs to other settings or code; starting anew.", file=sys.stderr)
-            return Progress()
-        self.learner.load({name: value for name, value in tensors.items() if not name.startswith("ranks/")})
-        ranks = {
-            name.removeprefix("ranks/"): value for name, value in tensors.items() if name.startswith("ranks/")
-        }
-        return Progress(stored["curve"], stored["timing"], stored["round_of"], ranks)
-
-    def _save(self, progress: Progress) -> None:
-        note = {
-            "identity": canonical_json(self.identity),
-            "record": self.records,
-            "curve": progress.curve,
-            "timing": progress.timing,
-            "round_of": progress.round_of,
-        }
-        ranks = {f"ranks/{name}": value for name, value in progress.ranks.items()}
-        save_tensors(self.out / "checkpoint.safetensors", self.learner.tensors() | ranks, json.dumps(note))
 
     def _write(self, progress: Progress) -> dict[str, Any]:
         summary = (
@@ -149,7 +137,6 @@ class Training:
             tensors=self.learner.tensors(),
             summary=summary,
         )
-        (self.out / "checkpoint.safetensors").unlink(missing_ok=True)
         return summary
 
     def _ranks_table(self, progress: Progress) -> pa.Table:

@@ -23,8 +23,8 @@ ENGINES = {
     "batched": "fedrec.federation.engines.batched.engine",
     "loop": "fedrec.federation.engines.loop",
 }
-"""The module of each engine, the preferred one first. Each has a function `make(memory)`; it is imported
-by name, so that a run depends on the code of its own engine alone."""
+"""The module of each engine, the preferred one first. Each has a function `make(memory, alone)`; it is
+imported by name, so that a run depends on the code of its own engine alone."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,17 @@ class Interpreter(ABC):
         """Send a parameter to the server."""
 
 
-def engine_named(name: str, memory: int) -> Engine:
-    """The engine called `name`, or for `auto` the preferred one; clients may take `memory` bytes."""
+def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
+    """The engine called `name`, or for `auto` the preferred one.
+
+    Clients may take `memory` bytes together; one that needs more may take `alone`.
+    """
     chosen = next(iter(ENGINES)) if name == "auto" else name
     if chosen not in ENGINES:
         raise ConfigurationError(
             f"unknown engine '{name}'.{did_you_mean(name, ENGINES)} There are: auto, {', '.join(ENGINES)}."
         )
-    engine: Engine = importlib.import_module(ENGINES[chosen]).make(memory)
+    engine: Engine = importlib.import_module(ENGINES[chosen]).make(memory, alone)
     return engine
 
 

@@ -214,6 +214,6 @@ class LoopEngine(Engine):
         return Outcome(torch.stack(losses), slowest)
 
 
-def make(memory: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps
+def make(memory: int, alone: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps
     """The engine; it holds one client at a time."""
     return LoopEngine()

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
-import polars as pl
+import numpy as np
+from numpy.typing import NDArray
 
 from fedrec.config.papers import Artefact
+from fedrec.data.interactions import read_interactions_file
+from fedrec.errors import ResultError
 
 
 def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
@@ -16,7 +19,17 @@ def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
     for dataset, (least, below) in artefact.options.get("users", {}).items():
         path = data / dataset / "interactions.parquet"
         if path.is_file():
-            counts = pl.read_parquet(path, columns=["user"]).group_by("user").len()
-            chosen = counts.filter((pl.col("len") >= least) & (pl.col("len") < below))
-            users[dataset] = sorted(chosen["user"].to_list())
+            user, count = np.unique(users_of_interactions(path), return_counts=True)
+            users[dataset] = user[(count >= least) & (count < below)].tolist()
     return users
+
+
+def users_of_interactions(path: Path) -> NDArray[np.int32]:
+    """The user of every interaction of the dataset that the folder of `path` names."""
+    interactions = read_interactions_file(path)
+    if interactions.dataset != path.parent.name:
+        raise ResultError(
+            f"{path}: holds the interactions of {interactions.dataset}. Delete it, then build it again with: "
+            f"snakemake --cores 2 '{path}'"
+        )
+    return interactions.user

@@ -7,7 +7,6 @@ with numbers as numbers, and how the page introduces them.
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
+from fedrec.files.sealed import read_sealed, write_sealed
 
 Row = Mapping[str, Any]
 RUNS = "runs"
@@ -198,6 +198,7 @@ def write_forms(
     """
     shown = tables if on_page is None else on_page
     content = {
+        "name": stem.name,
         "chapter": None if chapter is None else asdict(chapter),
         "tables": [
             asdict(replace(table, rows=[_shown_row(row, table.columns) for row in table.rows]))
@@ -208,13 +209,15 @@ def write_forms(
     write_text(stem.with_name(f"{stem.name}.csv"), csv_text([{**row, **last} for row in rows]))
     write_text(stem.with_name(f"{stem.name}.md"), "\n".join(table.markdown() for table in tables))
     write_text(stem.with_name(f"{stem.name}.tex"), "\n".join(table.latex() for table in tables))
-    write_text(stem.with_name(f"{stem.name}.json"), json.dumps(_plain(content), indent=1) + "\n")
+    write_sealed(stem.with_name(f"{stem.name}.json"), _plain(content), indent=1)
 
 
 def read_shown(path: Path) -> ShownTables:
     """The tables of a json that `write_forms` wrote."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_sealed(path)
+        if content["name"] != path.stem:
+            raise ValueError(f"it is that of {content['name']}")
         chapter = content["chapter"]
         return ShownTables(
             [

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fedrec.cli.main import main
+from fedrec.files.sealed import sealed, unsealed, write_sealed
 from tests.projects import Made, configuration, content_of, made_entries
 
 
@@ -27,10 +28,9 @@ def test_a_table_is_built_by_its_name(made):
 
 
 def test_a_plan_that_was_kept_is_built_as_it_says(made):
-    plan = made.project().target("pfedrec_table4").as_json()
-    changed = json.loads(plan)
-    changed["content"]["artefact"]["title"] = "Another"
-    made.write("plan.json", json.dumps(changed))
+    plan = unsealed(made.project().target("pfedrec_table4").as_json())
+    plan["content"]["artefact"]["title"] = "Another"
+    made.write("plan.json", json.dumps(sealed(plan)))
     assert build("pfedrec_table4", "--plan", "plan.json") == 0
     kept = json.loads((made.folder / "results/plan/pfedrec_table4.json").read_text())
     assert kept["content"]["artefact"]["title"] == "Another"
@@ -42,6 +42,7 @@ def test_a_plan_that_was_kept_is_built_as_it_says(made):
         (["pfedrec_tabel4"], "there is no target 'pfedrec_tabel4'. Did you mean 'pfedrec_table4'?"),
         (["pfedrec_table4", "--plan", "no.json"], "no.json: no such file. Leave --plan out to plan anew."),
         (["pfedrec_table4", "--plan", "project.json"], "project.json: this is not the plan of a target"),
+        (["pfedrec_table4", "--plan", "edited.json"], "its content does not fit its hash. Delete it and let"),
         (
             ["verdicts", "--plan", "plan.json"],
             "plan.json: this is the plan of pfedrec_table4, not of verdicts.",
@@ -55,7 +56,9 @@ def test_a_plan_that_was_kept_is_built_as_it_says(made):
     ],
 )
 def test_what_cannot_be_built_is_one_message(made, capsys, arguments, message):
-    made.write("plan.json", made.project().target("pfedrec_table4").as_json())
+    plan = made.project().target("pfedrec_table4").as_json()
+    made.write("plan.json", plan)
+    made.write("edited.json", plan.replace("pfedrec_table4.csv", "pfedrec_table5.csv"))
     assert build(*arguments) == 1
     assert message in capsys.readouterr().err
     assert not (made.folder / "results/tables").exists()
@@ -65,9 +68,7 @@ def test_granularity_is_told_from_statistics_alone(made):
     """No run is needed: what is asked is whether printed numbers are averages."""
     for dataset, paper in (("alpha", "pfedrec"), ("beta", "fedrap")):
         statistics = {"dataset": dataset, "users": 100, "splits": {f"published-{paper}": {"users": 100}}}
-        path = made.folder / f"results/data/{dataset}/statistics.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(statistics))
+        write_sealed(made.folder / f"results/data/{dataset}/statistics.json", statistics)
     made.set_entries(made_entries() | {"ml-100k": content_of("datasets.yaml")["ml-100k"]})
     assert build("audit_granularity") == 0
     lines = (made.folder / "results/tables/audit_granularity.md").read_text().splitlines()

@@ -62,7 +62,12 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
         "user",
     )
     assert run(*train, "--method", "fedmf", "--protocol", "published", "--out", "x") == 1
-    assert "published-pfedclr/split.parquet: no such file" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "--protocol published: data/alpha has no split 'published-pfedclr'. It has: clean, published-pfedrec."
+        in said
+    )
+    assert "fedrec split --data data/alpha --protocol published-pfedclr" in said
     wrong = ("--method", "fedmf", "--protocol", "clean", "--out", "x", "--paper", "pfedclrr")
     assert run(*train, *wrong) == 1
     assert "unknown paper 'pfedclrr'. Did you mean 'pfedclr'?" in capsys.readouterr().err
@@ -74,7 +79,7 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     shutil.copy(ROOT / "config/methods.yaml", tmp_path / "own")
     own = ("train", "--data", "data/alpha", "--methods", "own/methods.yaml", "--method", "fedmf")
     assert run(*own, "--protocol", "published", "--out", "x", "--paper", "mine") == 1
-    assert "published-mine/split.parquet: no such file" in capsys.readouterr().err
+    assert "data/alpha has no split 'published-mine'" in capsys.readouterr().err
     assert run(*own, "--protocol", "clean", "--out", "x", "--engine", "batch") == 1
     assert "unknown engine 'batch'. Did you mean 'batched'?" in capsys.readouterr().err
     assert run("datasets", *catalogue, "--raw", "raw") == 0

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic, canonical_json, write_text
+from fedrec.files.atomic import atomic, canonical_json, remove_remains, write_text
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -42,3 +42,42 @@ def test_canonical_json_has_one_spelling():
     assert (
         canonical_json({"b": 1, "a": [1, 2]}) == canonical_json({"a": [1, 2], "b": 1}) == '{"a":[1,2],"b":1}'
     )
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EIO])
+def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
+    said = rf"file: cannot be written \({os.strerror(number)}\)\. Name a place where you may write"
+    with pytest.raises(StorageError, match=said), atomic(tmp_path / "file"):
+        raise OSError(number, os.strerror(number))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_the_way_is_named(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match="folder: cannot be written: there is a folder of that name"):
+        write_text(tmp_path / "folder", "text")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StorageError, match=r"file is a file, where a folder is needed. Move it away"):
+        write_text(tmp_path / "file/below/it", "text")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_lost_connection_is_no_matter_of_files(tmp_path):
+    with pytest.raises(ConnectionResetError), atomic(tmp_path / "file"):
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+def test_remains_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
+    path = tmp_path / "file"
+    dead, foreign = tmp_path / ".file.abc.part", tmp_path / ".other.abc.part"
+    for remains in (dead, foreign):
+        remains.write_text("half")
+    with atomic(path) as living:
+        assert not dead.exists()
+        write_text(path, "by another")
+        assert living.exists(), "it is being written"
+        living.write_text("whole")
+    assert path.read_text() == "whole"
+    assert foreign.exists()
+    remove_remains(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]

@@ -38,3 +38,29 @@ def test_strange_and_tampered_files_are_refused(tmp_path):
     pq.write_table(pa.table({"a": [2]}).replace_schema_metadata(metadata), path)
     with pytest.raises(StorageError, match="does not fit its hash"):
         read_table(path)
+
+
+def test_what_a_file_says_of_itself_is_guarded_like_its_rows(tmp_path):
+    path = tmp_path / "t.parquet"
+    write_table(path, pa.table({"a": [1]}), {"seed": 3})
+    stored = pq.read_schema(path).metadata[b"fedrec"]
+    for changed in (stored.replace(b'"seed":3', b'"seed":4'), b"{", b"\xff", b"[]", b'{"content":"x"}'):
+        pq.write_table(pa.table({"a": [1]}).replace_schema_metadata({b"fedrec": changed}), path)
+        with pytest.raises(StorageError, match=r"t.parquet: is damaged: .*\. Delete it and run again"):
+            read_table(path)
+
+
+def test_a_whole_file_of_something_else_is_noticed_and_the_caller_says_how_to_mend_it(tmp_path):
+    path = tmp_path / "t.parquet"
+    content = write_table(path, pa.table({"a": [1]}), {})
+    assert read_table(path, content=content)[0]["a"].to_pylist() == [1]
+    with pytest.raises(StorageError, match=r"is not the file that was written here, but another's. Do this"):
+        read_table(path, content="0" * 64, rebuild="Do this.")
+    with pytest.raises(StorageError, match=r"none.parquet: no such file. Do that"):
+        read_table(tmp_path / "none.parquet", rebuild="Do that.")
+
+
+def test_a_folder_with_an_equals_sign_is_no_column(tmp_path):
+    path = tmp_path / "d=8/t.parquet"
+    write_table(path, pa.table({"a": [1]}), {})
+    assert read_table(path)[0].column_names == ["a"]

@@ -12,6 +12,7 @@ from fedrec.config import printed
 from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.cost import announcement, seconds_of
 from fedrec.plan.runs import RunId, papers_in
 from fedrec.plan.standing import listing, standing
@@ -249,11 +250,10 @@ def test_a_run_that_recorded_more_than_is_needed_stays_as_it_is(made):
     run = RunId("pfedclr", "alpha", "clean", "fedmf", 0)
     before = project.job(run).records
     path = project.results / run.folder / "run.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"record": ["traffic", "abundance"]}))
+    write_sealed(path, {"record": ["traffic", "abundance"]})
     after = made.project().job(run).records
     assert set(after) == {*before, "traffic", "abundance"}
-    path.write_text("damaged")
+    path.write_text(path.read_text().replace("traffic", "traffix"))
     assert made.project().job(run).records == before
 
 

@@ -16,6 +16,7 @@ from fedrec.errors import ResultError, StorageError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.files.parquet import read_table
+from fedrec.files.sealed import read_sealed, sealed, write_sealed
 from fedrec.runs.record import REPORTED, RunRecord
 from tests.federations import planted_blocks
 from tests.once import once_for_all_workers
@@ -162,6 +163,16 @@ def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
         fedrec.results(tmp_path / "nowhere")
 
 
+def test_a_path_typed_with_brackets_is_told_its_spelling(tmp_path):
+    typed = tmp_path / "runs/fedem/made/clean/fedmf[rounds=20]/seed0"
+    with pytest.raises(ResultError, match=r"made/clean/fedmf@rounds-20/seed0"):
+        fedrec.open_run(typed)
+    with pytest.raises(ResultError, match=r"without brackets: .*/fedmf@rounds-20/seed0"):
+        _ = RunRecord(typed).summary
+    with pytest.raises(ResultError, match="without brackets"):
+        fedrec.open_run(tmp_path / "fedmf[rounds=20")
+
+
 def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
     with pytest.raises(ResultError, match=rf"not finished. Did you mean .*{damaged.name}\?"):
         fedrec.open_run(damaged.parent)
@@ -171,11 +182,11 @@ def test_what_is_no_run_is_told_what_may_be_meant(damaged, tmp_path):
 
 
 def test_a_run_knows_its_split_wherever_it_lies(folder, shared, tmp_path):
-    said = json.loads((folder / "run.json").read_text())
+    said = read_sealed(folder / "run.json")
     own = tmp_path / "elsewhere"
     shutil.copytree(folder, own)
     data = Path(os.path.relpath(shared / "data" / said["dataset"], own))
-    (own / "run.json").write_text(json.dumps(said | {"data": str(data)}))
+    write_sealed(own / "run.json", said | {"data": str(data)})
     assert RunRecord(own).split.content_hash() == said["split"]
 
 
@@ -189,20 +200,27 @@ def test_an_unfinished_run_is_told_as_such(damaged):
         _ = RunRecord(damaged).curve
 
 
-@pytest.mark.parametrize("text", ['{"dataset": "made"', "[]", '{"dataset": "made"}'])
-def test_a_damaged_or_foreign_summary_is_refused(damaged, text):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"dataset": "made"', "this file is not whole: Expecting"),
+        ("[" * 100_000, "this file is not whole: it is nested too deeply"),
+        ("[]", "this file is not whole: it carries no hash"),
+        ('{"dataset": "made"}', "this file is not whole: it carries no hash"),
+        (json.dumps(sealed({"dataset": "made"})), "does not say 'method'. It was written by another version"),
+    ],
+)
+def test_a_damaged_or_foreign_summary_is_refused(damaged, text, said):
     (damaged / "run.json").write_text(text)
-    with pytest.raises(
-        ResultError, match=r"run.json: (this file is not whole|does not say '\w+'. It is damaged, or)"
-    ):
+    with pytest.raises(ResultError, match=rf"run.json: {said}.* repeat its `fedrec train` with --force"):
         fedrec.open_run(damaged)
     with pytest.raises(ResultError, match=r"run\.json"):
         fedrec.results(damaged)
 
 
 def test_a_run_of_another_version_is_told_as_such(damaged):
-    said = json.loads((damaged / "run.json").read_text())
-    (damaged / "run.json").write_text(json.dumps(said | {"code": {"method": "a", "engine": "b"}}))
+    said = read_sealed(damaged / "run.json")
+    write_sealed(damaged / "run.json", said | {"code": {"method": "a", "engine": "b"}})
     with pytest.raises(ResultError, match=r"names its code otherwise.* written by another version of fedrec"):
         fedrec.open_run(damaged)
 
@@ -211,6 +229,34 @@ def test_a_damaged_table_is_refused(damaged):
     (damaged / "ranks.parquet").write_bytes(b"PAR1")
     with pytest.raises(StorageError, match=r"ranks.parquet: cannot be read"):
         _ = fedrec.open_run(damaged).ranks
+
+
+def test_a_changed_number_of_a_summary_is_noticed(damaged):
+    path = damaged / "run.json"
+    text = path.read_text()
+    assert text.count('"rounds": 3,') == 1
+    path.write_text(text.replace('"rounds": 3,', '"rounds": 4,'))
+    with pytest.raises(ResultError, match=r"run\.json: this file is not whole: its content does not fit"):
+        fedrec.open_run(damaged)
+
+
+@pytest.mark.parametrize("file", ["curve.parquet", "timing.parquet", "ranks.parquet", "state.safetensors"])
+def test_a_file_of_another_run_is_noticed(shared, damaged, file):
+    other = finished(shared, "fedmf", "published", "rounds=3").folder
+    shutil.copyfile(other / file, damaged / file)
+    with pytest.raises(StorageError, match=rf"{file}: is not the file that was written here"):
+        fedrec.open_run(damaged).check()
+
+
+def test_the_summary_of_another_run_is_noticed_where_the_folder_says_whose_it_is(shared, folder, tmp_path):
+    planned = shutil.copytree(folder, tmp_path / Path(*folder.parts[-6:]))
+    assert fedrec.open_run(planned).protocol == "clean"
+    other = finished(shared, "fedmf", "published", "rounds=3").folder
+    shutil.copyfile(other / "run.json", planned / "run.json")
+    with pytest.raises(
+        ResultError, match=r"is the record of another run, of runs/fedem/made/published-fedem"
+    ):
+        fedrec.open_run(planned)
 
 
 def test_a_record_without_its_model_or_split_says_what_is_missing(damaged, shared):
@@ -225,7 +271,7 @@ def test_a_record_without_its_model_or_split_says_what_is_missing(damaged, share
 
 
 def test_a_run_on_another_split_has_no_scores(damaged, shared):
-    said = json.loads((damaged / "run.json").read_text())
-    (damaged / "run.json").write_text(json.dumps(said | {"split": "0" * 64}))
+    said = read_sealed(damaged / "run.json")
+    write_sealed(damaged / "run.json", said | {"split": "0" * 64})
     with pytest.raises(ResultError, match="was trained on another split"):
         fedrec.open_run(damaged, data=shared / "data/made").scores([0], [0])

@@ -136,12 +136,13 @@ class BlockRound(Interpreter):
 
 
 class BatchedEngine(Engine):
-    """Trains the clients of a task in blocks that fit into `memory` bytes."""
+    """Trains the clients of a task in blocks that fit into `memory` bytes; a single one may take `alone`."""
 
     name = "batched"
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, alone: int = 0) -> None:
         self.memory = memory
+        self.alone = alone
 
     @override
     def run(self, task: Task) -> Outcome:
@@ -149,7 +150,7 @@ class BatchedEngine(Engine):
         order = torch.argsort(task.samples.size, descending=True, stable=True)
         end = task.samples.size.cumsum(0)
         loss = torch.empty(len(task.who), device=task.who.device)
-        waiting = list(blocks(task, order, self.memory))
+        waiting = list(blocks(task, order, self.memory, self.alone))
         while waiting:
             chosen = waiting.pop(0)
             size = task.samples.size[chosen]
@@ -179,6 +180,6 @@ def _ranges(start: Tensor, length: Tensor) -> Tensor:
     return torch.repeat_interleave(start, length) + counted(length)
 
 
-def make(memory: int) -> Engine:
-    """The engine, for clients that may take `memory` bytes."""
-    return BatchedEngine(memory)
+def make(memory: int, alone: int) -> Engine:
+    """The engine, for clients that may take `memory` bytes together, and one that needs more `alone`."""
+    return BatchedEngine(memory, alone)

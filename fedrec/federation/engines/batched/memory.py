@@ -19,21 +19,29 @@ _ACTIVATIONS = 8
 """Copies of a mini-batch's rows that a forward and backward pass hold."""
 
 
-def blocks(task: Task, order: Tensor, memory: int) -> Iterator[Tensor]:
-    """Neighbours of `order` whose training fits into `memory` bytes together."""
+def blocks(task: Task, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:
+    """Neighbours of `order` whose training fits into `memory` bytes together.
+
+    Where one client needs more than that, it is given what it needs, up to `alone` bytes.
+    """
     need = needed_bytes(task)
     largest = int(need.max())
-    if largest > memory:
+    if largest > max(memory, alone):
         who = int(task.clients.user[task.who[order[need[order].argmax()]]])
         raise OutOfMemoryError(
-            f"round {task.round_}: client {who} alone needs about {largest / 2**20:,.0f} MiB and "
-            f"{memory / 2**20:,.0f} MiB are allowed. Allow more with --memory, or lower batch_size "
+            f"round {task.round_}: client {who} alone needs about {_amount(largest)} and "
+            f"{_amount(max(memory, alone))} are allowed. Allow more with --memory, or lower batch_size "
             "or d."
         )
+    memory = max(memory, largest)
     overhead = _OVERHEAD[task.who.device.type]
     sizes = task.samples.size[order].cpu().numpy()
     for alike in order.split(alike_sizes(sizes, task.batch_size, overhead)):
         yield from alike.split(_fitting(need[alike].tolist(), memory))
+
+
+def _amount(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB" if count >= 2**20 else f"{count:,} bytes"
 
 
 def _fitting(need: list[int], memory: int) -> list[int]:

@@ -223,7 +223,7 @@ def test_a_page_without_audit_says_so(results):
         ("tables/verdicts.csv", None, "no such file. Build it with: snakemake --cores 2 '.*tables/verdicts.csv'"),
         ("tables/audit_uploads.tex", None, "Build it with: snakemake --cores 2 '.*tables/audit_uploads.tex'"),
         ("figures/audit_ranks.png", None, "Build it with: snakemake --cores 2 '.*figures/audit_ranks.png'"),
-        ("tables/audit_exposure.json", '{"tables": []}', "not whole: 'chapter'"),
+        ("tables/audit_exposure.json", '{"tables": []}', "not whole: it carries no hash"),
         ("tables/audit_granularity.json", '{"chapter": nu', "not whole"),
     ],
 )  # fmt: skip

@@ -1,22 +1,22 @@
 """From finished runs to the papers' tables: layout, marks, gains, print beside ours, what is missing."""
 
 import csv
-import json
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
+from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
-from fedrec.files.parquet import write_table
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.cost import START_SECONDS, seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
-from tests.conftest import ROOT
+from tests.conftest import ROOT, made_interactions
 from tests.made_project import build_artefact, project_with
 from tests.made_runs import made, write_run
 
@@ -35,9 +35,8 @@ def rows(results, artefact):
 
 
 def described(results, dataset, users, items):
-    folder = results / "data" / dataset
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "statistics.json").write_text(json.dumps({"dataset": dataset, "users": users, "items": items}))
+    counts = {"dataset": dataset, "users": users, "items": items}
+    write_sealed(results / "data" / dataset / "statistics.json", counts)
 
 
 def only(artefact, *datasets):
@@ -178,8 +177,9 @@ def test_a_run_that_is_not_finished_is_an_error_that_says_how_to_get_it(tmp_path
 
 def test_inactive_users_are_counted_and_scored_apart(tmp_path):
     counts, data = {0: 20, 1: 29, 2: 30, 3: 5}, tmp_path / "data/ml-100k"
-    user = [user for user, count in counts.items() for _ in range(count)]
-    write_table(data / "interactions.parquet", pa.table({"user": pa.array(user, pa.int32())}), {})
+    rows_of_users = [(user, item, 0) for user, count in counts.items() for item in range(count)]
+    interactions = replace(made_interactions(rows_of_users, items=30), dataset="ml-100k")
+    write_interactions(data / "interactions.parquet", interactions, {})
     count = only(PAPERS["pfedrec"].artefacts["table9"], "ml-100k")
     build_artefact(tmp_path, count)
     (row,) = rows(tmp_path, count)

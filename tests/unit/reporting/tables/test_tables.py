@@ -8,6 +8,7 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.errors import ResultError
+from fedrec.files.sealed import sealed, write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.reporting.tables.comparison import comparison_rows, comparison_table
 from fedrec.reporting.tables.statistics import statistics_rows, statistics_tables
@@ -125,7 +126,9 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
         (None, "no such file. Build it"),
         ("{", "not whole"),
         ("{}", "not whole"),
-        ('{"chapter": null, "tables": [{}]}', "not whole"),
+        ('{"chapter": null, "tables": []}', "not whole: it carries no hash"),
+        (json.dumps(sealed({"chapter": None, "tables": []}) | {"tables": [1]}), "does not fit its hash"),
+        (json.dumps(sealed({"chapter": None, "tables": [{}]})), "not whole"),
     ],
 )
 def test_a_missing_or_half_json_is_an_error(tmp_path, content, message):
@@ -307,8 +310,7 @@ def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
 def test_statistics_are_built_of_all_datasets_or_of_one_paper(tmp_path):
     for name in ("ml-100k", "filmtrust"):
         path = tmp_path / f"data/{name}/statistics.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(described(name)))
+        write_sealed(path, described(name))
     reads = [f"data/{name}/statistics.json" for name in ("ml-100k", "filmtrust")]
     build_target(tmp_path, "statistics", "all", reads=reads, unavailable={"ml-1m": "no network"})
     build_target(tmp_path, "statistics", "own", reads=reads, unavailable={}, paper="pfedclr")

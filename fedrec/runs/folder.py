@@ -1,0 +1,69 @@
+"""The folder a run is written to: nothing in its way, and no other run's result in it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.methods import setting_text
+from fedrec.errors import ResultError, StorageError
+from fedrec.files.atomic import canonical_json
+from fedrec.runs.checkpoint import CHECKPOINT
+from fedrec.runs.record import FILES, SUMMARY, RunRecord
+
+_HASHES = ("code", "split", "interactions")
+_PROSE = "sources"
+"""Whose a setting is decides no number."""
+
+
+def check_nothing_in_the_way(folder: Path) -> None:
+    """Raise `StorageError` if a folder lies where a run writes a file."""
+    for name in (*FILES, CHECKPOINT):
+        if (folder / name).is_dir():
+            raise StorageError(
+                f"{folder / name}: is a folder, where this run writes a file. Move it away, or name another "
+                "folder with --out."
+            )
+
+
+def finished_before(
+    folder: Path, identity: Mapping[str, Any], records: Sequence[str]
+) -> Mapping[str, Any] | None:
+    """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
+
+    None, too, if it is to record more than it did. `ResultError` if the run there is another one: it is not
+    to be lost.
+    """
+    if not (folder / SUMMARY).exists():
+        return None
+    record = RunRecord(folder)
+    differences = list(_differences(record.summary, identity))
+    if differences:
+        run = record.id
+        raise ResultError(
+            f"{folder}: holds a finished run, {run.method} on {run.dataset} under {run.protocol} with seed "
+            f"{run.seed}, which differs in {'; '.join(differences)}. Name another folder with --out, or "
+            "replace it with --force."
+        )
+    if not set(records) <= set(record.summary.get("record", ())):
+        return None
+    record.check()
+    return record.summary
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
+    """What tells two identities apart, in words."""
+    for key, value in here.items():
+        other = there.get(key)
+        if key == _PROSE or canonical_json(other) == canonical_json(value):
+            continue
+        if key in _HASHES:
+            yield f"its {key}"
+        elif isinstance(value, Mapping) and isinstance(other, Mapping):
+            changed = [name for name in {**other, **value} if other.get(name) != value.get(name)]
+            yield ", ".join(_difference(name, other.get(name), value.get(name)) for name in changed)
+        else:
+            yield _difference(key, other, value)
+
+
+def _difference(name: str, there: object, here: object) -> str:
+    return f"{name} ({setting_text(there)} there, {setting_text(here)} here)"

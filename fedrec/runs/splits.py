@@ -1,0 +1,31 @@
+"""The split a run is asked to train on; where it is not there, what may be meant and how it is made."""
+
+from pathlib import Path
+
+from fedrec.config.protocol import SWITCHES, full_name
+from fedrec.data.split import Split, how_to_split, read_split
+from fedrec.errors import SplitError, did_you_mean
+
+_FILE = "split.parquet"
+_KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES))
+"""The protocols there are without anybody's doing, as a command names them."""
+
+
+def split_of(data: Path, protocol: str, paper: str) -> Split:
+    """The split of `protocol`, which may be short for the paper's own, in a dataset's folder."""
+    name = full_name(protocol, paper)
+    folder = data / name
+    if not data.is_dir():
+        beside = [path.name for path in data.parent.glob("*/") if path.is_dir()]
+        raise SplitError(
+            f"--data {data}: there is no such folder.{did_you_mean(data.name, beside)} Make it with: "
+            f"{how_to_split(folder)}"
+        )
+    if not (folder / _FILE).is_file():
+        made = sorted(path.parent.name for path in data.glob(f"*/{_FILE}"))
+        near = did_you_mean(protocol, (*made, *_KINDS)) if protocol not in _KINDS else ""
+        raise SplitError(
+            f"--protocol {protocol}: {data} has no split '{name}'.{near} It has: "
+            f"{', '.join(made) or 'none'}. Make it with: {how_to_split(folder)}"
+        )
+    return read_split(folder)

@@ -1,0 +1,353 @@
+"""Training by name: what is refused before the first round, what is taken up, what is kept and what is said."""
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from fedrec.cli.main import main
+from fedrec.errors import (
+    ConfigurationError,
+    OutOfMemoryError,
+    ResultError,
+    SplitError,
+    StoppedError,
+    StorageError,
+)
+from fedrec.federation.federation import Federation
+from fedrec.files.lock import locked
+from fedrec.files.sealed import read_sealed
+from fedrec.runs import device, training
+from fedrec.runs.record import FILES, RunRecord
+from fedrec.runs.train import train
+from tests.conftest import ROOT
+from tests.federations import planted_blocks
+from tests.once import once_for_all_workers
+from tests.trained_runs import made_results
+
+QUICK = ["d=4", "local_epochs=1", "rounds=4"]
+SAME = ("curve.parquet", "ranks.parquet", "state.safetensors")
+
+
+@pytest.fixture(scope="session")
+def splits(tmp_path_factory):
+    def build(root):
+        made_results(root, planted_blocks, users=12, items=60)
+
+    return once_for_all_workers(tmp_path_factory, "to train on", build) / "data/made"
+
+
+@pytest.fixture
+def trained(splits, tmp_path):
+    """Trains fedmf into a folder; words of the call may be changed."""
+
+    def run(out="run", **changes):
+        asked = {
+            "data": splits, "method": "fedmf", "paper": "fedem", "protocol": "clean", "seed": 0,
+            "changes": QUICK, "device": "cpu", "methods_file": ROOT / "config/methods.yaml",
+            "checkpoint_seconds": 0.0,
+        }  # fmt: skip
+        return train(**asked | {"out": tmp_path / out} | changes)
+
+    return run
+
+
+@pytest.fixture
+def stopped_after(monkeypatch):
+    """Lets a round raise what it is given, after some rounds."""
+
+    def stop(rounds, error):
+        whole = Federation.train_round
+
+        def train_round(self, round_):
+            if round_ > rounds:
+                raise error
+            return whole(self, round_)
+
+        monkeypatch.setattr(Federation, "train_round", train_round)
+        return lambda: monkeypatch.setattr(Federation, "train_round", whole)
+
+    return stop
+
+
+def contents(folder):
+    return [(folder / name).read_bytes() for name in SAME]
+
+
+def test_a_run_says_what_its_files_are_and_how_much_memory_clients_had(trained, tmp_path):
+    summary = trained()
+    said = read_sealed(tmp_path / "run/run.json")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == set(FILES)
+    assert set(said["files"]) == set(FILES) - {"run.json"}
+    assert said["memory_for_clients"]["decided_by"] == "the default"
+    assert {**summary, "files": said["files"]} == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seed": 1}, r"with seed 0, which differs in seed \(0 there, 1 here\)\. Name another folder"),
+        ({"changes": ["d=8", *QUICK[1:]]}, r"differs in d \(4 there, 8 here\)"),
+        ({"method": "popularity", "changes": []}, r"fedmf on made under clean .*method \(fedmf there, popularity"),
+        ({"protocol": "published"}, r"name \(clean there, published-fedem here\).*; its split"),
+        ({"paper": "pfedclr"}, r"paper \(fedem there, pfedclr here\)"),
+        ({"engine": "loop"}, r"engine \(batched there, loop here\); its code\. .* replace it with --force"),
+    ],
+)  # fmt: skip
+def test_another_run_is_not_overwritten(trained, tmp_path, changes, said):
+    trained()
+    before = contents(tmp_path / "run")
+    with pytest.raises(ResultError, match=f"run: holds a finished run, fedmf.*{said}|{said}"):
+        trained(**changes)
+    assert contents(tmp_path / "run") == before
+    RunRecord(tmp_path / "run").check()
+
+
+def test_force_replaces_another_run(trained, tmp_path):
+    trained()
+    trained(seed=1, force=True)
+    assert RunRecord(tmp_path / "run").summary["seed"] == 1
+    RunRecord(tmp_path / "run").check()
+
+
+def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp_path, capsys):
+    first = trained()
+    before = (tmp_path / "run/run.json").read_bytes()
+    again = trained()
+    assert (again["metrics"], (tmp_path / "run/run.json").read_bytes()) == (first["metrics"], before)
+    assert "run: this run is finished already; --force trains it again." in capsys.readouterr().err
+    trained(force=True)
+    assert (tmp_path / "run/run.json").read_bytes() != before, "its times are others"
+    recorded = trained(record=["abundance"])
+    assert recorded["record"] == ["abundance"]
+    # What was recorded besides is not lost to a call that does not ask for it.
+    assert trained()["record"] == ["abundance"]
+
+
+def test_a_damaged_run_of_the_same_kind_is_said_to_be(trained, tmp_path):
+    trained()
+    (tmp_path / "run/curve.parquet").write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match=r"curve.parquet: cannot be read.* `fedrec train` with --force"):
+        trained()
+    trained(force=True)
+    RunRecord(tmp_path / "run").check()
+
+
+def test_files_of_the_user_stay_and_remains_of_killed_writers_go(trained, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/notes.txt").write_text("mine")
+    (tmp_path / "run/.checkpoint.safetensors.abc.part").write_bytes(b"half")
+    trained()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*FILES, "notes.txt"}
+
+
+def test_what_is_in_the_way_is_said_before_the_first_round(trained, tmp_path, stopped_after):
+    stopped_after(0, AssertionError("a round was trained"))
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "run/run.json").mkdir(parents=True)
+    for out, said in (
+        ("file", r"file: cannot be written: there is a file of that name"),
+        ("file/below", r"file is a file, where a folder is needed"),
+        ("run", r"run.json: is a folder, where this run writes a file"),
+    ):
+        with pytest.raises(StorageError, match=said):
+            trained(out)
+
+
+def test_two_trainings_do_not_share_a_folder(trained, tmp_path):
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(StorageError, match=rf"process {os.getpid()} on .* writes to this folder now"),
+    ):
+        trained()
+
+
+def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path, stopped_after, capsys):
+    trained("whole")
+    go_on = stopped_after(0, KeyboardInterrupt)
+    with pytest.raises(StoppedError, match=r"no round was kept yet; the same command starts anew") as stopped:
+        trained()
+    assert stopped.value.status == 130
+    go_on()
+    go_on = stopped_after(2, KeyboardInterrupt)
+    with pytest.raises(
+        StoppedError, match="checkpoint of round 2 is kept; the same command goes on after it"
+    ):
+        trained()
+    with pytest.raises(StoppedError, match="checkpoint of round 2 is kept"):
+        trained()
+    go_on()
+    capsys.readouterr()
+    trained()
+    assert "fedmf: goes on after round 2 of 4, from the checkpoint of 2" in capsys.readouterr().err
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "state"])
+def test_a_damaged_checkpoint_is_left_aside_with_a_word(trained, tmp_path, stopped_after, capsys, damage):
+    trained("whole")
+    go_on = stopped_after(2, KeyboardInterrupt)
+    with pytest.raises(StoppedError):
+        trained()
+    go_on()
+    path = tmp_path / "run/checkpoint.safetensors"
+    content = path.read_bytes()
+    if damage == "state":
+        shutil.copyfile(tmp_path / "whole/state.safetensors", path)
+    else:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flip" else content[:100])
+    capsys.readouterr()
+    trained()
+    said = capsys.readouterr().err
+    assert "starts anew." in said or "starting anew." in said
+    assert "goes on" not in said
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_signal_in_quick_rounds_keeps_the_round_that_was_in_work(trained, tmp_path, monkeypatch):
+    whole = Federation.train_round
+
+    def train_round(self, round_):
+        report = whole(self, round_)
+        if round_ == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return report
+
+    monkeypatch.setattr(Federation, "train_round", train_round)
+    monkeypatch.setattr(training, "_QUICK", 1e9)
+    with pytest.raises(StoppedError, match="checkpoint of round 3 is kept") as stopped:
+        trained(checkpoint_seconds=1e9)
+    assert stopped.value.status == 143
+    # Where rounds are slow nobody waits for one.
+    shutil.rmtree(tmp_path / "run")
+    monkeypatch.setattr(training, "_QUICK", -1.0)
+    with pytest.raises(StoppedError, match="checkpoint of round 2 is kept"):
+        trained()
+
+
+def test_the_first_checkpoint_comes_soon_and_the_next_in_their_time(trained, monkeypatch):
+    saved = []
+    now = [0.0]
+    monkeypatch.setattr("fedrec.runs.checkpoint.time.monotonic", lambda: now[0])
+    whole, save = Federation.train_round, training.Checkpoints.save
+
+    def train_round(self, round_):
+        now[0] += 20
+        return whole(self, round_)
+
+    def noted(self, tensors, progress):
+        saved.append(progress.rounds)
+        save(self, tensors, progress)
+
+    monkeypatch.setattr(Federation, "train_round", train_round)
+    monkeypatch.setattr(training.Checkpoints, "save", noted)
+    trained(checkpoint_seconds=30.0, changes=["d=4", "local_epochs=1", "rounds=6"])
+    assert saved == [1, 3, 5]
+
+
+def test_the_catalogue_is_ranked_once_in_a_round_that_is_reported(trained, monkeypatch):
+    ranked, rank = [], training.catalogue_ranks
+    monkeypatch.setattr(training, "catalogue_ranks", lambda *of: ranked.append(1) or rank(*of))
+    trained(changes=["d=4", "local_epochs=1", "rounds=1"])
+    assert len(ranked) == 1
+
+
+def test_free_memory_changes_no_byte(trained, tmp_path, monkeypatch):
+    """What the system says is free now, and how much more than needed a machine has, decides nothing."""
+    for out, pages, limit in (("much", 2**24, 2**40), ("little", 2**4, 2**33)):
+        known = {"SC_AVPHYS_PAGES": pages}
+        sysconf = os.sysconf
+        monkeypatch.setattr(
+            os, "sysconf", lambda name, known=known, ask=sysconf: known.get(name) or ask(name)
+        )
+        monkeypatch.setattr(device, "memory_limit", lambda limit=limit: (limit, "the machine's memory"))
+        trained(out)
+        monkeypatch.undo()
+    assert contents(tmp_path / "much") == contents(tmp_path / "little")
+    said = [read_sealed(tmp_path / out / "run.json") for out in ("much", "little")]
+    assert said[0]["memory_for_clients"] == said[1]["memory_for_clients"]
+
+
+def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path, monkeypatch):
+    trained("plenty")
+    monkeypatch.setattr(device, "_DEFAULT", 2000)
+    trained("given")
+    assert [path.name for path in (tmp_path / "given").iterdir() if path.name == "run.json"] == ["run.json"]
+    with pytest.raises(
+        OutOfMemoryError, match=r"client \d+ alone needs about [\d,]+ bytes and 2,147 bytes are"
+    ):
+        trained("asked", memory_gib=2e-6)
+    monkeypatch.setattr(device, "memory_limit", lambda: (2000, "its control group"))
+    with pytest.raises(OutOfMemoryError, match="1,500 bytes are allowed"):
+        trained("limited")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"seed": -1}, ConfigurationError, "seed -1 is not allowed"),
+        ({"seed": 2**32}, ConfigurationError, "seed 4294967296 is not allowed"),
+        ({"checkpoint_seconds": -1.0}, ConfigurationError, "--checkpoint-seconds -1: give seconds"),
+        ({"checkpoint_seconds": float("nan")}, ConfigurationError, "--checkpoint-seconds nan"),
+        ({"memory_gib": float("nan")}, ConfigurationError, "--memory nan"),
+        ({"engine": "bathced"}, ConfigurationError, r"Did you mean 'batched'\?"),
+        ({"device": "gpu"}, ConfigurationError, r"Did you mean 'cuda'\?"),
+        ({"record": ["vectros=1"]}, ConfigurationError, r"Did you mean 'vectors'\?"),
+        ({"protocol": "cleen"}, SplitError, r"has no split 'cleen'. Did you mean 'clean'\? It has: clean, only-pool"),
+        ({"protocol": "only-ties"}, SplitError, r"'only-ties-fedem'. It has: .* --protocol only-ties-fedem"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused_before_anything_is_written(trained, tmp_path, changes, error, said):
+    with pytest.raises(error, match=said):
+        trained(**changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
+    with pytest.raises(
+        SplitError,
+        match=r"mad: there is no such folder. Did you mean 'made'\? Make it with: snakemake --cores 2 '.*/mad/clean/split.parquet'",
+    ):
+        trained(data=splits.parent / "mad")
+
+
+def command(splits, out, *more):
+    return [
+        "train", "--data", str(splits), "--method", "fedmf[d=4][local_epochs=1][rounds=4]", "--protocol", "clean",
+        "--methods", str(ROOT / "config/methods.yaml"), "--device", "cpu", "--out", str(out), *more,
+    ]  # fmt: skip
+
+
+def test_the_command_ends_with_the_outcome_and_its_place(splits, tmp_path, capsys):
+    assert main(command(splits, tmp_path / "run")) == 0
+    said = capsys.readouterr().out
+    run = RunRecord(tmp_path / "run")
+    assert (
+        f"clean, seed 0: test HR@10 {run.metric('hr@10'):.4f}, NDCG@10 {run.metric('ndcg@10'):.4f} at" in said
+    )
+    assert f"round {run.summary['rounds']['best_validation']} of 4, the best on validation." in said
+    assert said.endswith(f"Written to {tmp_path / 'run'}\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_stopped_says_so_and_its_status_names_the_signal(
+    splits, tmp_path, monkeypatch, capsys, number, status
+):
+    monkeypatch.setattr(Federation, "train_round", lambda *_: signal.raise_signal(number))
+    assert main(command(splits, tmp_path / "run")) == status
+    assert (
+        "fedrec: stopped; no round was kept yet; the same command starts anew.\n" in capsys.readouterr().err
+    )
+    assert signal.getsignal(number) not in (None, signal.SIG_IGN)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_threads_do_not_wait_busily_unless_told_to(splits, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert main(command(splits, tmp_path, "--seed", "-1")) == 1
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert main(command(splits, tmp_path, "--seed", "-1")) == 1
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert "seed -1 is not allowed" in capsys.readouterr().err
