@@ -8,4 +8,6 @@ LARGEST_SEED = 2**32 - 1
 def check_seed(seed: int) -> None:
     """Raise `ConfigurationError` unless `seed` is one: draws would take another modulo a power of two."""
     if not 0 <= seed <= LARGEST_SEED:
-        raise ConfigurationError(f"seed {seed} is not allowed: a seed is a whole number from 0 to {LARGEST_SEED}.")
+        raise ConfigurationError(
+            f"seed {seed} is not allowed: a seed is a whole number from 0 to {LARGEST_SEED}."
+        )

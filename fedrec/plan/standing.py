@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
+from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
-
-_SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Standing:
     built: bool
     runs: int
     done: int
-    hours: float
+    seconds: float
     """Of one CPU core, for the runs that are not done; a rough guess."""
     missing: Mapping[str, str]
     """Why datasets of it, or their published splits, are unavailable."""
@@ -33,7 +32,7 @@ def standing(project: Project, artefact: Artefact) -> Standing:
         all((project.results / file).is_file() for file in target.files),
         len(target.runs),
         len(target.runs) - len(open_runs),
-        sum(project.job(run).seconds for run in open_runs) / _SECONDS_PER_HOUR,
+        sum(project.job(run).seconds for run in open_runs),
         without(artefact, project.unavailable(artefact.datasets)),
     )
 
@@ -58,9 +57,9 @@ def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
 def _lines(standing: Standing) -> list[str]:
     artefact = standing.artefact
     runs = f"{standing.done} of {standing.runs} runs done" if standing.runs else "needs no runs"
-    cost = f", about {standing.hours:.1f} h of a core to go" if standing.hours else ""
+    cost = f", about {duration(standing.seconds)} to go, on a GPU far less" if standing.seconds else ""
     state = "built" if standing.built else "not built"
-    missing = [f"  {'':<16} without {name}: {why}" for name, why in standing.missing.items()]
+    missing = [f"  {'':<16} without {name}, unavailable: {why}" for name, why in standing.missing.items()]
     return [
         f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {runs}{cost}",
         *missing,

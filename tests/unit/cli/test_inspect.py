@@ -116,7 +116,7 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
 def test_a_configuration_that_is_none_is_an_error(tmp_path, capsys, content):
     (tmp_path / "own.yaml").write_text(content)
     assert main(["papers", "--configfile", str(tmp_path / "own.yaml")]) == 1
-    assert "own.yaml: " in capsys.readouterr().err
+    assert "own.yaml" in capsys.readouterr().err
 
 
 def test_methods_are_listed(capsys):
