@@ -2,11 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from fedrec.errors import ConfigurationError
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from fedrec.plan.project import Project
@@ -96,25 +94,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
 
 def project_of(parsed: argparse.Namespace) -> "Project":
     """The project that the options of `add_project` name."""
+    from fedrec.config.configuration import read_configuration
     from fedrec.plan.project import Project
 
-    configuration: dict[str, Any] = {}
-    for path in (parsed.project, *parsed.configfile):
-        configuration |= _read(path)
-    return Project.load(configuration, mirror=parsed.mirror)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    from fedrec.config.yaml_text import values_of
-
-    try:
-        content = values_of(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values.")
-    return content
+    return Project.load(read_configuration([parsed.project, *parsed.configfile]), mirror=parsed.mirror)
