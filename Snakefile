@@ -5,10 +5,11 @@ from snakemake.utils import min_version
 min_version("9.3")
 
 
-configfile: "config/config.yaml"
-
-
+# Our own reader comes first: it names file, line and key where Snakemake's could not read the file at all.
 include: "workflow/rules/common.smk"
+
+
+configfile: "config/config.yaml"
 
 
 localrules:
@@ -24,15 +25,21 @@ rule all:
     """Everything the configuration asks for: splits, statistics, comparisons, audit, tables and figures."""
     input:
         lambda wildcards: results(
-            PROJECT.splits(config["datasets"], config["protocols"])
+            PROJECT.splits(
+                PROJECT.configuration["datasets"], PROJECT.configuration["protocols"]
+            )
         ),
         lambda wildcards: results(PROJECT.files("all")),
+    message:
+        "all: everything is there"
 
 
 rule audit:
     """What the protocol and uploads give away, and which conclusions survive, for the configured datasets."""
     input:
         lambda wildcards: results(PROJECT.files("audit")),
+    message:
+        "audit: everything is there"
 
 
 rule demo:
@@ -40,12 +47,16 @@ rule demo:
     input:
         lambda wildcards: results(PROJECT.splits(["demo"], ["published", "clean"])),
         lambda wildcards: results(PROJECT.files("demo")),
+    message:
+        "demo: everything is there"
 
 
 rule datasets:
     """Statistics of every whole dataset in the catalogue, beside the published ones."""
     input:
         lambda wildcards: results(PROJECT.files("datasets")),
+    message:
+        "datasets: everything is there"
 
 
 rule splits:
@@ -56,6 +67,8 @@ rule splits:
                 PROJECT.available(PROJECT.catalogue.whole()), ["published", "clean"]
             )
         ),
+    message:
+        "splits: everything is there"
 
 
 rule benchmark:
@@ -63,6 +76,8 @@ rule benchmark:
     input:
         results("benchmarks/prepare_ml-1m.json"),
         results("benchmarks/engines_ml-100k.json"),
+    message:
+        "benchmark: everything is there"
 
 
 onstart:
@@ -79,3 +94,4 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/benchmark.smk"
+include: "workflow/rules/listen.smk"

@@ -8,10 +8,16 @@ import difflib
 from collections.abc import Iterable
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The nearest of `known` to a word that may be misspelt; None where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return close[0] if close else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the nearest of `known`, or nothing where none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    near = nearest(word, known)
+    return f" Did you mean '{near}'?" if near else ""
 
 
 class FedrecError(Exception):

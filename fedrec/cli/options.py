@@ -2,12 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from fedrec.errors import ConfigurationError
-from fedrec.files.sealed import SEAL, unsealed
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from fedrec.plan.project import Project
@@ -97,36 +94,7 @@ def add_project(parser: argparse.ArgumentParser) -> None:
 
 def project_of(parsed: argparse.Namespace) -> "Project":
     """The project that the options of `add_project` name."""
+    from fedrec.config.configuration import read_configuration
     from fedrec.plan.project import Project
 
-    configuration: dict[str, Any] = {}
-    for path in (parsed.project, *parsed.configfile):
-        configuration |= _read(path)
-    return Project.load(configuration, mirror=parsed.mirror)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    import yaml
-
-    from fedrec.config.yaml_text import values_of
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = values_of(text)
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values.")
-    return _whole(path, text) if SEAL in content else content
-
-
-def _whole(path: Path, text: str) -> Mapping[str, Any]:
-    """The content of a configuration that Snakemake left among results, which carries its hash."""
-    try:
-        return unsealed(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{path}: is damaged: {error}. Delete it; Snakemake writes it again when it next starts."
-        ) from None
+    return Project.load(read_configuration([parsed.project, *parsed.configfile]), mirror=parsed.mirror)

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fedrec.config.document import Document, KeyPath, load
+from fedrec.config.document import Document, KeyPath
+from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.atomic import canonical_json
 

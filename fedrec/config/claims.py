@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.document import Document, KeyPath, load
+from fedrec.config.document import Document, KeyPath
 from fedrec.config.papers import Artefact, Line, Paper
+from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
 OTHERS = "others"

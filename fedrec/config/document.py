@@ -1,41 +1,76 @@
-"""Configuration files: read with line numbers, checked against closed JSON schemas.
+"""Configuration files as documents: values that know the line they stand in, and mistakes told by it.
 
-An error names the file, the line and the key, and says what to write instead. Schemas lie
-in `fedrec/config/schemas`; each is closed, so that a misspelt key is an error and not a default.
+A message names the file, the line and the key, and says what to write instead; one mistake is told once,
+where it stands, however many entries take it over by an anchor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
-from fedrec.config.yaml_text import nodes_of, values_of
-from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.config.yaml_text import MERGE, parse, read_text, values_of
+from fedrec.errors import ConfigurationError, did_you_mean, nearest
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in a document: names of keys, and numbers in lists."""
 _MOST_ERRORS_SHOWN = 10
-_FITTING: set[tuple[str, str]] = set()
-"""Cache of texts that fit a schema, with its name: they need not be checked again."""
+_MOST_CHARACTERS_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a configuration, where it came from, and the line of each key."""
+    """The content of a configuration, where it came from, and the nodes that know its lines."""
 
     origin: str
     content: dict[str, Any]
-    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    node: yaml.Node | None = field(default=None, repr=False, compare=False)
 
     def place(self, key: KeyPath) -> str:
         """`config/datasets.yaml, line 12, ml-100k.filter` for the key `("ml-100k", "filter")`."""
-        line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
+        line = self.line(key)
         where = self.origin if line is None else f"{self.origin}, line {line}"
         return f"{where}, {spelled(key)}" if key else where
+
+    def line(self, key: KeyPath) -> int | None:
+        """The line of a key, or of the nearest one above it; through anchors, where it is written."""
+        found = [step.line for step in _steps(self.node, key)]
+        return found[-1] if found else None
+
+    def taken_over(self, key: KeyPath) -> bool:
+        """Whether what stands at `key` is written elsewhere, and got here by an anchor."""
+        return any(step.taken_over for step in _steps(self.node, key))
+
+    def holds(self, key: KeyPath) -> bool:
+        """Whether there is anything at `key`."""
+        value: Any = self.content
+        for part in key:
+            inside = dict(enumerate(value)) if isinstance(value, list) else value
+            if not isinstance(inside, Mapping) or part not in inside:
+                return False
+            value = inside[part]
+        return True
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A part of a key path, found in the nodes."""
+
+    line: int
+    node: yaml.Node
+    taken_over: bool
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong at a key, and what to write."""
+
+    key: KeyPath
+    text: str
 
 
 def spelled(key: KeyPath) -> str:
@@ -44,35 +79,35 @@ def spelled(key: KeyPath) -> str:
     return text.removeprefix(".")
 
 
-def load(path: Path, schema: str) -> Document:
-    """Read the YAML file `path` and check it against the schema called `schema`."""
+@contextmanager
+def told_at(place: str) -> Iterator[None]:
+    """Say where it happened when a name in a document turns out to be wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}: {error}") from None
+
+
+def read(path: Path) -> Document:
+    """Read the YAML file `path`, which must hold keys and values."""
+    return document_of(read_text(path), str(path))
+
+
+def document_of(text: str, origin: str) -> Document:
+    """The document that a YAML text holds."""
+    parsed = parse(text, origin)
+    if parsed.values is None:
+        raise ConfigurationError(f"{origin}: the file is empty, but must hold keys and values.")
+    if not isinstance(parsed.values, dict):
         raise ConfigurationError(
-            f"{path}: no such file. Run from the project's top folder, or give the path of your own file."
-        ) from None
-    try:
-        node = nodes_of(text)
-        content = values_of(text)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values, got {_described(content)}.")
-    document = Document(str(path), content, dict(_key_lines(node, (), str(path))))
-    if (text, schema) not in _FITTING:
-        check(document, schema)
-        _FITTING.add((text, schema))
-    return document
+            f"{origin}: must hold keys and values (`key: value`), got {described(parsed.values)}."
+        )
+    return Document(origin, parsed.values, parsed.node)
 
 
-def check(document: Document, schema: str) -> None:
-    """Raise `ConfigurationError`, listing what is wrong, unless `document` fits the schema."""
-    text = resources.files("fedrec.config").joinpath("schemas", f"{schema}.schema.yaml").read_text("utf-8")
-    validator = jsonschema.Draft202012Validator(values_of(text))
-    errors = sorted(validator.iter_errors(document.content), key=lambda e: [str(p) for p in e.absolute_path])
-    # The validator reports each missing key by itself, and each report tells all of them.
-    messages = list(dict.fromkeys(message for error in errors for message in _messages(error, document)))
+def refuse(document: Document, mistakes: Sequence[Mistake]) -> None:
+    """Raise `ConfigurationError` with all mistakes, each told once; nothing happens where there are none."""
+    messages = _told_once(document, mistakes)
     if messages:
         shown = messages[:_MOST_ERRORS_SHOWN]
         if len(messages) > len(shown):
@@ -80,43 +115,14 @@ def check(document: Document, schema: str) -> None:
         raise ConfigurationError("\n".join(shown))
 
 
-def _messages(error: jsonschema.ValidationError, document: Document) -> Iterator[str]:
-    """One line per mistake: place, what is wrong, what to write."""
-    key: KeyPath = tuple(error.absolute_path)
-    place = document.place(key)
-    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
-    instance: Any = error.instance
-    wanted: Any = error.validator_value
-    hint = _hint(schema)
-    match error.validator:
-        case "additionalProperties":
-            known = sorted(schema.get("properties", {}))
-            for name in sorted(set(instance) - set(known)):
-                yield (
-                    f"{document.place((*key, name))}: unknown key '{name}'.{did_you_mean(str(name), known)}"
-                    f" Allowed here: {', '.join(known)}."
-                )
-        case "required":
-            for name in sorted(set(wanted) - set(instance)):
-                yield f"{place}: key '{name}' is missing.{_hint(schema['properties'].get(name, {}))}"
-        case "enum":
-            allowed = [str(value) for value in wanted]
-            yield (
-                f"{place}: {_described(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
-                f" Write one of: {', '.join(allowed)}.{hint}"
-            )
-        case "type":
-            kinds = " or ".join(wanted) if isinstance(wanted, list) else wanted
-            yield f"{place}: must be of type {kinds}, got {_described(instance)}.{hint}"
-        case _:
-            yield f"{place}: {error.message}.{hint}"
+def schema_named(name: str) -> Mapping[str, Any]:
+    """The schema called `name`, as values."""
+    text = resources.files("fedrec.config").joinpath("schemas", f"{name}.schema.yaml").read_text("utf-8")
+    schema: Mapping[str, Any] = values_of(text)
+    return schema
 
 
-def _hint(schema: Mapping[str, Any]) -> str:
-    return f" It is: {schema['description']}." if "description" in schema else ""
-
-
-def _described(value: object) -> str:
+def described(value: object) -> str:
     """A value and its type, in the words of an error message."""
     kind = {
         str: "text",
@@ -126,24 +132,88 @@ def _described(value: object) -> str:
         list: "list",
         dict: "keys and values",
     }
-    return "nothing" if value is None else f"{value!r} ({kind.get(type(value), type(value).__name__)})"
+    if value is None:
+        return "nothing"
+    return f"{shortened(repr(value))} ({kind.get(type(value), type(value).__name__)})"
 
 
-def _key_lines(node: yaml.Node | None, key: KeyPath, origin: str) -> Iterator[tuple[KeyPath, int]]:
-    """The line of every key below `node`; a key written twice is an error, not a silent choice."""
-    if isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield (*key, index), value.start_mark.line + 1
-            yield from _key_lines(value, (*key, index), origin)
-    elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for name, value in node.value:
-            line = name.start_mark.line + 1
-            if name.value in seen:
-                raise ConfigurationError(
-                    f"{origin}, line {line}, {spelled((*key, name.value))}: written twice "
-                    f"(first on line {seen[name.value]}). Keep one."
-                )
-            seen[name.value] = line
-            yield (*key, name.value), line
-            yield from _key_lines(value, (*key, name.value), origin)
+def _told_once(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
+    """The mistakes in the order of their lines, each once: by the entry that it is written in."""
+    told: dict[tuple[str, str], KeyPath] = {}
+    for mistake in mistakes:
+        group = (_position(document, mistake.key), mistake.text)
+        if group not in told or (document.taken_over(told[group]) and not document.taken_over(mistake.key)):
+            told[group] = mistake.key
+    ordered = sorted(
+        told.items(), key=lambda one: (document.line(one[1]) or 0, [str(part) for part in one[1]])
+    )
+    return [f"{document.place(key)}: {text}" for (_, text), key in ordered]
+
+
+def _position(document: Document, key: KeyPath) -> str:
+    """Where a key stands, without its name where a line tells."""
+    place = document.place(key)
+    return place if document.line(key) is None else place.removesuffix(f", {spelled(key)}")
+
+
+def misnamed(key: KeyPath, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Unknown and missing keys of what a schema closes.
+
+    A missing one that an unknown one is near to was misspelt, and is told with it.
+    """
+    properties = schema.get("properties", {})
+    known = sorted(properties)
+    unknown = sorted(set(instance) - set(known)) if "additionalProperties" in schema else []
+    missing = sorted(set(schema.get("required", ())) - set(instance))
+    for name in unknown:
+        hint = did_you_mean(name, missing) or did_you_mean(name, known)
+        yield Mistake((*key, name), f"unknown key '{name}'.{hint} Allowed here: {', '.join(known)}.")
+    misspelt = {nearest(name, missing) for name in unknown}
+    for name in missing:
+        if name not in misspelt:
+            yield Mistake(key, f"key '{name}' is missing.{hint_of(properties.get(name, {}))}")
+
+
+def hint_of(schema: Mapping[str, Any]) -> str:
+    """What a schema says about its value, as a sentence."""
+    return f" It is: {schema['description']}." if "description" in schema else ""
+
+
+def shortened(text: str) -> str:
+    """A text that fits into a message."""
+    return text if len(text) <= _MOST_CHARACTERS_SHOWN else f"{text[:_MOST_CHARACTERS_SHOWN]}..."
+
+
+def _steps(node: yaml.Node | None, key: KeyPath) -> Iterator[_Step]:
+    """The parts of a key path as far as they are found, from the whole down."""
+    for part in key:
+        step = None if node is None else _step(node, part)
+        if step is None:
+            return
+        yield step
+        node = step.node
+
+
+def _step(node: yaml.Node, part: str | int) -> _Step | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        value = node.value[part]
+        return _Step(value.start_mark.line + 1, value, taken_over=_is_above(value, node))
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    merged: list[yaml.Node] = []
+    for name, value in node.value:
+        if name.value == part:
+            line = (value if _is_above(value, name) else name).start_mark.line + 1
+            return _Step(line, value, taken_over=_is_above(value, name))
+        if name.value == MERGE:
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+    for other in merged:
+        step = _step(other, part)
+        if step is not None:
+            return _Step(step.line, step.node, taken_over=step.taken_over or _is_above(other, node))
+    return None
+
+
+def _is_above(node: yaml.Node, other: yaml.Node) -> bool:
+    """Whether a node is written before another that leads to it: then an alias leads there."""
+    return bool(node.start_mark.index < other.start_mark.index)

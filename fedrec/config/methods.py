@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fedrec.config.document import read
+from fedrec.config.method_entries import allowed_values, check_entries, is_allowed
 from fedrec.config.names import Composition, parse, parse_change
 from fedrec.config.protocol import OWN
-from fedrec.config.yaml_text import values_of
 from fedrec.errors import ConfigurationError, did_you_mean
 
 Settings = dict[str, Any]
@@ -57,11 +58,10 @@ def remembered(methods: Mapping[str, Any], question: Hashable, ask: Callable[[],
 
 
 def load_methods(path: Path) -> Methods:
-    """Read `config/methods.yaml`. (The workflow checks it against its schema; training need not.)"""
-    try:
-        return Methods(values_of(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
+    """Read and check `config/methods.yaml`; the workflow checks its schema too, which training has not."""
+    document = read(path)
+    check_entries(document)
+    return Methods(document.content)
 
 
 def resolve(
@@ -217,32 +217,8 @@ def setting_text(value: object) -> str:
 
 
 def _check(composition: Composition, key: str, setting: Mapping[str, Any], value: object) -> None:
-    if value is None and setting.get("nullable"):
-        return
-    parts = value if isinstance(value, list) else [value]
-    if setting["type"] == "choice":
-        right = value in setting["choices"]
-    else:
-        low, high = setting["range"]
-        whole = setting["type"] != "number"
-        right = all(
-            isinstance(part, int | float)
-            and not isinstance(part, bool)
-            and (isinstance(part, int) or not whole)
-            and low <= part <= high
-            for part in parts
-        )
-    if not right:
+    if not is_allowed(setting, value):
         raise ConfigurationError(
             f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; "
             f"{allowed_values(setting)}."
         )
-
-
-def allowed_values(setting: Mapping[str, Any]) -> str:
-    """The values a setting may take, in words."""
-    if setting["type"] == "choice":
-        return f"one of {', '.join(setting['choices'])}"
-    low, high = setting["range"]
-    kind = "integers joined by x, each" if setting["type"] == "integers" else setting["type"]
-    return f"{kind} from {low:g} to {high:g}" + (" or null" if setting.get("nullable") else "")

@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import yaml
-
 from fedrec.config.catalogue import TableFormat, catalogue_of
-from fedrec.config.document import Document, check
+from fedrec.config.document import Document, document_of, told_at
+from fedrec.config.method_entries import check_entries
 from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
-from fedrec.config.yaml_text import values_of
+from fedrec.config.schema import check
+from fedrec.config.yaml_text import read_text
 from fedrec.errors import ConfigurationError, StorageError
 from fedrec.files.atomic import write_text
 
@@ -63,13 +63,14 @@ def new_method(name: str, methods_file: Path) -> Path:
     _check_folder(folder, methods_file)
     _check_name(name)
     file = folder / f"{_stem(name)}.py"
-    old = _text_of(methods_file)
-    _check_free(name, file, methods_file, _keys(old, methods_file))
+    old = read_text(methods_file)
+    _check_free(name, file, methods_file, document_of(old, str(methods_file)).content)
     template = (folder / f"_{_TEMPLATE}.py").read_text(encoding="utf-8")
     title = "".join(part.capitalize() for part in name.split("-"))
     # A class must not take the name of a word that it is written with.
     class_name = f"{title}Method" if re.search(rf"\b{title}\b", template) else title
-    new = _with_entry(old, _METHOD_ENTRY.format(name=name, title=title), name, methods_file, "methods")
+    new = _with_entry(old, _METHOD_ENTRY.format(name=name, title=title))
+    check_entries(_checked(new, name, methods_file, "methods"))
     _write_both(file, template.replace(_TEMPLATE.capitalize(), class_name), methods_file, old, new)
     return file
 
@@ -82,14 +83,14 @@ def new_dataset(
     The file itself is not read.
     """
     _check_name(name)
-    old = _text_of(catalogue_file)
-    if name in _keys(old, catalogue_file):
+    old = read_text(catalogue_file)
+    if name in document_of(old, str(catalogue_file)).content:
         raise ConfigurationError(
             f"{catalogue_file} has an entry '{name}' already. Edit it, or choose another name."
         )
     written = _written(path, catalogue_file.absolute().parent.parent)
-    new = _with_entry(old, _dataset_entry(name, written, format_, remarks), name, catalogue_file, "datasets")
-    catalogue_of(Document(str(catalogue_file), values_of(new)))
+    new = _with_entry(old, _dataset_entry(name, written, format_, remarks))
+    catalogue_of(_checked(new, name, catalogue_file, "datasets"))
     try:
         write_text(catalogue_file.resolve(), new)
     except OSError as error:
@@ -189,37 +190,18 @@ def _check_free(name: str, file: Path, methods_file: Path, entries: Collection[s
         )
 
 
-def _text_of(path: Path) -> str:
-    """The text of a file with its own ends of lines."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file. Run from the project's top folder.") from None
-
-
-def _keys(text: str, path: Path) -> Collection[str]:
-    try:
-        content = values_of(text)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: must hold keys and values.")
-    return content
-
-
-def _with_entry(text: str, entry: str, name: str, path: Path, schema: str) -> str:
-    """The text of the file `path` with an entry behind all others, which fits the schema."""
+def _with_entry(text: str, entry: str) -> str:
+    """The text of a file with an entry behind all others."""
     end = "\r\n" if "\r\n" in text else "\n"
-    added = text + ("" if text.endswith("\n") else end) + entry.replace("\n", end)
-    try:
-        content = values_of(added)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(
-            f"{path}: an entry for '{name}' cannot be added to this file: {error}"
-        ) from None
-    check(Document(str(path), content), schema)
-    return added
+    return text + ("" if text.endswith("\n") else end) + entry.replace("\n", end)
+
+
+def _checked(text: str, name: str, path: Path, schema: str) -> Document:
+    """The document that the new text of the file `path` holds; it fits the schema."""
+    with told_at(f"an entry for '{name}' cannot be added"):
+        document = document_of(text, str(path))
+        check(document, schema)
+    return document
 
 
 def _write_both(file: Path, code: str, entries: Path, old: str, new: str) -> None:
@@ -230,7 +212,7 @@ def _write_both(file: Path, code: str, entries: Path, old: str, new: str) -> Non
         write_text(entries, new)
     except BaseException as error:
         file.unlink(missing_ok=True)
-        if _text_of(entries) != old:
+        if read_text(entries) != old:
             write_text(entries, old)
         if isinstance(error, OSError):
             raise StorageError(

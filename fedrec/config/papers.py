@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.config.document import load
 from fedrec.config.names import parse
 from fedrec.config.protocol import full_name
 from fedrec.config.records import spelled_records
+from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
 BOTH = ("published", "clean")

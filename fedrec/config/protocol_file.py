@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fedrec.config.document import load
 from fedrec.config.protocol import SWITCHES, Protocol
+from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
 _EXTENTS = ("only", "upto")

@@ -1,21 +1,189 @@
-"""YAML text as values, or as nodes that know their lines; read by the C library where PyYAML has it.
+"""YAML files as values and as nodes that know their lines; a file that is none is answered in one sentence.
 
-That is ten times as fast, and every command and every call of snakemake reads the configuration first.
+Read by the C library where PyYAML has it: that is ten times as fast, and every command and every call of
+snakemake reads the configuration first. It trusts its input, so nesting and aliases are measured before it
+builds anything: a file of a few lines may stand for more values than any memory holds.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fedrec.errors import ConfigurationError
+
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_BYTES = 10_000_000
+_MOST_LEVELS = 60
+_MOST_VALUES = 500_000
+"""Values of a file once every alias is followed; the largest of this project has some twenty thousand."""
+MERGE = "<<"
+"""The key that takes over another mapping's keys."""
+
+_CAUSES: tuple[tuple[str, str], ...] = (
+    ("mapping values are not allowed", "Quote text with a colon; keys of one level start in one column."),
+    ("could not find expected ':'", "A line of keys and values reads `key: value`."),
+    ("did not find expected key", "Keys of one level start in one column; is a quote or a comma missing?"),
+    ("did not find expected '-'", "Items of one list start in one column, each with `- `."),
+    ("block sequence entries", "A list starts on a line of its own, or is written [a, b]."),
+    ("unexpected end of stream", "The quote that opens there is not closed."),
+    ("undefined alias", "`*name` needs `&name` above it; text that starts with * is quoted."),
+    ("could not determine a constructor", "Tags (words that start with !) are not read here; remove it."),
+    ("unknown escape character", "Use single quotes, or write a backslash twice."),
+    ("another document", "One file holds one document: remove the line ---."),
+    ("cannot start any token", "Text that starts with such a character is quoted."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A YAML text: its values, and the node of the whole, None for an empty text."""
+
+    values: Any
+    node: yaml.Node | None
 
 
 def values_of(text: str) -> Any:  # noqa: ANN401 - whatever the text holds
-    """The values in `text`; raises `yaml.YAMLError` where it is not YAML."""
+    """The values in a text of our own; raises `yaml.YAMLError` where it is not YAML."""
     return yaml.load(text, Loader=_LOADER)  # noqa: S506 - it is a safe loader
 
 
-def nodes_of(text: str) -> yaml.Node | None:
-    """The nodes of `text`, with the lines they stand in."""
-    root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
-    return root
+def read_text(path: Path) -> str:
+    """The text of a configuration file; `ConfigurationError` where there is none, or it is not UTF-8."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"{path}: no such file. Run from the project's top folder, or give the path of your own file."
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    if len(content) > _MOST_BYTES:
+        raise ConfigurationError(
+            f"{path}: {len(content):,} bytes are too many for a configuration file; is it another one?"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(
+            f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8. Save the file as UTF-8."
+        ) from None
+
+
+def parse(text: str, origin: str) -> Parsed:
+    """The values of a YAML text, and their nodes; `origin` names it in errors.
+
+    A key written twice, one that is no text, and values without end are refused, as is what is not YAML.
+    """
+    try:
+        _check_levels(text, origin)
+        loader = _LOADER(text)
+        try:
+            node = loader.get_single_node()
+            _check_nodes(node, origin)
+            return Parsed(None if node is None else loader.construct_document(node), node)
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise ConfigurationError(_sentence(error, text, origin)) from None
+
+
+def _check_levels(text: str, origin: str) -> None:
+    """Raise `ConfigurationError` where values nest too deep for the parser, which would not survive it."""
+    levels = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            levels += 1
+            if levels > _MOST_LEVELS:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise ConfigurationError(
+                    f"{origin}, line {line}: more than {_MOST_LEVELS} levels of values in each other. "
+                    "Is a bracket not closed?"
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            levels -= 1
+
+
+def _check_nodes(root: yaml.Node | None, origin: str) -> None:
+    """Raise `ConfigurationError` for a key written twice or no text, and for values without end."""
+    sizes: dict[int, int] = {}
+    if root is not None and _size(root, sizes, origin) > _MOST_VALUES:
+        raise ConfigurationError(
+            f"{origin}: its aliases (*name) stand for more than {_MOST_VALUES:,} values. Write out less."
+        )
+
+
+def _size(node: yaml.Node, sizes: dict[int, int], origin: str) -> int:
+    """The number of values below a node, every alias followed; each node is looked at once."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in sizes:
+        # Until it is known, a node inside itself counts as more than is allowed.
+        sizes[id(node)] = _MOST_VALUES
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, origin)
+        sizes[id(node)] = 1 + sum(_size(child, sizes, origin) for child in _children(node))
+    return sizes[id(node)]
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        yield from (value for _, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _check_keys(node: yaml.MappingNode, origin: str) -> None:
+    """A key written twice is an error, not a silent choice."""
+    seen: dict[str, int] = {}
+    for name, _ in node.value:
+        line = name.start_mark.line + 1
+        if not isinstance(name, yaml.ScalarNode) or name.tag not in _TEXT_TAGS:
+            shown = f" {name.value}" if isinstance(name, yaml.ScalarNode) else ""
+            raise ConfigurationError(f"{origin}, line {line}: the key{shown} is no text. Quote it.")
+        if name.value in seen:
+            raise ConfigurationError(
+                f"{origin}, line {line}, {name.value}: written twice (first on line {seen[name.value]}). "
+                "Keep one."
+            )
+        seen[name.value] = line
+
+
+_TEXT_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
+
+def _sentence(error: yaml.YAMLError, text: str, origin: str) -> str:
+    """What is wrong with a text that is not YAML, where, and what usually causes it."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return (
+            f"{origin}, line {line}: the character {_character(error.character)} is not allowed. Remove it."
+        )
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"{origin}: not valid YAML: {error}."
+    mark = error.problem_mark
+    problem = str(error.problem)
+    line = mark.line + 1
+    before, rest = text[: mark.index], text[mark.index :]
+    if "end of stream" in problem and error.context_mark is not None:
+        # Where the quote opens: the end of the file tells nobody where to look.
+        line = error.context_mark.line + 1
+    if "\t" in before.rpartition("\n")[2] + rest[:1]:
+        cause = "There is a tab; indent with blanks."
+    elif "',' or" in problem and rest.startswith("["):
+        cause = 'A name with brackets is quoted in a list: "fedcia[rounds=5]".'
+    elif "flow" in str(error.context) and error.context_mark is not None:
+        cause = (
+            f"Is the bracket that opens on line {error.context_mark.line + 1} not closed, or a comma missing?"
+        )
+    else:
+        cause = next((cause for words, cause in _CAUSES if words in f"{error.context} {problem}"), "")
+    return f"{origin}, line {line}: not valid YAML: {problem}.{' ' if cause else ''}{cause}"
+
+
+def _character(character: object) -> str:
+    code = ord(character) if isinstance(character, str) else character
+    return f"U+{code:04X}"

@@ -14,6 +14,8 @@ _SYNTHETIC_PER_USER = 20
 """Interactions of a user of a synthetic dataset."""
 _DEFAULT_SECONDS = 5.0
 """Seconds of a round where a method's entry has none."""
+_SECONDS_PER_MINUTE = 60
+_MINUTES_PER_HOUR = 60
 START_SECONDS = 5.0
 """Seconds that a run takes besides its rounds: imports, reading and writing."""
 
@@ -31,11 +33,19 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> 
     return float(START_SECONDS + seconds * values["rounds"] * epochs * share * size)
 
 
+def duration(seconds: float) -> str:
+    """A time of work on one CPU core, in words: `40 core-minutes`, `30.1 core-hours`."""
+    minutes = seconds / _SECONDS_PER_MINUTE
+    if minutes >= _MINUTES_PER_HOUR:
+        return f"{minutes / _MINUTES_PER_HOUR:.1f} core-hours"
+    return "a core-minute" if minutes <= 1 else f"{minutes:.0f} core-minutes"
+
+
 def announcement(seconds: list[float], cores: int | None) -> str:
     """How many runs are to be trained, and about how long that takes: a guess, by times on one CPU core."""
     if not seconds:
         return "fedrec: nothing to train."
-    minutes = max(1, round(sum(seconds) / 60 / (cores or 1)))
+    minutes = max(1, round(sum(seconds) / _SECONDS_PER_MINUTE / (cores or 1)))
     length = "a minute" if minutes == 1 else f"{minutes} minutes"
     return (
         f"fedrec: {len(seconds)} runs to train, about {length} on {cores or 1} CPU cores; "

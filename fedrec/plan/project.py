@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from fedrec.config.document import Document
 from fedrec.config.methods import canonical, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.names import folder_name, spelling_of
@@ -13,6 +14,7 @@ from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.protocol import Protocol, paper_of
 from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
@@ -62,8 +64,15 @@ class Project(Workspace):
     """A workspace with its targets, groups of targets, and jobs."""
 
     @classmethod
-    def load(cls, configuration: Mapping[str, Any], root: Path = Path(), mirror: Path | None = None) -> Self:
-        """Read and check everything a configuration names; `mirror` overrides its own."""
+    def load(
+        cls, configuration: Mapping[str, Any] | Document, root: Path = Path(), mirror: Path | None = None
+    ) -> Self:
+        """Read and check everything a configuration names; `mirror` overrides its own.
+
+        Mistakes in a document are told with file and line, those in mere values by their key.
+        """
+        if not isinstance(configuration, Document):
+            configuration = Document("configuration", dict(configuration))
         fields = read_workspace(configuration, root, mirror)
         if mirror is None and fields["configuration"]["mirror"]:
             fields["mirror"] = root / fields["configuration"]["mirror"]
@@ -124,7 +133,10 @@ class Project(Workspace):
         """Says that there is no target called `name`, and which is nearest."""
         known = [*self.targets.names, *self.groups]
         hint = did_you_mean(name, known)
-        return f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers."
+        return (
+            f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers, "
+            "`snakemake --list-rules` everything."
+        )
 
     def splits(self, datasets: Iterable[str], protocols: Iterable[str]) -> list[str]:
         """The files of datasets' splits, below the results; `published` is each of their papers' own."""
@@ -151,7 +163,8 @@ class Project(Workspace):
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
-        self.check_paper(paper, "in a path")
+        self.check_paper(paper)
+        check_seed(int(seed))
         return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
+from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
-
-_SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Standing:
     built: bool
     runs: int
     done: int
-    hours: float
+    seconds: float
     """Of one CPU core, for the runs that are not done; a rough guess."""
     missing: Mapping[str, str]
     """Why datasets of it, or their published splits, are unavailable."""
@@ -35,7 +34,7 @@ def standing(project: Project, artefact: Artefact) -> Standing:
         all((project.results / file).is_file() for file in target.files),
         len(target.runs),
         len(target.runs) - len(open_runs),
-        sum(project.job(run).seconds for run in open_runs) / _SECONDS_PER_HOUR,
+        sum(project.job(run).seconds for run in open_runs),
         without(artefact, project.unavailable(artefact.datasets)),
     )
 
@@ -61,20 +60,14 @@ def described(project: Project, artefact: Artefact, cores: int) -> str:
         f"        {dataset}, {protocol}: {sum(states)} of {len(states)} done"
         for (dataset, protocol), states in done.items()
     ]
-    lines += [f"    without {name}: {why}" for name, why in one.missing.items()]
-    if one.hours:
+    lines += [f"    without {name}, unavailable: {why}" for name, why in one.missing.items()]
+    if one.seconds:
+        spread = duration(one.seconds / cores).replace("core-", "")
         lines.append(
-            f"    to go: {_about(one.hours, 'core-hour')}, which is {_about(one.hours / cores, 'hour')} on "
-            f"{cores} {'core' if cores == 1 else 'cores'}; with a GPU, far less"
+            f"    to go: about {duration(one.seconds)}, which is {spread} on {cores} "
+            f"{'core' if cores == 1 else 'cores'}; with a GPU, far less"
         )
     return "\n".join([*lines, f"    build it: snakemake --cores {cores} {artefact.target}"])
-
-
-def _about(hours: float, unit: str) -> str:
-    """A rough number of hours in words."""
-    if hours < 1:
-        return f"less than one {unit}"
-    return f"about {hours:,.0f} {unit}{'' if round(hours) == 1 else 's'}"
 
 
 def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
@@ -96,9 +89,9 @@ def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
 
 def _lines(standing: Standing) -> list[str]:
     artefact = standing.artefact
-    cost = f", about {standing.hours:.1f} h of a core to go" if standing.hours else ""
+    cost = f", about {duration(standing.seconds)} to go, on a GPU far less" if standing.seconds else ""
     state = "built" if standing.built else "not built"
-    missing = [f"  {'':<16} without {name}: {why}" for name, why in standing.missing.items()]
+    missing = [f"  {'':<16} without {name}, unavailable: {why}" for name, why in standing.missing.items()]
     return [
         f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {_runs(standing)}{cost}",
         *missing,

@@ -1,7 +1,7 @@
 """Everything the configuration says, read and checked once, and which data is available here."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,18 +9,23 @@ from typing import Any, Self
 
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
-from fedrec.config.document import Document, check, load
+from fedrec.config.document import Document, KeyPath, told_at
+from fedrec.config.method_entries import check_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
+from fedrec.config.schema import check, load
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.sealed import sealed
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import papers_in
+
+_FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file")
+"""Keys of the configuration that name the other files."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,11 @@ class Workspace:
         of_datasets = (paper for dataset in self.catalogue.values() for paper in dataset.papers)
         return list(dict.fromkeys([*self.papers, *papers_in(self.methods), *of_protocols, *of_datasets]))
 
-    def check_paper(self, name: str, where: str) -> None:
-        """Raise `ConfigurationError` where no paper is called `name`; `where` says who names it."""
+    def check_paper(self, name: str) -> None:
+        """Raise `ConfigurationError` where no paper is called `name`."""
         if name not in self.known_papers:
             raise ConfigurationError(
-                f"{where}: unknown paper '{name}'.{did_you_mean(name, self.known_papers)} "
+                f"unknown paper '{name}'.{did_you_mean(name, self.known_papers)} "
                 f"Known: {', '.join(self.known_papers)}."
             )
 
@@ -166,51 +171,96 @@ class Workspace:
         return {split: why for split, why in splits.items() if why is not None}
 
 
-def read_workspace(configuration: Mapping[str, Any], root: Path, mirror: Path | None) -> dict[str, Any]:
+def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[str, Any]:
     """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
-    content = dict(configuration)
-    check(Document("configuration", content), "config")
-    methods = Methods(load(root / content["method_file"], "methods").content)
-    papers = load_papers(root / content["paper_folder"])
+    check(document, "config")
+    paths = {key: _named(document, key, root) for key in _FILES}
+    entries = load(paths["method_file"], "methods")
+    check_entries(entries)
+    methods = Methods(entries.content)
+    papers = load_papers(paths["paper_folder"])
     fields: dict[str, Any] = {
-        "configuration": _spelled(content, methods),
+        "configuration": _spelled(document, methods),
         "root": root,
         "mirror": mirror,
         "methods": methods,
-        "catalogue": load_catalogue(root / content["catalogue"]),
-        "protocols": load_protocols(root / content["protocol_file"]),
+        "catalogue": load_catalogue(paths["catalogue"]),
+        "protocols": load_protocols(paths["protocol_file"]),
         "papers": papers,
-        "claims": tuple(load_claims(root / content["claim_file"], papers)),
+        "claims": tuple(load_claims(paths["claim_file"], papers)),
         "layouts": load_layouts(),
     }
-    _check_names(Workspace(**fields))
+    _check_names(Workspace(**fields), document)
     return fields
 
 
-def _spelled(content: dict[str, Any], methods: Mapping[str, Any]) -> dict[str, Any]:
+def _named(document: Document, key: str, root: Path) -> Path:
+    """The file or folder that a key of the configuration names; it must be there."""
+    path = root / str(document.content[key])
+    if not path.exists():
+        beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
+        raise ConfigurationError(
+            f"{document.place((key,))}: {path}: no such file.{did_you_mean(document.content[key], beside)} "
+            "Run from the project's top folder, or give the path of your own file."
+        )
+    return path
+
+
+def _spelled(document: Document, methods: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the configuration with its methods spelt canonically."""
+    content = document.content
     audit = dict(content["audit"])
     for key in ("methods", "uploads"):
-        audit[key] = canonical_all(methods, audit[key])
-    return content | {"methods": canonical_all(methods, content["methods"]), "audit": audit}
+        audit[key] = _canonical(document, ("audit", key), audit[key], methods)
+    compared = _canonical(document, ("methods",), content["methods"], methods)
+    return content | {"methods": compared, "audit": audit}
 
 
-def _check_names(workspace: Workspace) -> None:
+def _canonical(
+    document: Document, key: KeyPath, names: Sequence[str], methods: Mapping[str, Any]
+) -> list[str]:
+    for index, name in enumerate(names):
+        with told_at(document.place((*key, index))):
+            canonical(methods, name)
+    with told_at(document.place(key)):
+        return canonical_all(methods, names)
+
+
+def _check_names(workspace: Workspace, document: Document) -> None:
     """Every dataset, method, paper, protocol, layout and artefact that is named must exist."""
-    configuration, methods = workspace.configuration, workspace.methods
-    for dataset in configuration["datasets"]:
-        for paper in workspace.catalogue[dataset].papers:
-            protocol_named(workspace.protocols, f"published-{paper}")
-    workspace.check_paper(configuration["paper"], "configuration, paper")
+    configuration = workspace.configuration
+    for index, dataset in enumerate(configuration["datasets"]):
+        with told_at(document.place(("datasets", index))):
+            for paper in workspace.catalogue[dataset].papers:
+                protocol_named(workspace.protocols, f"published-{paper}")
+    with told_at(document.place(("paper",))):
+        workspace.check_paper(configuration["paper"])
+    for index, name in enumerate(configuration["artefacts"]):
+        with told_at(document.place(("artefacts", index))):
+            artefacts_of(workspace.papers, [name])
+    named: dict[KeyPath, list[str]] = {("methods",): configuration["methods"]}
+    named |= {("audit", key): configuration["audit"][key] for key in ("methods", "uploads")}
+    for key, methods in named.items():
+        for index, method in enumerate(methods):
+            with told_at(document.place((*key, index))):
+                resolve(workspace.methods, method, configuration["paper"], "")
+                modules_of(method)
+    for index, protocol in enumerate(configuration["protocols"]):
+        if protocol != "published":
+            with told_at(document.place(("protocols", index))):
+                protocol_named(workspace.protocols, protocol)
+    folder = workspace.root / configuration["paper_folder"]
     for artefact in artefacts_of(workspace.papers, workspace.papers):
+        _check_artefact(workspace, artefact, folder / f"{artefact.paper}.yaml")
+
+
+def _check_artefact(workspace: Workspace, artefact: Artefact, path: Path) -> None:
+    """The layout and the methods of a paper's table or figure must exist."""
+    try:
         workspace.layout_of(artefact)
         for line in artefact.lines:
             if line.run is not None:
-                canonical(methods, line.run)
-    artefacts_of(workspace.papers, configuration["artefacts"])
-    audit = configuration["audit"]
-    for method in (*configuration["methods"], *audit["methods"], *audit["uploads"]):
-        resolve(methods, method, configuration["paper"], "")
-        modules_of(method)
-    for protocol in configuration["protocols"]:
-        if protocol != "published":
-            protocol_named(workspace.protocols, protocol)
+                canonical(workspace.methods, line.run)
+    except ConfigurationError as error:
+        place = load(path, "paper").place(("artefacts", artefact.name))
+        raise ConfigurationError(f"{place}: {error}") from None

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrec.config.methods import allowed_values, resolve, setting_text
+from fedrec.config.method_entries import allowed_values
+from fedrec.config.methods import resolve, setting_text
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
 from fedrec.config.protocol import OWN

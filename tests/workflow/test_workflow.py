@@ -23,8 +23,15 @@ from tests.projects import AUDIT, QUICK, content_of
 
 # A call ends no sooner than the span, so it is short here.
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2", "--max-jobs-per-timespan", "1000/1s"]
-RESULTS = "all results"
-"""A folder whose name must be quoted."""
+RESULTS = "all results; touch ran $(touch ran) `touch ran` 'a' \"b\" & *"
+"""A folder whose name a shell must never read: whatever is built is built in it."""
+WILDCARDS = {
+    "prepare": ("dataset",),
+    "split": ("dataset", "protocol"),
+    "describe": ("dataset",),
+    "train": ("paper", "dataset", "protocol", "method", "seed"),
+}
+"""What the message of a job names, by its rule; that of any other names its target."""
 BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4")
 # Any connection to another machine would be an error under this proxy, which nobody serves.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
@@ -94,14 +101,11 @@ class Checkout:
 
     def planned(self, *targets):
         """The jobs a dry run would do: the wildcards of each, by rule."""
-        text = self.snakemake("--dry-run", *targets)
-        jobs = re.findall(r"^(?:local)?rule (\w+):$((?:\n    .*)*)", text, flags=re.MULTILINE)
+        text = self.snakemake("--dry-run", "--quiet", "host", "--", *targets)
         found: dict[str, list[dict[str, str]]] = {}
-        for rule, about in jobs:
-            wildcards = re.search(r"^    wildcards: (.*)$", about, flags=re.MULTILINE)
-            if wildcards:
-                parts = (part.split("=", 1) for part in wildcards[1].split(", "))
-                found.setdefault(rule, []).append(dict(parts))
+        for rule, about in re.findall(r"^Job \d+: (\w+) (.*)$", text, flags=re.MULTILINE):
+            wildcards = WILDCARDS.get(rule, ("target",))
+            found.setdefault(rule, []).append(dict(zip(wildcards, about.split("/"), strict=False)))
         return found
 
     def result(self, path):
@@ -146,6 +150,12 @@ def test_all_that_was_asked_for_is_there_without_any_network(built):
     assert built.result("figures/fedrap_fig4.txt").is_file()
     for page in ("report", "demo"):
         assert "</html>" in built.result(f"report/{page}.html").read_text()
+
+
+def test_nothing_in_a_name_was_run_by_a_shell(built):
+    """The folder of results holds words that would make a file; Snakemake, jobs and logs lie in it."""
+    assert not list(built.folder.rglob("ran"))
+    assert built.result("logs/tables/alpha_comparison.log").is_file()
 
 
 def test_a_verdict_is_three_hops_from_its_runs(built):

@@ -22,9 +22,11 @@ rule benchmark_prepare:
     threads: ALL_CORES
     params:
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
-        catalogue=config["catalogue"],
-        protocols=config["protocol_file"],
+        catalogue=PROJECT.configuration["catalogue"],
+        protocols=PROJECT.configuration["protocol_file"],
         raw=str(PROJECT.raw),
+    message:
+        "benchmark_prepare {wildcards.dataset}"
     shell:
         "python -m benchmarks.prepare {wildcards.dataset:q} --catalogue {params.catalogue:q}"
         " --protocols {params.protocols:q} --raw {params.raw:q} --out {output:q} 2> {log:q}"
@@ -42,8 +44,10 @@ rule benchmark_engines:
         results("logs/benchmark/engines_{dataset}.log"),
     threads: ALL_CORES
     params:
-        methods=config["method_file"],
+        methods=PROJECT.configuration["method_file"],
         data=subpath(input.split, ancestor=2),
+    message:
+        "benchmark_engines {wildcards.dataset}"
     shell:
         "python -m benchmarks.engines --data {params.data:q} --methods {params.methods:q}"
         " --out {output:q} 2> {log:q}"

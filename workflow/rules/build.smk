@@ -27,6 +27,8 @@ rule table:
     params:
         plan=plan_of,
         project=results("plan/project.json"),
+    message:
+        "table {wildcards.target}"
     shell:
         "printf %s {params.plan:q} > {output.plan:q};"
         " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
@@ -54,6 +56,8 @@ rule figure:
     params:
         plan=plan_of,
         project=results("plan/project.json"),
+    message:
+        "figure {wildcards.target}"
     shell:
         "printf %s {params.plan:q} > {output.plan:q};"
         " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
@@ -78,6 +82,8 @@ rule page:
     params:
         plan=plan_of,
         project=results("plan/project.json"),
+    message:
+        "page {wildcards.target}"
     shell:
         "printf %s {params.plan:q} > {output.plan:q};"
         " fedrec build {wildcards.target:q} --plan {output.plan:q} --project {params.project:q}"
@@ -94,27 +100,5 @@ for NAME in PROJECT.names_for_rules():
         input:
             lambda wildcards, name=NAME: results(PROJECT.files(name)),
         localrule: True
-
-
-rule unknown_target:
-    """Answers a mistyped target with the nearest one."""
-    input:
-        unknown,
-    output:
-        "{unknown}",
-    wildcard_constraints:
-        unknown=r"[A-Za-z0-9_-]+",
-    localrule: True
-
-
-rule unknown_file:
-    """Answers a mistyped path of a table, figure or page likewise."""
-    input:
-        unknown,
-    output:
-        results("{folder}/{unknown}.{ending}"),
-    wildcard_constraints:
-        folder="tables|figures|report|plan",
-        unknown=rf"(?!(?:{PROJECT.pattern()})\.)[\w-]+",
-        ending="csv|md|tex|json|pdf|png|txt|html",
-    localrule: True
+        message:
+            f"{NAME}: everything is there"

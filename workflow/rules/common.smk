@@ -5,27 +5,40 @@ import shlex
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
+from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError
 from fedrec.files.atomic import canonical_json, write_text
+from fedrec.plan.asked import check_asked
 from fedrec.plan.cost import announcement
 from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.forecast import forecast
 from fedrec.plan.project import Project
 
+
+def stop(error):
+    """End with one message: Snakemake would tell an exception with lines of these files, which are right."""
+    raise SystemExit(f"fedrec: {error}")
+
+
 try:
-    MIRROR = os.environ.get("FEDREC_MIRROR")
-    PROJECT = Project.load(config, mirror=Path(MIRROR) if MIRROR else None)
+    OWN_FILE, MIRROR = Path("config/config.yaml"), os.environ.get("FEDREC_MIRROR")
+    CONFIGURATION = read_configuration(
+        # As for Snakemake, a file given on the command line may take the place of the usual one.
+        [OWN_FILE] * (OWN_FILE.exists() or not workflow.overwrite_configfiles)
+        + workflow.overwrite_configfiles,
+        workflow.config_settings.config,
+    )
+    PROJECT = Project.load(CONFIGURATION, mirror=Path(MIRROR) if MIRROR else None)
 except FedrecError as error:
-    raise WorkflowError(str(error)) from None
+    stop(error)
 
 # Jobs find the `fedrec` command of this environment, activated or not, the mirror, and the files of the
 # configuration: through the environment, since a path as a parameter would re-run jobs when it alone changes.
 PLACES = {
     "FEDREC_MIRROR": PROJECT.mirror or "",
-    "FEDREC_CATALOGUE": config["catalogue"],
-    "FEDREC_PROTOCOLS": config["protocol_file"],
-    "FEDREC_METHODS": config["method_file"],
+    "FEDREC_CATALOGUE": PROJECT.configuration["catalogue"],
+    "FEDREC_PROTOCOLS": PROJECT.configuration["protocol_file"],
+    "FEDREC_METHODS": PROJECT.configuration["method_file"],
 }
 shell.prefix(
     # A prefix of our own replaces Snakemake's, which is the first line here.
@@ -39,7 +52,7 @@ shell.prefix(
 def results(path):
     """A path below the results folder; a list of paths for several."""
     below = [
-        f"{config['results']}/{one}"
+        f"{PROJECT.configuration['results']}/{one}"
         for one in ([path] if isinstance(path, str) else path)
     ]
     return below[0] if isinstance(path, str) else below
@@ -63,8 +76,3 @@ def plan_of(wildcards):
 def chapter_of(wildcards):
     """Where a target stands in the report of Snakemake."""
     return PROJECT.chapter_of(wildcards.target)
-
-
-def unknown(wildcards):
-    """Say that there is no such target, and which is nearest: Snakemake only says that no rule makes it."""
-    raise WorkflowError(PROJECT.no_target(wildcards.unknown))

@@ -19,6 +19,8 @@ rule fetch:
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
+    message:
+        "fetch {wildcards.path}"
     shell:
         "fedrec fetch {wildcards.path:q} --raw {params.raw:q} 2>&1 | tee {log:q}"
 
@@ -40,6 +42,8 @@ rule prepare:
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
         raw=str(PROJECT.raw),
         folder=subpath(output.interactions, parent=True),
+    message:
+        "prepare {wildcards.dataset}"
     shell:
         "fedrec prepare {wildcards.dataset:q} --raw {params.raw:q} --out {params.folder:q} > {log:q} 2>&1"
 
@@ -59,6 +63,8 @@ rule split:
         fingerprint=code_fingerprint("fedrec.data.split"),
         recipe=lambda wildcards: PROJECT.protocol(wildcards.protocol).recipe(),
         folder=subpath(input.interactions, parent=True),
+    message:
+        "split {wildcards.dataset}/{wildcards.protocol}"
     shell:
         "fedrec split --data {params.folder:q} --protocol {wildcards.protocol:q} > {log:q} 2>&1"
 
@@ -80,6 +86,8 @@ rule describe:
             wildcards.dataset, ["published", "clean"]
         ),
         folder=subpath(input.interactions, parent=True),
+    message:
+        "describe {wildcards.dataset}"
     shell:
         "fedrec describe --data {params.folder:q} --protocol {params.protocols:q}"
         " --out {output:q} > {log:q} 2>&1"

@@ -22,12 +22,14 @@ rule train:
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
     resources:
-        gpu=config["gpu_per_run"],
+        gpu=PROJECT.configuration["gpu_per_run"],
     params:
         fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
         settings=lambda wildcards: canonical_json(job_of(wildcards).settings),
         words=lambda wildcards: job_of(wildcards).arguments(),
         data=lambda wildcards: results(job_of(wildcards).data),
         folder=subpath(output.run, parent=True),
+    message:
+        "train {wildcards.paper}/{wildcards.dataset}/{wildcards.protocol}/{wildcards.method}/seed{wildcards.seed}"
     shell:
         "fedrec train {params.words:q} --data {params.data:q} --out {params.folder:q} > {log:q} 2>&1"

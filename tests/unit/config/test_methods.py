@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.methods import canonical, canonical_all, load_methods, resolve, setting_text, title
+from fedrec.config.document import document_of
+from fedrec.config.methods import (
+    Methods,
+    canonical,
+    canonical_all,
+    load_methods,
+    resolve,
+    setting_text,
+    title,
+)
 from fedrec.config.names import parse
 from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError
@@ -203,9 +212,8 @@ theirs: {title: Theirs, paper: sixth, settings: {rate: *rate}}
         ("theirs", None, {"rate": "taken from fedmf"}),
     ],
 )
-def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(tmp_path, name, paper, sources):
-    (tmp_path / "methods.yaml").write_text(ANCHORED)
-    methods = load_methods(tmp_path / "methods.yaml")
+def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(name, paper, sources):
+    methods = Methods(document_of(ANCHORED, "made").content)
     assert resolve(methods, name, paper, "made")[1] == sources
 
 

@@ -165,14 +165,18 @@ def test_ends_of_lines_and_links_stay(project, entries):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("- a\n", "must hold keys"), ("a: [\n", "not valid YAML"), ("a: 1\n", "cannot be added to this file")],
+    [
+        ("- a\n", "must hold keys"),
+        ("a: [\n", "not valid YAML"),
+        ("a: 1\n", "an entry for 'mine' cannot be added: "),
+    ],
 )
 def test_a_file_that_cannot_take_an_entry_is_left_alone(entries, text, said):
     entries.write_text(text)
     assert said in refused(new.new_method, "mine", entries)
     assert entries.read_text() == text
     entries.unlink()
-    assert "no such file. Run from the project's top folder." in refused(new.new_method, "mine", entries)
+    assert "no such file. Run from the project's top folder" in refused(new.new_method, "mine", entries)
 
 
 def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):

@@ -350,10 +350,10 @@ def test_how_far_a_paper_is(with_movielens):
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
     assert standing(project, artefact).done == 1
-    assert standing(project, artefact).hours < found.hours
+    assert standing(project, artefact).seconds < found.seconds
     text = listing(project, [artefact])
     assert text.startswith("PFedCLR: snakemake pfedclr\n  pfedclr_table1")
-    assert "without ml-1m: " in text
+    assert "without ml-1m, unavailable: " in text
     assert "FedRAP" not in text
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.config.document import Document, check
+from fedrec.config.document import Document
 from fedrec.config.methods import resolve
 from fedrec.config.papers import Artefact, Line, load_papers
+from fedrec.config.schema import check
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.federation.observe.spectrum import information_abundance

@@ -1,0 +1,94 @@
+"""What to run: `config/config.yaml`, the files given besides it, and the keys set on the command line.
+
+Later ones win, key by key, as Snakemake merges them. The whole is one document, whose keys know where they
+stand.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.document import Document, KeyPath, read
+from fedrec.errors import ConfigurationError
+from fedrec.files.sealed import SEAL, unsealed
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+COMMAND_LINE = "from --config"
+"""Where a key stands that was set on the command line."""
+
+
+@dataclass(frozen=True)
+class Configuration(Document):
+    """Documents laid over each other."""
+
+    layers: tuple[Document, ...] = ()
+
+    def place(self, key: KeyPath) -> str:
+        """Where a key stands: in the last layer that has it."""
+        return self._layer(key).place(key)
+
+    def line(self, key: KeyPath) -> int | None:
+        """Its line there; None on the command line."""
+        return self._layer(key).line(key)
+
+    def taken_over(self, key: KeyPath) -> bool:
+        """Whether it got there by an anchor."""
+        return self._layer(key).taken_over(key)
+
+    def _layer(self, key: KeyPath) -> Document:
+        """The last of the layers that hold most of a key; the first for one that none of them has."""
+        for length in range(len(key), 0, -1):
+            for layer in reversed(self.layers):
+                if layer.holds(key[:length]):
+                    return layer
+        return self.layers[0]
+
+
+def read_configuration(paths: Sequence[Path], changes: Mapping[str, Any] | None = None) -> Configuration:
+    """Read the files `paths`, later ones over earlier, and lay `changes` of the command line over them."""
+    layers = [_whole(read(_as_typed(path)), path) for path in paths]
+    if changes:
+        layers.append(Document(COMMAND_LINE, {key: _typed(value) for key, value in changes.items()}))
+    content: dict[str, Any] = {}
+    for layer in layers:
+        content = _laid_over(content, layer.content)
+    return Configuration(layers[0].origin, content, layers=tuple(layers))
+
+
+def _whole(document: Document, path: Path) -> Document:
+    """A document, checked where it carries its hash: Snakemake leaves the configuration among results."""
+    if SEAL not in document.content:
+        return document
+    try:
+        return replace(document, content=unsealed(path.read_bytes()))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path}: is damaged: {error}. Delete it; Snakemake writes it again when it next starts."
+        ) from None
+
+
+def _as_typed(path: Path) -> Path:
+    """A path as short as it can be written from here; Snakemake makes all of them absolute."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _typed(value: object) -> object:
+    """A value of the command line with numbers and nulls: Snakemake leaves those inside lists as texts."""
+    if isinstance(value, Mapping):
+        return {key: _typed(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_typed(part) for part in value]
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    return None if value == "null" else value
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        merged[key] = _laid_over(dict(under or {}), value) if both else value
+    return merged

@@ -1,0 +1,159 @@
+"""Checks the entries of `config/methods.yaml` one by one: keys, values, ranges, names of each other.
+
+What a schema cannot say (that a value lies in the range beside it) and, on machines that train and check no
+schemas, the little that must hold before a setting is read. The schema is only asked which keys there are.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedrec.config.document import Document, KeyPath, Mistake, described, misnamed, refuse, schema_named
+from fedrec.errors import did_you_mean
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "integers": (int,)}
+"""Python's types of the values, or of the parts of a value, of each type with a range."""
+
+
+def check_entries(document: Document) -> None:
+    """Raise `ConfigurationError`, with file and line, unless every entry can be used."""
+    schema = schema_named("methods")["$defs"]
+    mistakes: list[Mistake] = []
+    looked_at: set[int] = set()
+    for name, entry in document.content.items():
+        kind = "plugin" if name.startswith("+") else "method"
+        mistakes += _of_entry((name,), entry, schema[kind], schema, looked_at)
+    if not mistakes:
+        mistakes = [mistake for name in document.content for mistake in _of_names(document.content, name)]
+    refuse(document, mistakes)
+
+
+def is_allowed(setting: Mapping[str, Any], value: object) -> bool:
+    """Whether a setting may have a value."""
+    if value is None:
+        return bool(setting.get("nullable"))
+    if setting["type"] == "choice":
+        return value in setting["choices"]
+    if (setting["type"] == "integers") != isinstance(value, list):
+        return False
+    low, high = setting["range"]
+    return all(
+        isinstance(part, _TYPES[setting["type"]]) and not isinstance(part, bool) and low <= part <= high
+        for part in (value if isinstance(value, list) else [value])
+    )
+
+
+def allowed_values(setting: Mapping[str, Any]) -> str:
+    """What a setting may be, in words."""
+    if setting["type"] == "choice":
+        return f"one of {', '.join(setting['choices'])}"
+    low, high = setting["range"]
+    kind = "integers joined by x, each" if setting["type"] == "integers" else setting["type"]
+    return f"{kind} from {low:g} to {high:g}" + (" or null" if setting.get("nullable") else "")
+
+
+def _of_entry(
+    key: KeyPath, entry: object, schema: Mapping[str, Any], schemas: Mapping[str, Any], looked_at: set[int]
+) -> Iterator[Mistake]:
+    if not isinstance(entry, dict):
+        yield Mistake(key, f"must be keys and values (title, settings and others), got {described(entry)}.")
+        return
+    yield from misnamed(key, entry, schema)
+    settings = entry.get("settings", {})
+    for part in ("settings", "teaching", "backbones", "refused"):
+        if not isinstance(entry.get(part, {}), dict):
+            yield Mistake((*key, part), f"must be keys and values, got {described(entry[part])}.")
+            settings = {}
+    for name, setting in settings.items():
+        # What an anchor shares is the same object in every entry.
+        if id(setting) not in looked_at:
+            looked_at.add(id(setting))
+            yield from _of_setting((*key, "settings", name), setting, schemas)
+    if "rounds" not in settings and "settings" in entry and not str(key[0]).startswith("+"):
+        yield Mistake((*key, "settings"), "the setting 'rounds' is missing, which every method has.")
+
+
+def _of_setting(key: KeyPath, setting: object, schemas: Mapping[str, Any]) -> Iterator[Mistake]:
+    schema = schemas["setting"]
+    if not isinstance(setting, dict):
+        keys = ", ".join(schema["required"])
+        yield Mistake(key, f"must be keys and values ({keys} and others), got {described(setting)}.")
+        return
+    wrong = list(misnamed(key, setting, schema)) or list(_of_bounds(key, setting, schema))
+    if wrong:
+        yield from wrong
+        return
+    yield from _of_value((*key, "value"), setting, setting["value"])
+    papers = setting.get("papers", {})
+    if not isinstance(papers, dict):
+        yield Mistake((*key, "papers"), f"must be keys and values, got {described(papers)}.")
+        return
+    for paper, special in papers.items():
+        yield from _of_paper((*key, "papers", paper), setting, special, schema)
+
+
+def _of_paper(
+    key: KeyPath, setting: Mapping[str, Any], special: object, schema: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """What differs in a paper, and there on datasets."""
+    if not isinstance(special, dict):
+        yield Mistake(key, f"must be keys and values (value and source), got {described(special)}.")
+        return
+    wrong = list(misnamed(key, special, schema["properties"]["papers"]["additionalProperties"]))
+    datasets = special.get("datasets", {})
+    if not isinstance(datasets, dict):
+        wrong.append(Mistake((*key, "datasets"), f"must be keys and values, got {described(datasets)}."))
+    if wrong:
+        yield from wrong
+        return
+    yield from _of_value((*key, "value"), setting, special["value"])
+    for dataset, value in datasets.items():
+        yield from _of_value((*key, "datasets", dataset), setting, value)
+
+
+def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
+    """A type that there is, and with it the choices or the range."""
+    kinds = schema["properties"]["type"]["enum"]
+    kind = setting["type"]
+    if kind not in kinds:
+        hint = did_you_mean(str(kind), kinds)
+        yield Mistake(
+            (*key, "type"), f"{described(kind)} is not allowed.{hint} Write one of: {', '.join(kinds)}."
+        )
+    elif kind == "choice":
+        if not isinstance(setting.get("choices"), list) or not setting["choices"]:
+            yield Mistake(key, "a setting of type choice has a list of 'choices'. Add it.")
+    elif not _is_range(setting.get("range")):
+        yield Mistake(key, f"a setting of type {kind} has a 'range': [least, largest]. Add it.")
+
+
+def _is_range(value: object) -> bool:
+    numbers = isinstance(value, list) and all(isinstance(part, int | float) for part in value)
+    return numbers and len(value) == 2 and value[0] <= value[1]  # type: ignore[arg-type,index]
+
+
+def _of_value(key: KeyPath, setting: Mapping[str, Any], value: object) -> Iterator[Mistake]:
+    if not is_allowed(setting, value):
+        yield Mistake(
+            key, f"{described(value)} is not allowed: {setting['meaning']}; {allowed_values(setting)}."
+        )
+
+
+def _of_names(methods: Mapping[str, Any], name: str) -> Iterator[Mistake]:
+    """What an entry says about its own settings and about other entries."""
+    entry = methods[name]
+    known = [other for other in methods if not other.startswith("+")]
+    settings = dict(entry["settings"])
+    for backbone in entry.get("backbones", ()):
+        settings |= methods.get(backbone, {}).get("settings", {})
+    for setting, value in entry.get("teaching", {}).items():
+        key = (name, "teaching", setting)
+        if setting not in settings:
+            yield Mistake(key, f"{name} has no setting '{setting}'.{did_you_mean(setting, settings)}")
+        else:
+            yield from _of_value(key, settings[setting], value)
+    for part in ("backbones", "refused"):
+        for backbone in entry.get(part, ()):
+            if backbone not in known:
+                yield Mistake(
+                    (name, part, backbone), f"unknown method '{backbone}'.{did_you_mean(backbone, known)}"
+                )

@@ -1,0 +1,131 @@
+"""What Snakemake is asked for by name: a mistake is answered before it plans, with the nearest right name."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.project import Project
+from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
+
+_RUN_FILES = ("curve.parquet", "ranks.parquet", "timing.parquet", "state.safetensors", "run.json")
+_DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
+_SPLIT_FILES = ("split.parquet", "candidates.parquet")
+_SEED = re.compile(r"seed(\d+)")
+
+
+def check_asked(project: Project, asked: Iterable[str], rules: Mapping[str, str | None]) -> None:
+    """Raise `ConfigurationError` for a target that is no rule, no result that could be built and no file.
+
+    `rules` holds every rule by name, with the pattern of its files where it makes one after another.
+    """
+    for name in asked:
+        if name in rules:
+            if rules[name] is not None:
+                raise ConfigurationError(f"'{name}' makes files such as {rules[name]}. Name one of them.")
+            continue
+        below = _below(project.results, name)
+        if below is not None:
+            _check_result(project, name, below)
+        elif "/" in name:
+            if not Path(name).exists():
+                raise ConfigurationError(
+                    f"there is no target '{name}': results lie below {project.results}/."
+                    f"{did_you_mean(name, [str(project.results / folder) for folder in _CHECKS])}"
+                )
+        elif not Path(name).exists():
+            raise ConfigurationError(project.no_target(name))
+
+
+def _below(results: Path, name: str) -> str | None:
+    """A path below the results, without their folder; None for any other."""
+    relative = os.path.relpath(name, results)
+    outside = relative == os.curdir or relative.split("/")[0] == os.pardir
+    return None if outside else relative
+
+
+def _check_result(project: Project, name: str, below: str) -> None:
+    folder, _, rest = below.partition("/")
+    if folder not in _CHECKS:
+        raise ConfigurationError(
+            f"there is no result '{name}'.{did_you_mean(folder, _CHECKS)} Below {project.results}/ there "
+            f"are: {', '.join(_CHECKS)}."
+        )
+    try:
+        _CHECKS[folder](project, rest)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
+
+
+def _check_run(project: Project, path: str) -> None:
+    parts = path.split("/")
+    if len(parts) != 6:
+        raise ConfigurationError(
+            "a run is <paper>/<dataset>/<protocol>/<method>/seed<number>/<file>, for example "
+            "runs/pfedclr/ml-100k/clean/fedmf/seed0/run.json."
+        )
+    *named, seed, file = parts
+    number = _SEED.fullmatch(seed)
+    if number is None:
+        raise ConfigurationError(f"'{seed}' is no seed; write seed0 for the seed 0.")
+    paper, dataset, protocol, method = named
+    _ = project.catalogue[dataset]
+    project.job(
+        project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
+    )
+    _check_file(file, _RUN_FILES)
+
+
+def _check_data(project: Project, path: str) -> None:
+    dataset, *rest = path.split("/")
+    _ = project.catalogue[dataset]
+    if len(rest) == 2:
+        project.protocol(rest[0])
+        _check_file(rest[1], _SPLIT_FILES)
+    else:
+        _check_file("/".join(rest), (*_DATASET_FILES, *(f"<protocol>/{file}" for file in _SPLIT_FILES)))
+
+
+def _check_built(form: str) -> Callable[[Project, str], None]:
+    def check(project: Project, path: str) -> None:
+        stem, _, ending = path.rpartition(".")
+        target = project.target(stem or ending)
+        if target.form != form:
+            folder = RESULT_FOLDERS[target.form]
+            raise ConfigurationError(f"{target.name} is a {target.form}; it lies in {folder}/.")
+        _check_file(f"{target.name}.{ending}", [f"{target.name}.{known}" for known in ENDINGS[form]])
+
+    return check
+
+
+def _check_plan(project: Project, path: str) -> None:
+    if path != "project.json":
+        project.target(path.removesuffix(".json"))
+
+
+def _check_raw(project: Project, path: str) -> None:
+    project.catalogue.raw_file(path)
+
+
+def _check_nothing(_project: Project, _path: str) -> None:
+    """Logs and times of jobs: Snakemake knows which it can make."""
+
+
+def _check_file(name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ConfigurationError(
+            f"there is no file '{name}' there.{did_you_mean(name, known)} There are: {', '.join(known)}."
+        )
+
+
+_CHECKS: Mapping[str, Callable[[Project, str], None]] = {
+    "data": _check_data,
+    "runs": _check_run,
+    **{folder: _check_built(form) for form, folder in RESULT_FOLDERS.items()},
+    "plan": _check_plan,
+    "raw": _check_raw,
+    "logs": _check_nothing,
+    "benchmarks": _check_nothing,
+}
+"""What a path below the results may name, by its first folder."""

@@ -1,0 +1,45 @@
+"""What a dry run tells of the training to come: how many runs, of what, how long, and what is left out."""
+
+from collections.abc import Iterable, Sequence
+
+from fedrec.plan.cost import duration
+from fedrec.plan.project import Project
+from fedrec.plan.runs import RunId
+
+_MOST_LINES = 20
+
+
+def forecast(project: Project, runs: Iterable[RunId], asked: Iterable[str]) -> str:
+    """The runs that are to be trained for what is asked for by name, in a few lines."""
+    by_dataset: dict[tuple[str, str], list[RunId]] = {}
+    for run in sorted(runs):
+        by_dataset.setdefault((run.paper, run.dataset), []).append(run)
+    seconds = {key: sum(project.job(run).seconds for run in group) for key, group in by_dataset.items()}
+    lines = [_line(key, group, seconds[key]) for key, group in by_dataset.items()]
+    total = sum(map(len, by_dataset.values()))
+    first = f"Runs to train: {total}, about {duration(sum(seconds.values()))}; on a GPU far less."
+    missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, asked).items()]
+    return "\n".join([first if total else "Runs to train: none.", *_cut(lines), *_cut(missing)])
+
+
+def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:
+    paper, dataset = key
+    counts = {
+        "method": len({run.method for run in runs}),
+        "protocol": len({run.protocol for run in runs}),
+        "seed": len({run.seed for run in runs}),
+    }
+    parts = ", ".join(f"{count} {word}{'s' if count > 1 else ''}" for word, count in counts.items())
+    return f"  {dataset}, settings of {paper}: {len(runs)} ({parts}), about {duration(seconds)}"
+
+
+def _left_out(project: Project, asked: Iterable[str]) -> dict[str, str]:
+    """Why datasets, or published splits of them, are left out of what is asked for."""
+    known = [name for name in asked if name in project.groups or name in project.targets.names]
+    targets = [target for name in known for target in project.group(name)]
+    return {name: why for target in targets for name, why in target.content.get("unavailable", {}).items()}
+
+
+def _cut(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], *([f"  ... and {more} more"] if more > 0 else [])]

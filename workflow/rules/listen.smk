@@ -1,0 +1,64 @@
+# What Snakemake says, before it is shown: a mistyped target is answered first, and a dry run is told in short.
+
+import logging
+
+from snakemake.logging import logger
+from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
+
+
+class Listener(logging.Filter):
+    """Hears every message of Snakemake, and decides whether it is shown.
+
+    Its first message after the Snakefile is read is the first moment at which the targets are known, and the
+    table of jobs the first at which the plan is: Snakemake has no other hooks there.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.checked = self.told = False
+
+    def filter(self, record):
+        if not self.checked and workflow.dag_settings is not None:
+            self.checked = True
+            try:
+                check_asked(PROJECT, workflow.dag_settings.targets, patterns_of_rules())
+            except FedrecError as error:
+                stop(error)
+        return self.shortened(record) if wants_short_plan() else True
+
+    def shortened(self, record):
+        """Whether a message of a dry run is shown: jobs are counted, not listed, and counted once."""
+        event = getattr(record, "event", None)
+        if event == LogEvent.RUN_INFO and not self.told:
+            self.told = True
+            asked = workflow.dag_settings.targets or ["all"]
+            told = forecast(PROJECT, runs_planned(), asked)
+            record.msg = f"{record.msg.rstrip()}\n\n{told}\n`snakemake -n --quiet host` lists every job.\n"
+            return True
+        listed = str(record.msg).startswith("Reasons:")
+        return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
+
+
+def wants_short_plan():
+    """Whether this is a dry run that asks for no more than the profile does."""
+    settings = workflow.output_settings
+    usual = {Quietness.HOST, Quietness.REASON}
+    return settings.dryrun and not settings.printshellcmds and settings.quiet == usual
+
+
+def patterns_of_rules():
+    """Every rule by name, with the pattern of its files where it makes one after another."""
+    return {
+        one.name: str(one.output[0]) if one.has_wildcards() else None
+        for one in workflow.rules
+    }
+
+
+def runs_planned():
+    """The training runs that are to be done."""
+    jobs = workflow.dag.needrun_jobs()
+    return [job_of(job.wildcards).run for job in jobs if job.rule.name == "train"]
+
+
+logger.addFilter(Listener())
