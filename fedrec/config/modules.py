@@ -36,10 +36,23 @@ def _names(package: str) -> list[str]:
     return sorted(path.stem.replace("_", "-") for path in files)
 
 
+def broken_source(path: Path, error: SyntaxError | UnicodeDecodeError) -> str:
+    """Says where a Python file cannot be read as one."""
+    if isinstance(error, SyntaxError):
+        return f"{path}, line {error.lineno}: not valid Python: {error.msg}."
+    return f"{path}: byte {error.start} is not UTF-8. Save the file as UTF-8."
+
+
+def file_of(package: str, name: str) -> Path:
+    """The file that a method or plug-in called `name` lies in."""
+    return MODULE_FOLDERS[package] / f"{name.replace('-', '_')}.py"
+
+
 def _module(package: str, kind: str, name: str) -> str:
     known = _names(package)
     if name not in known:
         raise ConfigurationError(
-            f"unknown {kind} '{name}'.{did_you_mean(name, known)} There are: {', '.join(known) or 'none'}."
+            f"{kind} '{name}' has no file: {file_of(package, name)} is missing.{did_you_mean(name, known)} "
+            f"There are: {', '.join(known) or 'none'}."
         )
     return f"fedrec.{package}.{name.replace('-', '_')}"
