@@ -137,7 +137,7 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
     known = [key for key in methods if not key.startswith("+")]
     if backbone not in known:
         if backbone in method_names():
-            raise ConfigurationError(_without_entry(backbone, file_of("methods", backbone)))
+            raise ConfigurationError(without_entry(backbone))
         hint = f" It is a plug-in; write backbone+{backbone}." if f"+{backbone}" in methods else ""
         raise ConfigurationError(
             f"unknown method '{backbone}'.{hint or did_you_mean(backbone, known)} Known: {', '.join(known)}."
@@ -147,7 +147,7 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
     plugins = [key.removeprefix("+") for key in methods if key.startswith("+")]
     if plugin not in plugins:
         if plugin in plugin_names():
-            raise ConfigurationError(_without_entry(f"+{plugin}", file_of("plugins", plugin)))
+            raise ConfigurationError(without_entry(f"+{plugin}"))
         raise ConfigurationError(
             f"unknown plug-in '{plugin}'.{did_you_mean(plugin, plugins)} "
             f"Known: {', '.join(plugins) or 'none'}."
@@ -161,10 +161,13 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
     return [methods[backbone], entry]
 
 
-def _without_entry(key: str, file: Path) -> str:
+def without_entry(key: str) -> str:
+    """Says that there is a file for a method, or for a plug-in (`+name`), but no entry."""
+    package = "plugins" if key.startswith("+") else "methods"
+    file = file_of(package, key.removeprefix("+"))
     return (
         f"'{key}' has a file, {file}, but no entry in config/methods.yaml. Add one there: `{key}:` with "
-        "title, paper and settings."
+        "title and settings."
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fedrec.config.modules import broken_source, modules_of
+from fedrec.config.modules import CLASS_NAMES, broken_source, modules_of, without_class
 from fedrec.errors import ConfigurationError
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
@@ -39,15 +39,20 @@ def code_fingerprint(*modules: str) -> str:
     return _fingerprint(closure(modules, NEUTRAL))
 
 
-def check_changes(method: str, settings: Iterable[str]) -> None:
-    """Raise `ConfigurationError` where a setting that is changed is named nowhere in the code of `method`.
+def check_code(method: str, settings: Iterable[str]) -> None:
+    """Raise `ConfigurationError` where the files of `method` are broken, or read none of some `settings`.
 
-    Such a run would be another one by name, with the same numbers.
+    A run that changes a setting nobody reads would be another one by name, with the same numbers.
     """
-    code = [_parsed(module).texts for module in _run_modules(method, "batched")]
-    for setting in settings:
-        if setting not in READ_BY_EVERY_RUN and not any(setting in texts for texts in code):
-            files = " and ".join(f"{module.replace('.', '/')}.py" for module in modules_of(method))
+    own = modules_of(method)
+    for module, kind in zip(own, CLASS_NAMES, strict=False):
+        if kind not in _parsed(module).names:
+            raise ConfigurationError(without_class(_file_of(module).relative_to(_PACKAGE.parent), kind))
+    changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
+    code = [_parsed(module).texts for module in _run_modules(method, "batched")] if changed else []
+    for setting in changed:
+        if not any(setting in texts for texts in code):
+            files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)
             raise ConfigurationError(
                 f"{method}: nothing in {files}, or in what is imported there, reads the setting "
                 f"'{setting}': changing it changes nothing. Leave it out."
@@ -107,6 +112,8 @@ class _Code:
     """The fedrec modules that it imports wherever it runs."""
     texts: frozenset[str]
     """Every text in it, names of settings among them."""
+    names: frozenset[str]
+    """What it assigns, or assigns from, outside of functions and classes."""
     digest: str
 
 
@@ -115,7 +122,7 @@ def _parsed_file(path: Path, _changed: int, _size: int) -> _Code:
     try:
         code = _parsed_text(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise ConfigurationError(broken_source(path, error)) from None
+        raise ConfigurationError(broken_source(path.relative_to(_PACKAGE.parent), error)) from None
     return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
 
 
@@ -129,7 +136,11 @@ def _parsed_text(text: str) -> _Code:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.add(node.value)
     digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return _Code(frozenset(imports), frozenset(texts), digest)
+    assigned = (statement for statement in tree.body if isinstance(statement, ast.Assign | ast.AnnAssign))
+    names = frozenset(
+        node.id for statement in assigned for node in ast.walk(statement) if isinstance(node, ast.Name)
+    )
+    return _Code(frozenset(imports), frozenset(texts), names, digest)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:

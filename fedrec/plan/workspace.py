@@ -19,7 +19,7 @@ from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
-from fedrec.plan.fingerprint import check_changes
+from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import papers_in
 
@@ -232,7 +232,7 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         for index, method in enumerate(methods):
             with told_at(document.place((*key, index))):
                 resolve(workspace.methods, method, configuration["paper"], "")
-                check_changes(method, [setting for setting, _ in parse(method).changes])
+                check_code(method, [setting for setting, _ in parse(method).changes])
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
             with told_at(document.place(("protocols", index))):

@@ -1,21 +1,22 @@
 """What there is to train: every method and plug-in, as its own file describes it."""
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrec.config.methods import resolve
+from fedrec.config.methods import resolve, without_entry
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
+from fedrec.errors import ConfigurationError
 from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.program import Upload, trace
-from fedrec.runs.registry import make_method
+from fedrec.runs.registry import loaded, make_method
 
 _ITEMS = 8
 """Items of the model that is looked at; where its parts live does not depend on them."""
+_BROKEN = "broken"
 _OURS = "a reference of this project"
 
 
@@ -35,9 +36,12 @@ class Card:
 
 
 def cards(methods: Mapping[str, Any]) -> list[Card]:
-    """Every method and plug-in, given `config/methods.yaml`."""
-    return [_method(methods, name) for name in method_names()] + [
-        _plugin(methods, name) for name in plugin_names()
+    """Every method and plug-in, given `config/methods.yaml`; a broken one has a card that says why."""
+    entries = [key.removeprefix("+") for key in methods]
+    own = dict.fromkeys((*method_names(), *(name for name in entries if name in methods)))
+    plugins = dict.fromkeys((*plugin_names(), *(name for name in entries if f"+{name}" in methods)))
+    return [_card(_method, methods, name, name) for name in own] + [
+        _card(_plugin, methods, name, f"+{name}") for name in plugins
     ]
 
 
@@ -51,13 +55,25 @@ def _text(card: Card) -> str:
     lines = [f"{card.name} ({card.kind})", f"    {card.line}", f"    {card.citation}"]
     if card.backbones:
         lines.append(f"    goes with: {', '.join(card.backbones)}")
+    if card.kind == _BROKEN:
+        return "\n".join(lines)
     lines.append(f"    parameters: {where or 'none'}")
     lines.append(f"    uploads: {', '.join(card.uploads) or 'nothing'}")
     return "\n".join(lines)
 
 
+def _card(
+    made: Callable[[Mapping[str, Any], str], Card], methods: Mapping[str, Any], name: str, key: str
+) -> Card:
+    """The card of a method or plug-in, or of what is wrong with it: the others can be used all the same."""
+    try:
+        return made(methods, name)
+    except ConfigurationError as error:
+        return Card(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
+
+
 def _method(methods: Mapping[str, Any], name: str) -> Card:
-    module = importlib.import_module(modules_of(name)[0])
+    module = loaded(modules_of(name)[0], "METHOD")
     line, paper = _line(module.__doc__), module.METHOD.paper
     citation = _cited(paper)
     method = _made(methods, name)
@@ -70,9 +86,12 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
 
 
 def _plugin(methods: Mapping[str, Any], name: str) -> Card:
-    backbones = list(methods[f"+{name}"]["backbones"])
+    entry = methods.get(f"+{name}")
+    if entry is None:
+        raise ConfigurationError(without_entry(f"+{name}"))
+    backbones = list(entry["backbones"])
     composed = str(Composition(backbones[0], name))
-    module = importlib.import_module(modules_of(composed)[1])
+    module = loaded(modules_of(composed)[1], "PLUGIN")
     method = _made(methods, composed)
     assert method is not None, "plug-ins go with federated methods"
     return Card(
