@@ -18,7 +18,7 @@ from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.files.atomic import remove_remains
 from fedrec.files.lock import locked
-from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients, use_own_cores
 from fedrec.runs.folder import check_nothing_in_the_way, finished_before
@@ -56,6 +56,7 @@ def train(
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
+    check_code(method, [setting for setting, source in sources.items() if source == "user"])
     place = device_named(device)
     memory = memory_for_clients(place, memory_gib)
     chosen = engine_named(engine, memory.together, memory.alone)
