@@ -12,10 +12,9 @@ from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.program import Upload, trace
+from fedrec.runs.kinds import ITEMS, kind_of_method
 from fedrec.runs.registry import make_method
 
-_ITEMS = 8
-"""Items of the model that is looked at; where its parts live does not depend on them."""
 _OURS = "a reference of this project"
 
 
@@ -62,7 +61,7 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
     citation = _cited(paper)
     method = _made(methods, name)
     if method is not None:
-        kind, locations = _kind(method), _locations(method.parameters())
+        kind, locations = kind_of_method(method), _locations(method.parameters())
         return Card(name, line, citation, kind, locations, _sent(method), [])
     if paper is None:
         return Card(name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), [])
@@ -82,7 +81,7 @@ def _plugin(methods: Mapping[str, Any], name: str) -> Card:
 
 
 def _made(methods: Mapping[str, Any], name: str) -> Method | None:
-    return make_method(name, resolve(methods, name, None, "any")[0], _ITEMS)
+    return make_method(name, resolve(methods, name, None, "any")[0], ITEMS)
 
 
 def _line(text: str | None) -> str:
@@ -92,17 +91,6 @@ def _line(text: str | None) -> str:
 
 def _cited(paper: Citation | None) -> str:
     return _OURS if paper is None else str(paper)
-
-
-def _kind(method: Method) -> str:
-    """Personalised is what scores users with an item table of their own."""
-    if method.paper is None:
-        return "reference"
-    own = any(
-        part.table and (part.location in ("personal", "local", "private") or name in method.own_copies)
-        for name, part in method.parameters().items()
-    )
-    return "personalised" if own else "federated"
 
 
 def _locations(parameters: Mapping[str, Parameter]) -> dict[str, list[str]]:

@@ -34,7 +34,7 @@ rule table:
 
 
 rule figure:
-    """One figure (pdf, png), what it shows (csv) and its caption (txt)."""
+    """One figure (pdf, png, svg), what it shows (csv) and its caption (txt)."""
     input:
         inputs_of,
     output:
@@ -45,6 +45,7 @@ rule figure:
             category=chapter_of,
             caption="../report/figure.rst",
         ),
+        svg=results("figures/{target}.svg"),
         txt=results("figures/{target}.txt"),
         plan=results("plan/{target}.json"),
     log:
@@ -61,7 +62,7 @@ rule figure:
 
 
 rule page:
-    """One page of all results; opens offline in any browser."""
+    """One page of all results, which opens offline in any browser, and its finding in words (txt)."""
     input:
         inputs_of,
     output:
@@ -70,6 +71,7 @@ rule page:
             category="Pages",
             caption="../report/page.rst",
         ),
+        txt=results("report/{target}.txt"),
         plan=results("plan/{target}.json"),
     log:
         results("logs/report/{target}.log"),
@@ -116,5 +118,5 @@ rule unknown_file:
     wildcard_constraints:
         folder="tables|figures|report|plan",
         unknown=rf"(?!(?:{PROJECT.pattern()})\.)[\w-]+",
-        ending="csv|md|tex|json|pdf|png|txt|html",
+        ending="csv|md|tex|json|pdf|png|svg|txt|html",
     localrule: True
