@@ -164,12 +164,18 @@ def _popularity_sentence(about: Sequence[Standing]) -> str:
     above = [one for one in trained if one.value > popular[0].value]
     sure = [one for one in above if one.above_low is not None and one.above_low > 0]
     error = f"beyond the error of {popular[0].users:,} users"
-    of_them = f", {len(sure) or 'none'} of them {error}" if above else ""
+    of_them = f", {_share(len(sure), len(above))} of them {error}" if len(above) > 1 else ""
+    if len(above) == 1:
+        of_them = f", {'' if sure else 'not '}{error}"
     ends = "end" if len(above) > 1 else "ends"
     return (
         f"Under the clean protocol {len(above) or 'none'} of {len(trained)} federated methods {ends} above "
         f"popularity ({popular[0].value:.2f}){of_them} ({basis})."
     )
+
+
+def _share(part: int, whole: int) -> str:
+    return "all" if part == whole else str(part or "none")
 
 
 def _rounds_words(found: Sequence[Standing]) -> str:

@@ -38,3 +38,13 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Inches that a text takes in the font of figures, at a size in points."""
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     return float(TextPath((0, 0), text or " ", size=size, prop=font).get_extents().x1) / _POINTS
+
+
+def shortened(text: str, width: float, size: float, *, bold: bool = False) -> str:
+    """The text, or as much of its beginning as fits into `width` inches, and an ellipsis."""
+    if text_width(text, size, bold=bold) <= width:
+        return text
+    kept = len(text)
+    while kept > 1 and text_width(f"{text[:kept]}…", size, bold=bold) > width:
+        kept -= 1
+    return f"{text[:kept]}…"

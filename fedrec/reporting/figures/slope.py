@@ -1,7 +1,7 @@
 """Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +11,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.chart import write_figure
-from fedrec.reporting.figures.labels import spread, text_width
+from fedrec.reporting.figures.labels import shortened, spread, text_width
 from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
 from fedrec.reporting.finding import COUNTER, finding, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import origin_sentence, provenance
@@ -24,6 +24,7 @@ NARROW = 3.9
 """Inches across a narrow screen."""
 _INK = "#1b1f24"
 _LEAST_ROOM = 3.2  # inches of height for the slopes
+_LEAST_RUN = 1.1  # inches from one side to the other
 _LINE = 1.35  # of a label's height, in its font size
 _POINTS = 72  # in an inch
 _BEND = 0.3  # inches between the end of a slope and its label
@@ -136,8 +137,10 @@ def slope_figure(
     head = line * (key_lines + 3.2) + _HEADROOM
     room = max(_LEAST_ROOM, 1.25 * line * (len(slopes) + 1))
     width, height = (NARROW if narrow else WIDTH), room + head + line
-    widest = max((text_width(one.label, font, bold=one.bold) for one in slopes), default=0.0)
     number = text_width("0.00", font, bold=True) + 0.07
+    most = (width - _LEAST_RUN) / 2 - number - _BEND - _MARGIN
+    slopes = [replace(one, label=shortened(one.label, most, font, bold=one.bold)) for one in slopes]
+    widest = max((text_width(one.label, font, bold=one.bold) for one in slopes), default=0.0)
     side = widest + number + _BEND + _MARGIN
     figure = blank_figure(width, height)
     figure.set_layout_engine("none")

@@ -1,6 +1,6 @@
 """What a page does not show, or not whole: one short table of what, why, and the command that builds it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedrec.config.papers import Artefact, Paper
@@ -18,6 +18,9 @@ def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> Pa
         for dataset in dict.fromkeys(content["datasets"])
         if dataset in content["unavailable"]
     ]
+    if schemes := {paper.title: list(paper.schemes) for paper in papers.values() if paper.schemes}:
+        which = "; ".join(f"{title}: {counted(names)}" for title, names in schemes.items())
+        rows.append({"what": "schemes", "which": which, "why": "they show no data, so nothing is built"})
     if not rows:
         return None
     table = ReportTable(
@@ -49,12 +52,10 @@ def _of_paper(paper: Paper, content: Mapping[str, Any]) -> Iterator[Row]:
         yield _row(paper, [artefact.name for artefact in artefacts], lead + why)
     if unasked:
         yield _row(paper, unasked, "not asked for", f"snakemake --cores 2 {paper.name}")
-    if paper.schemes:
-        yield _row(paper, paper.schemes, "schemes: they show no data, and nothing is built for them")
 
 
-def _row(paper: Paper, names: Iterable[str], why: str, command: str | None = None) -> Row:
-    return {"what": paper.title, "which": counted(list(names)), "why": why, "command": command}
+def _row(paper: Paper, names: Sequence[str], why: str, command: str | None = None) -> Row:
+    return {"what": paper.title, "which": counted(names), "why": why, "command": command}
 
 
 def counted(names: Sequence[str]) -> str:

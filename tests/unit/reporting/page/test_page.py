@@ -278,13 +278,14 @@ def test_what_is_missing_is_a_short_table(page):
     gone = found["PLGC", "1 figure (7)"]
     assert gone["why"].startswith("no dataset of it is available: ")
     assert f"douban-book: {UNAVAILABLE['douban-book']}" in gone["why"]
-    partly = found["PFedCLR", "2 tables (1, 5)"]
+    partly = found["PFedCLR", "2 tables (1, 5) and 1 figure (10)"]
     assert partly["why"] == f"shown without hetrec2011: {UNAVAILABLE['hetrec2011']}"
     unasked = [row for row in rows if row["why"] == "not asked for"]
     assert [row["command"] for row in unasked] == [
         f"snakemake --cores 2 {name}" for name in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
     ]
-    assert found["PFedCLR", "2 figures (1, 3)"]["why"].startswith("schemes: they show no data")
+    assert rows[-1]["tables and figures"].startswith("PFedCLR: 2 figures (1, 3); PFedRec: 1 figure (1); ")
+    assert rows[-1]["why"] == "they show no data, so nothing is built"
     assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
 
 
