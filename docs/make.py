@@ -27,8 +27,6 @@ SIX = {
     "fedmf": "FedMF",
     "popularity": "popularity",
 }
-LEAKY = ("draw-counter", "local-only", "pfedclr", "fedrap", "fedem", "fedmf+plgc")
-"""Methods whose clients remember their own draws."""
 Row = dict[str, str]
 
 
@@ -168,56 +166,29 @@ def origin() -> str:
 
 def draw() -> None:
     """The slopes of all methods from the published to the clean protocol."""
-    import matplotlib as mpl
+    from fedrec.config.methods import load_methods, resolve, title
+    from fedrec.reporting.figures.slope import Slope, slope_figure
+    from fedrec.reporting.figures.style import theme
+    from fedrec.reporting.figures.vector import svg_of
+    from fedrec.runs.kinds import kind_of
 
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams |= {"svg.hashsalt": "fedrec", "svg.fonttype": "none", "font.family": "sans-serif"}
-    figure, axes = plt.subplots(figsize=(8.4, 7.4))
-    red, blue, grey = "#b3261e", "#1f5fa8", "#9aa0a6"
-    ends: list[tuple[float, str, str]] = []
-    starts: list[tuple[float, str, str]] = []
-    for row in numbers("ml-100k"):
-        name, values = row["method"], [float(row["published_hr"]), float(row["clean_hr"])]
-        colour = red if name in LEAKY else blue if name == "popularity" else grey
-        axes.plot(
-            [0, 1], values, color=colour, linewidth=2.2 if colour != grey else 1.2, marker="o", markersize=4
+    known = load_methods(ROOT / "config/methods.yaml")
+    slopes = [
+        Slope(
+            "draw-counter (no model)" if name == "draw-counter" else title(known, name),
+            kind_of(name, resolve(known, name, None, "ml-100k")[0]),
+            float(row["published_hr"]),
+            float(row["clean_hr"]),
+            dashed=name == "popularity",
+            bold=name == "draw-counter",
         )
-        starts.append((values[0], name, colour))
-        ends.append((values[1], name, colour))
-    for side, labels, align in ((-0.03, starts, "right"), (1.03, ends, "left")):
-        for place, (value, name, colour) in apart(labels):
-            axes.text(side, place, f"{name}  {value:.2f}", ha=align, va="center", fontsize=8.5, color=colour)
-    axes.axhline(0.1, color="black", linewidth=0.8, linestyle=":")
-    axes.text(0.5, 0.112, "chance", ha="center", fontsize=8.5)
-    axes.set(xlim=(-0.42, 1.42), ylim=(0.0, 1.06), xticks=[0, 1], yticks=[])
-    axes.set_xticklabels(["published protocol", "clean protocol"], fontsize=11)
-    axes.set_title("HR@10 on MovieLens 100K, one seed, 100 rounds", fontsize=11, loc="left")
-    for side in axes.spines.values():
-        side.set_visible(False)
-    axes.tick_params(length=0)
-    figure.tight_layout()
+        for row in numbers("ml-100k")
+        for name in [row["method"]]
+    ]
+    with theme():
+        picture = svg_of(slope_figure(slopes, 0.1, "HR@10 on MovieLens 100K, one seed, 100 rounds"))
     PICTURE.parent.mkdir(exist_ok=True)
-    figure.savefig(PICTURE, metadata={"Date": None, "Description": origin()})
-    plt.close(figure)
-
-
-def apart(
-    labels: list[tuple[float, str, str]], gap: float = 0.0235
-) -> list[tuple[float, tuple[float, str, str]]]:
-    """Places for labels that do not overlap, from the top: at their value or just below the one above."""
-    places = []
-    last = 2.0
-    for label in sorted(labels, reverse=True):
-        last = min(label[0], last - gap)
-        places.append([last, label])
-    # What was pushed below the axis moves everything above it up again.
-    floor = 0.02
-    for place in reversed(places):
-        place[0] = max(place[0], floor)
-        floor = place[0] + gap
-    return [(place, label) for place, label in places]
+    PICTURE.write_text(f"{picture.rstrip()}\n<!-- {origin()} -->\n", encoding="utf-8")
 
 
 def outdated() -> list[str]:

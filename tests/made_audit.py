@@ -11,7 +11,7 @@ from fedrec.plan.runs import RunId
 from fedrec.reporting.tables.audit import exposure, granularity, protocols, significance, uploads, verdicts
 from fedrec.reporting.tables.table import Row, write_forms
 from tests.conftest import ROOT
-from tests.made_results import png
+from tests.made_results import png, svg
 
 PAPERS = load_papers(ROOT / "config/papers")
 NAMES = (
@@ -71,6 +71,7 @@ def write_ranks(results: Path, name: str) -> None:
     (folder / f"{name}.csv").write_text("dataset,step,rank\nml-100k,clean,1\n")
     (folder / f"{name}.txt").write_text("Ranks of methods: 1 < 2 & so on.\n")
     (folder / f"{name}.png").write_bytes(png())
+    (folder / f"{name}.svg").write_text(svg())
     (folder / f"{name}.pdf").write_bytes(b"%PDF-1.4\nnothing\n%%EOF\n")
 
 

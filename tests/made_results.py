@@ -11,19 +11,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fedrec.config.methods import load_methods, resolve
 from fedrec.config.papers import Artefact, Paper, load_papers
 from fedrec.files.parquet import write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
+from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.slope import slope_caption, standings_figure
+from fedrec.reporting.figures.style import theme
 from fedrec.reporting.page.page import write_page
-from fedrec.reporting.tables.comparison import comparison_rows, comparison_table
+from fedrec.reporting.standings import rows_of, standings
+from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.statistics import statistics_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
 from fedrec.runs.record import RunRecord
 from tests.conftest import ROOT
 
+ALL_METHODS = load_methods(ROOT / "config/methods.yaml")
+USERS = 1000
 CHOSEN = ("pfedclr_table1", "pfedclr_table5", "pfedclr_fig10", "fedrap_fig3", "plgc_fig7")
 BUILT = CHOSEN[:-1]
 """Those of them whose datasets are available."""
@@ -57,6 +64,15 @@ def png(width: int = 60, height: int = 40) -> bytes:
     )
 
 
+def svg(width: int = 60, height: int = 40) -> str:
+    """A picture with a line of ink."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"><style>@media screen and '
+        '(prefers-color-scheme:dark){[style*="stroke: #000000"]{stroke:#ededed!important}}</style>'
+        f'<path d="M 0 0 L {width} {height}" style="stroke: #000000"/></svg>\n'
+    )
+
+
 class Made:
     """A folder of results, and what a report on it is asked for."""
 
@@ -66,6 +82,7 @@ class Made:
         self.runs: list[Path] = []
         self.forms = {artefact.target: LAYOUTS[artefact.layout].form for artefact in self.artefacts}
         self.forms |= {f"{dataset}_comparison": "table" for dataset in DATASETS}
+        self.forms |= {f"{dataset}_slope": "figure" for dataset in DATASETS}
         for dataset in DATASETS:
             self._compare(dataset)
         self._statistics()
@@ -89,7 +106,10 @@ class Made:
         """What the page shows."""
         return {
             "datasets": list(DATASETS),
-            "targets": [*(f"{dataset}_comparison" for dataset in DATASETS), *BUILT],
+            "targets": [
+                *(f"{dataset}_{layout}" for dataset in DATASETS for layout in ("comparison", "slope")),
+                *BUILT,
+            ],
             "artefacts": list(CHOSEN),
             "built": list(BUILT),
             "statistics": ["selected_statistics"],
@@ -113,19 +133,16 @@ class Made:
             "name": "clean" if kind == "clean" else "published-pfedclr",
             "round_rule": "best_validation",
         }
+        settings, sources, _ = resolve(ALL_METHODS, method, "pfedclr", dataset)
         summary = {
             "dataset": dataset,
             "method": method,
             "paper": "pfedclr",
-            "protocol": protocol | {"negative_pool": "exclude_train" if kind == "clean" else "exclude_all"},
+            "protocol": protocol
+            | {"negative_pool": "exclude_train" if kind == "clean" else "exclude_all", "candidates": 99},
             "seed": 0,
-            "settings": {"d": 8, "rounds": 100, "layers": [32, 16], "clip": None},
-            "sources": {
-                "d": "user" if "[d=8]" in method else "paper",
-                "rounds": "paper",
-                "layers": "user" if method == "pfedclr" else "paper",
-                "clip": "ours",
-            },
+            "settings": settings | {"layers": [32, 16], "clip": None},
+            "sources": sources | {"layers": "user" if method == "pfedclr" else "paper", "clip": "ours"},
             "split": {"clean": "ab", "published": "cd"}[kind] * 32,
             "code": "ef" * 32,
             "rounds": {"best_validation": 7},
@@ -151,6 +168,9 @@ class Made:
             "server_seconds": [0.5, 0.5, 0.5],
         }
         write_table(folder / "timing.parquet", pa.table(timing), {})
+        rank = np.where(np.arange(USERS) < round(USERS * hits), 1.0, 50.0).astype(np.float32)
+        ranks = {"at": ["best_validation"] * USERS, "user": np.arange(USERS), "test_rank": rank}
+        write_table(folder / "ranks.parquet", pa.table(ranks), {})
         self.runs.append(folder)
         return RunRecord(folder)
 
@@ -171,8 +191,17 @@ class Made:
                 self.run(dataset, "published", method, 1.0 if method == "draw-counter" else hits + 0.1)
             )
             runs.append(self.run(dataset, "clean", method, hits))
-        rows = comparison_rows(runs)
-        self.write_table(f"{dataset}_comparison", rows, [comparison_table(rows, dataset)])
+        rows, table = comparison(runs, ALL_METHODS)
+        self.write_table(f"{dataset}_comparison", rows, [table])
+        found = standings(runs, ALL_METHODS)
+        with theme():
+            figure = standings_figure(found)
+            write_figure(
+                self.folder / f"figures/{dataset}_slope",
+                figure,
+                rows_of(found),
+                slope_caption(found, "Made."),
+            )
 
     def _statistics(self) -> None:
         counts = ("users", "items", "interactions", "sparsity")
@@ -235,4 +264,5 @@ class Made:
         self.write(f"{stem}.csv", "dataset,round,value\nml-100k,1,0.5\n")
         self.write(f"{stem}.txt", f"{artefact.title}: 3 < 4 & so on.\n")
         self.write(f"{stem}.png", png())
+        self.write(f"{stem}.svg", svg())
         self.write(f"{stem}.pdf", b"%PDF-1.4\nnothing\n%%EOF\n")

@@ -16,11 +16,6 @@ from fedrec.runs.record import RunRecord
 
 REFERENCE = "popularity"
 COMPARED_METRICS = ("hr@10", "ndcg@10")
-BEST_MARK, ABOVE_MARK = "ᵇ", "ᵖ"
-MARKS_EXPLAINED = (
-    f"{BEST_MARK} not significantly below the best of its column, {ABOVE_MARK} significantly above "
-    f"{REFERENCE}: randomisation test over users, Holm-corrected, p < {ALPHA}."
-)
 _Trained = tuple[str, str]
 """The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
 
@@ -39,18 +34,6 @@ def difference_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) ->
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
             rows += _compared(runs, about, methods)
     return rows
-
-
-def significance_marks(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str, str], str]:
-    """By paper, method, protocol and metric, what a table writes behind a number: see `MARKS_EXPLAINED`."""
-    marks = {}
-    for row in rows:
-        to_best, to_reference = row.get("best_randomisation_holm"), row.get("reference_randomisation_holm")
-        mark = BEST_MARK if to_best is not None and to_best >= ALPHA else ""
-        above = to_reference is not None and to_reference < ALPHA and row["reference_difference"] > 0
-        key = row["paper"], row["method"], row["protocol"], row["metric"]
-        marks[key] = mark + (ABOVE_MARK if above else "")
-    return marks
 
 
 def _trained(record: RunRecord) -> _Trained:

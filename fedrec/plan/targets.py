@@ -22,10 +22,11 @@ from fedrec.plan.workspace import Workspace
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "table": ("csv", "md", "tex", "json"),
-    "figure": ("csv", "pdf", "png", "txt"),
-    "page": ("html",),
+    "figure": ("csv", "pdf", "png", "svg", "txt"),
+    "page": ("html", "txt"),
 }
-"""The files of each form; pages show a table's json, and a figure's csv and txt hold its data and caption."""
+"""The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
+and caption, a page's txt its finding."""
 RESULT_FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
 PAGES = ("report", "demo")
 

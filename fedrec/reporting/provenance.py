@@ -10,6 +10,8 @@ from fedrec.runs.record import RunRecord
 
 _SHOWN_LETTERS = 8
 """Of a hash, in a caption."""
+_NAMED_CODE = 3
+"""Hashes of code that a caption names."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,17 @@ def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
 
 def origin_sentence(origin: Mapping[str, Sequence[str]]) -> str:
     """Seeds, splits and code in one sentence of a caption."""
-    seeds, splits, code = (", ".join(origin[name]) for name in ("seeds", "splits", "code"))
-    return f"Seeds {seeds}; splits {splits}; code {code}."
+    seeds, splits = (", ".join(origin[name]) for name in ("seeds", "splits"))
+    return f"Seeds {seeds}; splits {splits}; {code_words(origin['code'])}."
+
+
+def code_words(code: Sequence[str]) -> str:
+    """The code of runs in a caption: its hash, or how many there are, since each method has its own."""
+    if len(code) <= _NAMED_CODE:
+        return f"code {', '.join(code)}"
+    return (
+        f"{len(code)} hashes of code, one per method (in the run.json of each run that the plan file lists)"
+    )
 
 
 def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:

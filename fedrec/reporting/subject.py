@@ -107,8 +107,8 @@ def compared_subject(target: Target, project: Project) -> Subject:
     protocols = sorted({record.protocol for record in records}, key=lambda name: (name == "clean", name))
     # The axis shows how many rounds each was given, and names need not.
     artefact = Artefact(
-        records[0].id.paper, "comparison", f"Convergence on {', '.join(datasets)}", target.layout,
-        tuple(datasets), ("hr@10", "ndcg@10"), tuple(Line(run=name) for name in indices),
+        records[0].id.paper, "", f"Convergence on {', '.join(datasets)}", target.layout,
+        tuple(datasets), ("hr@10",), tuple(Line(run=name) for name in indices),
         options={"protocols": protocols, "setting": "rounds"},
     )  # fmt: skip
     return Subject(artefact, groups, project.methods, project.results, project.catalogue, {})

@@ -14,10 +14,9 @@ from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.program import Upload, trace
+from fedrec.runs.kinds import ITEMS, kind_of_method
 from fedrec.runs.registry import loaded, make_method
 
-_ITEMS = 8
-"""Items of the model that is looked at; where its parts live does not depend on them."""
 _REFERENCE = "a reference of this project"
 _NO_PAPER = "of no paper"
 _BROKEN = "broken"
@@ -111,7 +110,10 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
     citation = _REFERENCE if is_reference else _cited(module.METHOD.paper)
     method = _made(methods, name)
     if method is not None:
-        kind, locations = "reference" if is_reference else _kind(method), _locations(method.parameters())
+        kind, locations = (
+            "reference" if is_reference else kind_of_method(method),
+            _locations(method.parameters()),
+        )
         return Card(name, line, citation, kind, locations, _sent(method), [])
     if is_reference:
         return Card(name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), [])
@@ -134,7 +136,7 @@ def _plugin(methods: Mapping[str, Any], name: str) -> Card:
 
 
 def _made(methods: Mapping[str, Any], name: str) -> Method | None:
-    return make_method(name, resolve(methods, name, None, "any")[0], _ITEMS)
+    return make_method(name, resolve(methods, name, None, "any")[0], ITEMS)
 
 
 def _line(text: str | None) -> str:
@@ -144,15 +146,6 @@ def _line(text: str | None) -> str:
 
 def _cited(paper: Citation | None) -> str:
     return _NO_PAPER if paper is None else str(paper)
-
-
-def _kind(method: Method) -> str:
-    """Personalised is what scores users with an item table of their own."""
-    own = any(
-        part.table and (part.location in ("personal", "local", "private") or name in method.own_copies)
-        for name, part in method.parameters().items()
-    )
-    return "personalised" if own else "federated"
 
 
 def _locations(parameters: Mapping[str, Parameter]) -> dict[str, list[str]]:

@@ -171,8 +171,37 @@ def test_the_page_loads_alone_and_without_complaint(page, address):
 
 def test_all_figures_show(page):
     widths = page.ask("[...document.images].map((image) => image.naturalWidth)")
-    # The audit has one of its own.
-    assert widths == [60] * (1 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7"))
+    # Two datasets have slopes, and the audit has one of its own.
+    assert len(widths) == 3 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
+    assert all(widths)
+
+
+def pixels(page, image):
+    """The shares of light and of dark among the pixels of an image, on a transparent ground."""
+    return page.ask(
+        "(async () => { const image = new Image(); image.src = "
+        + image
+        + ".currentSrc; await image.decode();"
+        " const canvas = document.createElement('canvas'); canvas.width = 400; canvas.height = 300;"
+        " const pen = canvas.getContext('2d'); pen.drawImage(image, 0, 0, 400, 300);"
+        " const all = pen.getImageData(0, 0, 400, 300).data; let light = 0, dark = 0, clear = 0;"
+        " for (let at = 0; at < all.length; at += 4) { const sum = all[at] + all[at + 1] + all[at + 2];"
+        " if (all[at + 3] < 128) clear += 1; else if (sum > 600) light += 1; else if (sum < 300) dark += 1; }"
+        " return [light, dark, clear].map((one) => one / 120000); })()"
+    )
+
+
+def test_figures_follow_the_colour_scheme_on_a_transparent_ground(page):
+    seen = {}
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.open(page.ask("location.href"))
+        seen[scheme] = pixels(page, "document.querySelector('.hero img')")
+    page.call("Emulation.setEmulatedMedia", features=[])
+    (light, dark, clear), (bright, dim, open_ground) = seen["light"], seen["dark"]
+    assert min(clear, open_ground) > 0.5
+    assert dark > 10 * light
+    assert bright > 10 * dim
 
 
 def test_a_click_sorts_numbers_as_numbers(page):
@@ -184,12 +213,12 @@ def test_a_click_sorts_numbers_as_numbers(page):
         orders.append(column(page, "ml-100k_comparison-1", 0))
         states.append(page.ask(f"{th}.getAttribute('aria-sort')"))
     assert states == ["descending", "ascending", None]
-    assert orders[0][:2] == ["draw-counter", "mf"]
+    assert orders[0][:2] == ["draw-counter", "MF"]
     assert orders[1] == orders[0][::-1]
     assert orders[2] == original
-    seconds = heading("ml-100k_comparison-1", "s a round")
+    seconds = heading("ml-100k_comparison-1", "seconds per round")
     page.click(f"{seconds}.querySelector('button')")
-    found = [float(text) for text in column(page, "ml-100k_comparison-1", 5)]
+    found = [float(text) for text in column(page, "ml-100k_comparison-1", 8)]
     assert found == sorted(found, reverse=True)
     assert page.ask("document.querySelectorAll('#ml-100k_comparison-1 [aria-sort]').length") == 1
 
@@ -253,7 +282,48 @@ def test_a_long_table_can_be_filtered(page):
     assert count == f"{len(METHODS)} of {4 * len(METHODS)} rows"
 
 
-@pytest.mark.parametrize("width", [360, 1400])
+def test_a_number_leads_to_the_row_of_its_run(page):
+    link = "document.querySelector('#ml-100k_comparison-1 td.number a')"
+    wanted = page.ask(f"decodeURIComponent({link}.hash).slice(1)")
+    page.click(link)
+    page.ask("new Promise((done) => setTimeout(done, 100))")
+    assert page.ask("document.querySelector(':target').id") == wanted
+    row = page.ask(
+        "(() => { const r = document.querySelector(':target').getBoundingClientRect(); return r.top; })()"
+    )
+    assert 0 <= row <= page.ask("innerHeight")
+
+
+def test_the_finding_and_its_picture_are_on_the_first_screen(page):
+    page.call("Emulation.setDeviceMetricsOverride", width=1400, height=900, deviceScaleFactor=1, mobile=False)
+    page.open(page.ask("location.href"))
+    ends = page.ask(
+        "['h1', '.hero .picture'].map((one) => document.querySelector(one).getBoundingClientRect().bottom)"
+    )
+    assert max(ends) <= 900
+    page.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_a_narrow_screen_gets_the_narrow_picture_and_a_hint_where_it_scrolls(page):
+    chosen, hints = [], []
+    for width in (420, 1400):
+        page.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
+        )
+        page.open(page.ask("location.href"))
+        chosen.append(page.ask("document.querySelector('.hero img').currentSrc"))
+        hints.append(page.ask("[...document.querySelectorAll('.hint')].some((one) => one.checkVisibility())"))
+        sides = page.ask(
+            "(() => { const r = document.querySelector('.hero img').getBoundingClientRect();"
+            " return [r.left, r.right]; })()"
+        )
+        assert 0 <= sides[0] < sides[1] <= width
+    assert chosen[0] != chosen[1]
+    assert hints == [True, False]
+    page.call("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("width", [360, 420, 1400])
 def test_the_page_is_as_wide_as_the_screen(page, width):
     page.call(
         "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False

@@ -36,7 +36,7 @@ rule table:
 
 
 rule figure:
-    """One figure (pdf, png), what it shows (csv) and its caption (txt)."""
+    """One figure (pdf, png, svg), what it shows (csv) and its caption (txt)."""
     input:
         inputs_of,
     output:
@@ -47,6 +47,7 @@ rule figure:
             category=chapter_of,
             caption="../report/figure.rst",
         ),
+        svg=results("figures/{target}.svg"),
         txt=results("figures/{target}.txt"),
         plan=results("plan/{target}.json"),
     log:
@@ -65,7 +66,7 @@ rule figure:
 
 
 rule page:
-    """One page of all results; opens offline in any browser."""
+    """One page of all results, which opens offline in any browser, and its finding in words (txt)."""
     input:
         inputs_of,
     output:
@@ -74,6 +75,7 @@ rule page:
             category="Pages",
             caption="../report/page.rst",
         ),
+        txt=results("report/{target}.txt"),
         plan=results("plan/{target}.json"),
     log:
         results("logs/report/{target}.log"),

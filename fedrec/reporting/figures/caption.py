@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import full_name, short_name
-from fedrec.reporting.provenance import provenance
+from fedrec.reporting.provenance import code_words, provenance
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
@@ -20,7 +20,8 @@ def chart_caption(
 ) -> str:
     """The caption of a figure of metrics, one statement a line; see `chart.chart`."""
     artefact = subject.artefact
-    lines = [f"{artefact.title} ({artefact.paper}, {artefact.name}).", shown]
+    named = f" ({artefact.paper}, {artefact.name})" if artefact.name else ""
+    lines = [f"{artefact.title}{named}.", shown]
     if rows and subject.groups:
         lines.append(_origin(subject, deviation, timed=timed))
     if note := artefact.options.get("note"):
@@ -41,7 +42,7 @@ def inside_caption(artefact: Artefact, records: Iterable[RunRecord], *sentences:
         f"Models after their last round ({', '.join(map(str, rounds))}).",
         str(artefact.options.get("note", "")),
         f"Protocols {', '.join(origin['protocols'])}; seeds {', '.join(origin['seeds'])}; "
-        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}.",
+        f"splits {', '.join(origin['splits'])}; {code_words(origin['code'])}.",
     ]
     return " ".join(part for part in parts if part)
 
@@ -65,7 +66,7 @@ def _origin(subject: Subject, deviation: str, *, timed: bool) -> str:
     devices = f"; measured on {', '.join(origin['devices'])}" if timed else ""
     return (
         f"Seeds {', '.join(origin['seeds'])}{mean}; protocols {', '.join(origin['protocols'])}; "
-        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}{devices}."
+        f"splits {', '.join(origin['splits'])}; {code_words(origin['code'])}{devices}."
     )
 
 

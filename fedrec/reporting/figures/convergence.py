@@ -1,41 +1,74 @@
 """Convergence: metrics over rounds, a curve per method."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from fedrec.audit.differences import REFERENCE
+from fedrec.config.methods import canonical
+from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Line
+from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, chart, write_figure
-from fedrec.reporting.figures.drawing import draw_curve, label_panels, panel_of, series_of
-from fedrec.reporting.figures.panels import PanelKey, legend, metric_panels
+from fedrec.reporting.figures.drawing import draw_curve, label_panels, metric_title, panel_of, series_of
+from fedrec.reporting.figures.labels import spread
+from fedrec.reporting.figures.panels import PanelKey, distinct, legend, metric_panels
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, part_of
-from fedrec.reporting.figures.style import looks, theme
+from fedrec.reporting.figures.style import KIND_LOOKS, WIDTH, blank_figure, looks, theme
+from fedrec.reporting.finding import COUNTER
+from fedrec.reporting.standings import KIND_WORDS
 from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
 from fedrec.reporting.tables.table import Row
+from fedrec.runs.kinds import KINDS, Kind, kind_of
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs",), selection="compared")
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
 _TALL_PANEL_FROM = 10  # curves
 _EXTRA_HEIGHT = 1.0  # inches
+_COMPARED_HEIGHT = 3.2
+_COMPARED_PANEL = 2.3  # inches of a panel in it, at the least
+_NAME_HEIGHT = 0.13
 
 
 def build(target: Target, project: Project) -> None:
     """Draw the curves of an artefact, or of the runs that are compared on a dataset."""
-    of_a_paper = is_of_a_paper(target)
     with theme():
-        subject = subject_of(target, project) if of_a_paper else compared_subject(target, project)
-        write_figure(stem_of(target, project), *draw(subject))
+        drawn = (
+            draw(subject_of(target, project))
+            if is_of_a_paper(target)
+            else draw_compared(compared_subject(target, project))
+        )
+        write_figure(stem_of(target, project), *drawn)
 
 
 def draw(subject: Subject) -> Drawn:
-    """The figure, its rows and its caption."""
+    """The figure of an artefact, its rows and its caption: a look per method."""
     rows = line_rows(subject, curve_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows), "band")
+
+
+def draw_compared(subject: Subject) -> Drawn:
+    """The figure of many methods: a colour per kind, and names where a curve is told of."""
+    rows = line_rows(subject, curve_rows)
+    kinds = {
+        canonical(subject.methods, subject.method(subject.artefact.lines[index])): kind_of(
+            subject.methods, group[0].id.method, group[0].settings
+        )
+        for (index, _, _), group in subject.groups.items()
+    }
+    told = _told(rows, kinds)
+    shown = (
+        f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives; named are the "
+        "best of each kind, popularity and the counter of draws."
+    )
+    return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 
 def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
@@ -70,6 +103,72 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
         )
     legend(figure, [look[method].handle(label) for method, label in series])
     return figure
+
+
+def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
+    """The methods that are named: of each kind the best at its end under any protocol, and references."""
+    last = {(row["method"], row["dataset"], row["protocol"]): row for row in rows}
+    best: dict[tuple[str, Kind], Row] = {}
+    for row in last.values():
+        key = row["protocol"], kinds[row["method"]]
+        best[key] = max(best.get(key, row), row, key=lambda one: one["mean"])
+    told = {row["method"] for (_, kind), row in best.items() if kind != "reference"}
+    return told | {row["method"] for row in rows if parse(row["method"]).name in (REFERENCE, COUNTER)}
+
+
+def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Container[str]) -> Figure:
+    """Protocols side by side on one scale, the names of some curves at their ends."""
+    panels = distinct((row["dataset"], row["protocol"]) for row in rows)
+    figure = blank_figure(WIDTH, _COMPARED_HEIGHT)
+    top = 1.04 * max(row["mean"] for row in rows)
+    last = max(row["x"] for row in rows)
+    first: Axes | None = None
+    for number, panel in enumerate(panels, start=1):
+        ax = figure.add_subplot(1, len(panels), number, sharey=first)
+        ax.tick_params(labelleft=first is None)
+        ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
+        first = first or ax
+        ax.set(
+            xlim=(1, max(last, 2)), ylim=(0, top), title=f"{panel[0]}, {short_name(panel[1])}", xlabel="round"
+        )
+        ends: list[tuple[float, str, Kind]] = []
+        for (method, label), lines in series_of(rows, "method", "label").items():
+            for points in (found for key, found in lines.items() if key[:2] == panel):
+                level = _level(points, last)
+                _draw_of_kind(ax, level, kinds[method], told=method in told)
+                if method in told:
+                    ends.append((level[-1]["mean"], label, kinds[method]))
+        _name_ends(ax, ends, level_end=max(last, 2), room=top)
+    assert first is not None, "a chart without rows has no figure"
+    first.set_ylabel(metric_title(rows[0]["metric"]))
+    shown = [kind for kind in KINDS if kind in kinds.values()]
+    legend(figure, [KIND_LOOKS[kind].handle(KIND_WORDS[kind]) for kind in shown])
+    return figure
+
+
+def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: Kind, *, told: bool) -> None:
+    look = KIND_LOOKS[kind]
+    weight = {"linewidth": 1.5, "zorder": 3} if told else {"linewidth": 0.8, "alpha": 0.4, "zorder": 2}
+    x, y = [row["x"] for row in points], [row["mean"] for row in points]
+    ax.plot(x, y, color=look.colour, linestyle=look.dash, **weight)  # type: ignore[arg-type]
+
+
+def _name_ends(ax: Axes, ends: Sequence[tuple[float, str, Kind]], level_end: float, room: float) -> None:
+    """Names beside the ends of curves."""
+    gap = room * _NAME_HEIGHT / _COMPARED_PANEL
+    places = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)
+    for (value, label, kind), place in zip(ends, places, strict=True):
+        colour = KIND_LOOKS[kind].colour
+        ax.annotate(
+            label,
+            (level_end, value),
+            (level_end * 1.05, place),
+            va="center",
+            color=colour,
+            fontsize=6.5,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0},
+        )
 
 
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:

@@ -25,7 +25,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedrec.config.names import parse
-from fedrec.files.atomic import atomic
+from fedrec.files.atomic import atomic, write_text
+from fedrec.reporting.figures.colours import KIND_COLOURS
+from fedrec.reporting.figures.vector import svg_of
+from fedrec.runs.kinds import Kind
 
 Dash = Literal["-"] | tuple[int, tuple[float, ...]]
 
@@ -129,6 +132,15 @@ LOOKS: Mapping[str, Look] = {
 }
 
 
+KIND_LOOKS: Mapping[Kind, Look] = {
+    "personalised": Look(KIND_COLOURS["personalised"][0], "o", _FEDERATED),
+    "federated": Look(KIND_COLOURS["federated"][0], "s", _FEDERATED),
+    "centralised": Look(KIND_COLOURS["centralised"][0], "D", _CENTRALISED),
+    "reference": Look(KIND_COLOURS["reference"][0], "v", _REFERENCE),
+}
+"""Of a method where its kind is what matters, and not which it is."""
+
+
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """The look of each method, plug-in or variant of a figure, by its spelling."""
     by_name: dict[str, Look] = {}
@@ -208,13 +220,14 @@ def blank_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.pdf and `stem`.png."""
+    """Write `stem`.pdf, `stem`.png and `stem`.svg."""
     # Matplotlib's font library tells of every table it leaves out.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     with atomic(stem.with_name(f"{stem.name}.pdf")) as path:
         figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
     with atomic(stem.with_name(f"{stem.name}.png")) as path:
         figure.savefig(path, format="png", metadata={"Software": None})
+    write_text(stem.with_name(f"{stem.name}.svg"), svg_of(figure))
 
 
 _SETTINGS: dict[Any, Any] = {

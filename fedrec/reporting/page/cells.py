@@ -26,6 +26,8 @@ class Cell:
     """How the page sets it off: `clean` or `published`, where the cell names a protocol, or a given mark."""
     best: bool = False
     href: str | None = None
+    aside: str = ""
+    """What stands behind the text in small print, such as an interval."""
     links: Sequence[tuple[str, str]] = ()
     """Text and address of each of several links."""
 
@@ -71,31 +73,28 @@ def page_table(
     table: ReportTable,
     links: RunLinks | None = None,
     marks: Mapping[str, Mapping[str, str]] | None = None,
-    linked: str | None = None,
 ) -> PageTable:
     """A table as the page shows it.
 
-    The best of each ranked column is marked; rows link to their runs; `marks` sets texts off, by column and
-    text; the column `linked` leads to what a row has as `href`, and `anchor` is a row's own.
+    The best of each ranked column is marked; numbers and rows lead to their runs; `marks` sets texts off, by
+    column and text; `anchor` is a row's own.
     """
     marked = marks or {}
     keys = [column.key for column in table.columns]
     rows = [
-        [_cell(column, row, marked.get(column.key, {})) for column in table.columns] for row in table.rows
+        [_cell(column, row, marked.get(column.key, {}), links) for column in table.columns]
+        for row in table.rows
     ]
     for index, column in enumerate(table.columns):
         if column.ranked:
             _mark_best(rows, index, column, table.rows)
-        if column.key == linked:
-            for cells, row in zip(rows, table.rows, strict=True):
-                cells[index] = Cell(cells[index].text, href=row["href"])
     constant = [
         index for index in range(1, len(keys)) if table.folds and _is_constant(index, table.columns, rows)
     ]
     shown = [index for index in range(len(keys)) if index not in constant]
     columns = [table.columns[index] for index in shown]
     cells_shown = [[cells[index] for index in shown] for cells in rows]
-    if links is not None:
+    if links is not None and not all(map(_leads_by_numbers, table.rows)):
         columns += _add_links(cells_shown, table.rows, links)
     return PageTable(
         anchor,
@@ -122,6 +121,13 @@ def _add_links(cells: list[list[Cell]], rows: Sequence[Row], links: RunLinks) ->
     return [ReportColumn(key, _LINKS[key], align="left") for key in added]
 
 
+def _leads_by_numbers(row: Row) -> bool:
+    """Whether every run of a row is led to by a number of it."""
+    singles = [folders for key, folders in row.items() if key.endswith(f"_{RUNS}") and len(folders) == 1]
+    led = {folder for folders in singles for folder in folders}
+    return bool(row.get(RUNS)) and led >= {*row[RUNS], *row.get(AGAINST, ())}
+
+
 def _run_text(folder: str) -> str:
     """`clean 0` for a run under the clean protocol with seed 0."""
     *_, protocol, _method, seed = folder.split("/")
@@ -144,16 +150,22 @@ def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_r
 
 def _is_constant(index: int, columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> bool:
     """Whether a column says one thing alone; numbers that happen to be equal stay to be compared."""
-    texts = {(cells[index].text, cells[index].full) for cells in rows}
+    texts = {(cells[index].text, cells[index].full, tuple(cells[index].links)) for cells in rows}
     is_text = columns[index].align == "left" or rows[0][index].value is None
     return len(rows) > 1 and len(texts) == 1 and is_text
 
 
-def _cell(column: ReportColumn, row: Row, marks: Mapping[str, str]) -> Cell:
+def _cell(column: ReportColumn, row: Row, marks: Mapping[str, str], links: RunLinks | None) -> Cell:
     value: Any = row.get(column.key)
     text = column.spelled(row)
+    if isinstance(value, list):
+        return Cell("", links=[(str(words), str(href)) for words, href in value])
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(text, value=repr(value).replace("inf", "Infinity"))
+        behind: Sequence[str] = row.get(f"{column.key}_runs") or ()
+        href = links.href(behind[0]) if links is not None and len(behind) == 1 else None
+        aside: str = row.get(f"{column.key}_mark", "")
+        number = repr(value).replace("inf", "Infinity")
+        return Cell(text.removesuffix(aside), value=number, href=href, aside=aside)
     full = value if isinstance(value, str) and value != text else None
     mark = marks.get(text)
     if column.key == "protocol" and value is not None:

@@ -2,7 +2,7 @@
 
 import base64
 import os
-import struct
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,16 @@ from urllib.parse import quote
 
 from fedrec.errors import ResultError
 
-FIGURE_LINKS = ("csv", "pdf", "png")
+FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
 """The forms that the page links to."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
+
+
+_SVG_SIZE = re.compile(r'<svg [^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"')
+_PIXELS = 1.75
+"""Of the page for a point of a figure: small print of seven points is read at twelve pixels."""
 
 
 @dataclass(frozen=True)
@@ -26,27 +31,42 @@ class Image:
     height: int
     alt: str
     caption: str
+    narrow: str | None = None
+    """Another one for narrow screens."""
 
 
-def image_of(stem: Path, description: str) -> Image:
-    """A figure with its caption; `description` says what it is to those who cannot see it."""
-    path, pdf, text = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "pdf", "txt"))
-    content = content_of(path)
+def image_of(stem: Path, description: str, narrow: str | None = None) -> Image:
+    """A figure with its caption; `description` says what it is to those who cannot see it.
+
+    `narrow` is the text of an SVG for narrow screens.
+    """
+    paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png", "pdf", "txt")}
+    text = content_of(paths["svg"]).decode("utf-8", "replace")
+    size = _SVG_SIZE.search(text)
+    if size is None or not text.rstrip().endswith("</svg>"):
+        raise not_whole(paths["svg"], "it does not begin and end like an svg file")
+    content = content_of(paths["png"])
     if not content.startswith(_PNG) or not content.endswith(_PNG_END):
-        raise not_whole(path, "it does not begin and end like a png file")
-    if b"%%EOF" not in content_of(pdf)[-32:]:
-        raise not_whole(pdf, "it does not end like a pdf file")
-    caption = content_of(text).decode("utf-8").strip()
+        raise not_whole(paths["png"], "it does not begin and end like a png file")
+    if b"%%EOF" not in content_of(paths["pdf"])[-32:]:
+        raise not_whole(paths["pdf"], "it does not end like a pdf file")
+    caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:
-        raise not_whole(text, "it is empty")
-    width, height = struct.unpack(">II", content[16:24])
+        raise not_whole(paths["txt"], "it is empty")
+    width, height = (round(_PIXELS * float(side)) for side in size.groups())
     return Image(
-        f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}",
+        svg_uri(text),
         width,
         height,
-        f"{description} What it shows is told below it; its numbers are in the csv file.",
+        f"{description} Its numbers are in the csv file.",
         caption,
+        None if narrow is None else svg_uri(narrow),
     )
+
+
+def svg_uri(text: str) -> str:
+    """An SVG as an address that holds all of it."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
 
 
 def links_of(stem: Path, endings: Sequence[str], page: Path) -> list[tuple[str, str]]:

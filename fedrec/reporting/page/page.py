@@ -1,7 +1,8 @@
 """The page of all results, which opens in any browser and loads nothing from anywhere.
 
-It shows the json of tables, the png and caption of figures, and what runs say of themselves. What is asked
-for but missing is an error; what is not available, or was not asked for, is listed on the page.
+It begins with the finding, as a sentence and a picture, then shows the json of tables, the svg and caption of
+figures, and what runs say of themselves. What is asked for but missing is an error; what is not available, or
+was not asked for, is listed on the page. A chapter without content is left out.
 """
 
 import base64
@@ -14,23 +15,27 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
+from fedrec.config.names import parse
 from fedrec.config.papers import Paper
 from fedrec.files.atomic import write_text
-from fedrec.plan.available import without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.finding import finding, most_told
 from fedrec.reporting.page.cells import RunLinks
 from fedrec.reporting.page.files import TABLE_LINKS, links_of
 from fedrec.reporting.page.sections.audit import shown_audit
-from fedrec.reporting.page.sections.comparisons import shown_target
-from fedrec.reporting.page.sections.papers import artefact_label, shown_artefact, tables_of
+from fedrec.reporting.page.sections.comparisons import SLOPE, ShownTarget, shown_target
+from fedrec.reporting.page.sections.missing import missing_table
+from fedrec.reporting.page.sections.papers import shown_artefact, tables_of
 from fedrec.reporting.page.sections.runs import costs_table, protocols_table, runs_table
+from fedrec.reporting.standings import Standing, read_standings
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
 PAGE_FOLDER = Path(__file__).resolve().parent
 """The folder of the template of the page, its style and its script."""
+_NO_FINDING = "No methods are compared here: there is no finding to state.\n"
 
 
 def build(target: Target, project: Project) -> None:
@@ -48,7 +53,9 @@ def write_page(
     content: Mapping[str, Any],
     records: Sequence[RunRecord],
 ) -> None:
-    """Write the page about what is below `results`; the same files give the same page.
+    """Write the page about what is below `results`, and beside it its finding as text.
+
+    The same files give the same page.
 
     `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
     whose methods are compared, `targets` that compare them, `artefacts` of papers asked for and those of them
@@ -57,21 +64,31 @@ def write_page(
     """
     runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
+    found = _standings(results, content)
+    told = most_told([one for of_dataset in found.values() for one in of_dataset])
+    sentences = finding(told)
+    comparisons = _comparisons(results, forms, content, found, links)
+    picture = _picture_of(comparisons, told[0].dataset if told else None)
+    audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
     text = _template().render(
         **_inline_files(),
-        protocols=protocols_table(runs),
-        comparisons=_comparisons(results, forms, content, links),
-        audit=shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links),
+        finding=sentences,
+        picture=picture,
+        comparisons=[
+            (dataset, [one for one in shown if one is not picture]) for dataset, shown in comparisons
+        ],
+        verdicts=[chapter for chapter in audit if chapter.counts],
+        audit=[chapter for chapter in audit if not chapter.counts],
         papers=_built_artefacts(results, papers, forms, content, links),
         statistics=_statistics(page, results, content["statistics"], links),
+        protocols=protocols_table(runs),
         provenance=runs_table(runs, links) if runs else None,
         costs=costs_table(runs) if runs else None,
-        **_missing(papers, content),
-        schemes=_schemes(papers),
-        unavailable=content["unavailable"],
-        papers_by_name=papers,
+        missing=missing_table(papers, content),
+        counts=_counts(runs),
     )
     write_text(page, text)
+    write_text(page.with_suffix(".txt"), "\n".join(sentences) + "\n" if sentences else _NO_FINDING)
 
 
 def _inline_files() -> dict[str, Any]:
@@ -85,9 +102,26 @@ def _inline_files() -> dict[str, Any]:
     }
 
 
+def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[Standing]]:
+    """How methods stand on each available dataset, as the csv of its slopes says."""
+    return {
+        dataset: read_standings(results / f"figures/{dataset}_{SLOPE}.csv")
+        for dataset in _compared_datasets(content)
+        if f"{dataset}_{SLOPE}" in content["targets"]
+    }
+
+
+def _compared_datasets(content: Mapping[str, Any]) -> list[str]:
+    return [name for name in dict.fromkeys(content["datasets"]) if name not in content["unavailable"]]
+
+
 def _comparisons(
-    results: Path, forms: Mapping[str, str], content: Mapping[str, Any], links: RunLinks
-) -> list[tuple[str, list[Any]]]:
+    results: Path,
+    forms: Mapping[str, str],
+    content: Mapping[str, Any],
+    found: Mapping[str, Sequence[Standing]],
+    links: RunLinks,
+) -> list[tuple[str, list[ShownTarget]]]:
     """Each available dataset with the targets that compare methods on it."""
     elsewhere = {*content["artefacts"], *content["statistics"], *content["audit"]}
     targets = [target for target in dict.fromkeys(content["targets"]) if target not in elsewhere]
@@ -95,14 +129,32 @@ def _comparisons(
         (
             dataset,
             [
-                shown_target(results, target, forms[target], links)
-                for target in targets
+                shown_target(results, target, forms[target], found.get(dataset, ()), links)
+                # Tables come first: a figure's form is the smaller word.
+                for target in sorted(targets, key=forms.__getitem__, reverse=True)
                 if target.startswith(f"{dataset}_")
             ],
         )
-        for dataset in dict.fromkeys(content["datasets"])
-        if dataset not in content["unavailable"]
+        for dataset in _compared_datasets(content)
     ]
+
+
+def _picture_of(
+    comparisons: Sequence[tuple[str, Sequence[ShownTarget]]], dataset: str | None
+) -> ShownTarget | None:
+    """The picture of the finding, which is on `dataset`."""
+    shown = (one for name, targets in comparisons if name == dataset for one in targets)
+    return next((one for one in shown if one.name == f"{dataset}_{SLOPE}"), None)
+
+
+def _counts(runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """How much there is behind a page."""
+    return {
+        "runs": len(runs),
+        "methods": len({parse(run.id.method).name for run in runs}),
+        "datasets": sorted({run.id.dataset for run in runs}),
+        "seeds": len({run.id.seed for run in runs}),
+    }
 
 
 def _built_artefacts(
@@ -112,9 +164,9 @@ def _built_artefacts(
     content: Mapping[str, Any],
     links: RunLinks,
 ) -> list[tuple[Paper, list[Any]]]:
-    """Each paper with its artefacts that were built."""
+    """Each paper that has any with its artefacts that were built."""
     built = set(content["built"])
-    return [
+    shown = [
         (
             paper,
             [
@@ -125,54 +177,13 @@ def _built_artefacts(
         )
         for paper in papers.values()
     ]
+    return [(paper, artefacts) for paper, artefacts in shown if artefacts]
 
 
 def _statistics(page: Path, results: Path, names: Sequence[str], links: RunLinks) -> list[tuple[Any, ...]]:
     """Each table of statistics: its name, its tables and links to its files."""
     stems = {name: results / "tables" / name for name in names}
     return [(name, tables_of(stem, links), links_of(stem, TABLE_LINKS, page)) for name, stem in stems.items()]
-
-
-def _missing(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page does not show, or not whole: for want of data, or because nobody asked for it."""
-    unavailable: Mapping[str, str] = content["unavailable"]
-    asked, built = set(content["artefacts"]), set(content["built"])
-    every = [artefact for paper in papers.values() for artefact in paper.artefacts.values()]
-    reasons = {artefact.target: without(artefact, unavailable) for artefact in every}
-    unasked = [
-        (
-            paper,
-            [
-                (artefact, artefact_label(artefact.name))
-                for artefact in paper.artefacts.values()
-                if artefact.target not in asked
-            ],
-        )
-        for paper in papers.values()
-    ]
-    return {
-        "unbuilt": [
-            (artefact, artefact_label(artefact.name), reasons[artefact.target])
-            for artefact in every
-            if artefact.target in asked - built
-        ],
-        "partial": [
-            (artefact, artefact_label(artefact.name), reasons[artefact.target])
-            for artefact in every
-            if artefact.target in built and reasons[artefact.target]
-        ],
-        "uncompared": [name for name in dict.fromkeys(content["datasets"]) if name in unavailable],
-        "unasked": [(paper, artefacts) for paper, artefacts in unasked if artefacts],
-    }
-
-
-def _schemes(papers: Mapping[str, Paper]) -> list[tuple[Paper, list[tuple[str, str]]]]:
-    """Each paper's schemes, which nothing is built for, with what they show."""
-    return [
-        (paper, [(artefact_label(name), what) for name, what in paper.schemes.items()])
-        for paper in papers.values()
-        if paper.schemes
-    ]
 
 
 @cache

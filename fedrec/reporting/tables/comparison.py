@@ -1,99 +1,94 @@
 """Methods side by side: HR and NDCG of the reported round, under each protocol."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fedrec.audit.differences import COMPARED_METRICS, MARKS_EXPLAINED, difference_rows, significance_marks
-from fedrec.config.methods import title
+from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
+from fedrec.reporting.standings import CLEAN, KIND_LABELS, PUBLISHED, Standing, standings
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs",), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "models"), selection="compared")
 
 
 def build(target: Target, project: Project) -> None:
     """Write the comparison of the runs of a target, which are on one dataset."""
     records = finished_runs(target, project)
-    marks = significance_marks(difference_rows(records, project.methods))
-    titles = _titles(records, project.methods)
-    rows = [
-        {"title": titles[row["method"]], **row}
-        | {
-            f"{metric}_mark": marks[row["paper"], row["method"], row["protocol"], metric]
-            for metric in COMPARED_METRICS
-        }
-        for row in comparison_rows(records)
-    ]
-    table = comparison_table(rows, records[0].id.dataset)
+    rows, table = comparison(records, project.methods)
     write_forms(stem_of(target, project), rows, [table])
 
 
-def comparison_rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """One row per method, paper and protocol: metrics of the protocol's own round, mean over seeds."""
+def comparison(
+    records: Sequence[RunRecord], methods: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], ReportTable]:
+    """The rows of the csv, one per method, paper and protocol, and the table, of runs on one dataset."""
+    found = standings(records, methods)
+    by_run = {one.runs.split()[0]: one for one in found}
+    rows = [_row(group, by_run[group[0].id.folder]) for group in _groups(records)]
+    return rows, _table(rows, found)
+
+
+def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
+    """Runs that differ in the seed alone."""
     groups: dict[tuple[str, str, str], list[RunRecord]] = {}
     for record in records:
         groups.setdefault((record.id.method, record.id.paper, record.protocol), []).append(record)
-    return [_row(*key, group) for key, group in groups.items()]
+    return list(groups.values())
 
 
-def comparison_table(rows: Sequence[Row], dataset: str) -> ReportTable:
+def _table(rows: Sequence[Row], found: Sequence[Standing]) -> ReportTable:
     """The published and the clean protocol beside each other, best methods first under clean."""
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         protocol = short_name(row["protocol"])
-        name = {"method": row.get("title") or row["method"], "paper": row["paper"]}
-        shown = merged.setdefault((row["method"], row["paper"]), name | {RUNS: []})
+        shown = merged.setdefault((row["method"], row["paper"]), _about(row) | {RUNS: []})
         shown |= {f"{key}_{protocol}": row[key] for key in (*COMPARED_METRICS, "seconds_per_round")}
-        shown |= {f"{key}_{protocol}_mark": row.get(f"{key}_mark") or "" for key in COMPARED_METRICS}
+        shown |= {f"{key}_{protocol}_runs": row[RUNS] for key in COMPARED_METRICS}
+        shown[f"hr@10_{protocol}_mark"] = f" [{row['hr@10_low']:.2f}, {row['hr@10_high']:.2f}]"
         shown[RUNS] = [*shown[RUNS], *row[RUNS]]
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
-    seeds = sorted({str(row["seeds"]) for row in rows})
-    # One round says all there is to say of popularity.
-    rounds = sorted({int(row["rounds"]) for row in rows} - {1})
+    dataset = found[0].dataset
     return ReportTable(
-        caption=f"Methods on {dataset}: test HR@10 and NDCG@10 at the round each protocol reports, under the "
-        "paper's published protocol, which leaks the held-out item, and under the clean one. Settings of the "
-        f"paper named, but for those in brackets; trained for {' or '.join(map(str, rounds))} rounds. "
-        f"Seeds {', '.join(seeds)}; splits {', '.join(hashes)}; "
-        "hashes of code are in the csv.",
+        caption=f"Methods on {dataset}, {found[0].users:,} users: test HR@10 [95 % interval over users] and "
+        "NDCG@10 at the round each protocol reports. The published protocol leaks the held-out item, the "
+        f"clean one does not. {chance_sentence(found)}{seeds_sentence(found)} "
+        "Settings of the paper named, but for those in brackets and the rounds. "
+        f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
             ReportColumn("method", "method", align="left"),
+            ReportColumn("kind", "kind", align="left"),
             ReportColumn("paper", "settings of", align="left"),
             *(
                 ReportColumn(f"{name}_{protocol}", f"{name.upper()}, {protocol}", "{:.4f}", ranked=True)
-                for protocol in ("published", "clean")
                 for name in COMPARED_METRICS
+                for protocol in (PUBLISHED, CLEAN)
             ),
-            ReportColumn("seconds_per_round_clean", "s a round", "{:.3f}"),
+            ReportColumn("rounds", "rounds trained"),
+            ReportColumn("own_rounds", "rounds in the settings"),
+            ReportColumn("seconds_per_round_clean", "seconds per round", "{:.3f}"),
         ],
         rows=sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0)),
-        notes=[MARKS_EXPLAINED]
-        if any(row.get(f"{m}_mark") for row in rows for m in COMPARED_METRICS)
-        else [],
+        notes=[words] if (words := rounds_sentence(found)) else [],
         folds=True,
     )
 
 
-def _titles(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> dict[str, str]:
-    """What each method is called: the caption says once how many rounds most were given, others say it."""
-    changed = [run.settings["rounds"] for run in records if run.summary["sources"]["rounds"] == "user"]
-    usual = [rounds for rounds, _ in Counter(changed).most_common(1)]
-    return {
-        run.id.method: title(methods, run.id.method, ["rounds"] if run.settings["rounds"] in usual else [])
-        for run in records
-    }
+def _about(row: Row) -> dict[str, Any]:
+    """What a shown row says whatever the protocol."""
+    about = {key: row[key] for key in ("paper", "rounds", "own_rounds")}
+    return {"method": row["title"], "kind": KIND_LABELS[row["kind"]], **about}
 
 
-def _row(method: str, paper: str, protocol: str, group: Sequence[RunRecord]) -> dict[str, Any]:
+def _row(group: Sequence[RunRecord], standing: Standing) -> dict[str, Any]:
     first = group[0]
     rule = first.round_rule
     values = [record.summary["metrics"][rule]["test"] for record in group]
@@ -104,14 +99,21 @@ def _row(method: str, paper: str, protocol: str, group: Sequence[RunRecord]) -> 
         else {}
     )
     return {
-        "method": method,
-        "paper": paper,
-        "protocol": protocol,
+        "title": standing.title,
+        "method": first.id.method,
+        "kind": standing.kind,
+        "paper": first.id.paper,
+        "protocol": first.protocol,
         "round_rule": rule,
         "round": first.summary["rounds"][rule],
-        "rounds": first.settings["rounds"],
+        "rounds": standing.rounds,
+        "own_rounds": standing.own_rounds,
+        "users": standing.users,
+        "chance": standing.chance,
         **metrics,
         **deviations,
+        "hr@10_low": standing.low,
+        "hr@10_high": standing.high,
         "seconds_per_round": float(
             np.median([record.summary["measured"]["seconds_per_round"] for record in group])
         ),

@@ -61,22 +61,25 @@ def _counts_table(rows: Sequence[Row], code: str) -> ReportTable:
         for row in rows
         if row["printed_in"] or (row["unprinted"] and row["paper"] == first[row["dataset"]])
     ]
-    counts = [
-        ReportColumn(f"{count}{suffix}", f"{count}{heading}", "{:,}")
-        for count in _COUNTS
-        for suffix, heading in (("", ""), ("_published", ", printed"))
-    ]
+    # Beside data that no paper prints counts of, there is nothing to compare with.
+    printed = any(row["printed_in"] for row in shown)
+    sides = (("", ""), ("_published", ", printed")) if printed else (("", ""),)
+    beside = ", ours beside each paper's" if printed else ""
+    about = ("printed_in", "printed in") if printed else ("title", "title")
     return ReportTable(
-        caption="Dataset statistics, ours beside each paper's: users and items after the filter, rows of the "
-        "file as interactions, sparsity in percent. Counts of the filtered file, before any protocol. "
+        caption=f"Dataset statistics{beside}: users and items after the filter, rows of the file as "
+        "interactions, sparsity in percent. Counts of the filtered file, before any protocol. "
         f"Code {code[:12]}; hashes of the data are in the csv.",
         columns=[
             ReportColumn("dataset", "dataset", align="left"),
-            ReportColumn("printed_in", "printed in", align="left"),
-            *counts,
-            ReportColumn("sparsity", "sparsity", "{:.2f}"),
-            ReportColumn("sparsity_published", "sparsity, printed", "{:.2f}"),
-            ReportColumn("match", "match", align="left"),
+            ReportColumn(*about, align="left"),
+            *(
+                ReportColumn(f"{count}{suffix}", f"{count}{heading}", "{:,}")
+                for count in _COUNTS
+                for suffix, heading in sides
+            ),
+            *(ReportColumn(f"sparsity{suffix}", f"sparsity{heading}", "{:.2f}") for suffix, heading in sides),
+            *([ReportColumn("match", "match", align="left")] if printed else []),
         ],
         rows=shown,
         part="counts",

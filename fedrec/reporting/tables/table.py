@@ -34,8 +34,6 @@ _LATEX_SPECIAL = {
     "^": r"\textasciicircum{}",
     "–": "--",
     "±": r"$\pm$",
-    "ᵇ": r"\textsuperscript{b}",
-    "ᵖ": r"\textsuperscript{p}",
 }
 
 
@@ -66,7 +64,7 @@ class ReportTable:
     """A table to be read: a caption that states how its numbers came about, columns, rows, notes.
 
     A row with a true `unranked` takes no part in who is best; one with a `form` spells its numbers so; its
-    `runs` and `runs_against` are the folders of the runs behind it.
+    `runs` and `runs_against` are the folders of the runs behind it, and `KEY_runs` of those behind a number.
     """
 
     caption: str
@@ -235,8 +233,8 @@ def read_shown(path: Path) -> ShownTables:
 
 
 def _shown_row(row: Row, columns: Sequence[ReportColumn]) -> Row:
-    """What of a row a shown table needs: values, deviations and marks of its columns, form and runs."""
-    keys = {f"{column.key}{ending}" for column in columns for ending in ("", "_sd", "_mark")}
+    """What of a row a shown table needs: values, deviations, marks and runs of its columns, form and runs."""
+    keys = {f"{column.key}{ending}" for column in columns for ending in ("", "_sd", "_mark", "_runs")}
     return {key: value for key, value in row.items() if key in {*keys, "unranked", "form", RUNS, AGAINST}}
 
 

@@ -169,4 +169,4 @@ def test_the_page_has_their_chapters_by_itself(results):
         assert part in page
     assert '<table id="audit_tally-1"' in page
     assert '<table id="pfedclr_table98-values"' in page
-    assert page.count("data:image/png;base64,") == 1
+    assert page.count("data:image/svg+xml;base64,") == 1

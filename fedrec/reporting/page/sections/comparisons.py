@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from fedrec.reporting.figures.slope import slope_description, standings_figure
+from fedrec.reporting.figures.style import theme
+from fedrec.reporting.figures.vector import svg_of
+from fedrec.reporting.finding import finding
 from fedrec.reporting.page.cells import PageTable, RunLinks
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.page.sections.papers import tables_of
+from fedrec.reporting.standings import Standing
+
+SLOPE = "slope"
+"""The layout whose figure shows the finding."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +29,29 @@ class ShownTarget:
     """Ending and relative address of each file."""
 
 
-def shown_target(results: Path, name: str, form: str, links: RunLinks) -> ShownTarget:
-    """A table or figure, from its files below `results`."""
+def shown_target(
+    results: Path, name: str, form: str, found: Sequence[Standing], links: RunLinks
+) -> ShownTarget:
+    """A table or figure, from its files below `results`; `found` is how methods stand on its dataset."""
     figure = form == "figure"
     stem = results / f"{form}s" / name
     return ShownTarget(
         name,
         () if figure else tables_of(stem, links),
-        image_of(stem, f"{name.replace('_', ', ')}: methods compared.") if figure else None,
+        _image(stem, found) if figure else None,
         links_of(stem, FIGURE_LINKS if figure else TABLE_LINKS, links.page),
     )
+
+
+def _image(stem: Path, found: Sequence[Standing]) -> Image:
+    if stem.name.endswith(f"_{SLOPE}") and found:
+        return image_of(stem, slope_description(found), _narrow(tuple(found)))
+    dataset, _, layout = stem.name.rpartition("_")
+    return image_of(stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *finding(found)[:1]]))
+
+
+@lru_cache(maxsize=32)
+def _narrow(found: tuple[Standing, ...]) -> str:
+    """The slopes for narrow screens."""
+    with theme():
+        return svg_of(standings_figure(found, narrow=True))

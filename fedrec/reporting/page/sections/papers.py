@@ -9,7 +9,11 @@ from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
+from fedrec.reporting.standings import KIND_LABELS
 from fedrec.reporting.tables.table import read_shown
+
+KIND_CLASSES = {label: kind for kind, label in KIND_LABELS.items()}
+"""The class of each kind of methods in the page's style."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def tables_of(stem: Path, links: RunLinks) -> list[PageTable]:
     """The tables of a target that have rows, as its json has them."""
     shown = read_shown(stem.with_name(f"{stem.name}.json")).tables
     return [
-        page_table(anchor_of(stem.name, table, number), table, links)
+        page_table(anchor_of(stem.name, table, number), table, links, {"kind": KIND_CLASSES})
         for number, table in enumerate(shown, start=1)
         if table.rows
     ]

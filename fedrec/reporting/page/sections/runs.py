@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
@@ -30,8 +31,8 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
     rows = [_told(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
     table = ReportTable(
-        "Every run of this report. Hashes are cut to eight letters; run.json, behind the name of the method, "
-        "has them whole, with every setting."
+        "Every run of this report, with its test metrics at the round its protocol reports. Hashes are cut "
+        "to eight letters; run.json has them whole, with every setting."
         + (
             " A run with the settings of several papers is trained once, for the first of them."
             if shared
@@ -40,35 +41,39 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
         [
             *_IDENTITY,
             *([ReportColumn("also", "settings also of", align="left")] if shared else []),
+            ReportColumn("hr@10", "HR@10", "{:.4f}"),
+            ReportColumn("ndcg@10", "NDCG@10", "{:.4f}"),
+            ReportColumn("files", "files", align="left"),
             ReportColumn("changed", "settings changed", align="left"),
             ReportColumn("code", "code", "{:.8}", align="left"),
             ReportColumn("split", "split", "{:.8}", align="left"),
             ReportColumn("device", "device", align="left"),
             ReportColumn("versions", "versions", align="left"),
-            ReportColumn("seconds", "seconds", "{:,.1f}"),
+            ReportColumn("seconds", "seconds in all", "{:,.1f}"),
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
         ],
         rows,
         folds=True,
     )
-    return page_table("runs-table", table, linked="method")
+    return page_table("runs-table", table)
 
 
 def costs_table(records: Sequence[RunRecord]) -> PageTable:
     """What a round of each run cost."""
     table = ReportTable(
-        "What a round costs: seconds, as the median over rounds, and what a client receives and sends, as "
-        "the mean over rounds, at four bytes a number. Seconds of different devices do not compare.",
+        "What a round costs: seconds (median over rounds), and what a client receives from the server and "
+        "sends to it in a round (mean over rounds, at four bytes a number). Seconds of different devices do "
+        "not compare.",
         [
             *_IDENTITY,
             ReportColumn("device", "device", align="left"),
             ReportColumn("rounds", "rounds", "{:.0f}"),
-            ReportColumn("clients", "clients a round", "{:,.0f}"),
-            ReportColumn("round", "s a round", "{:,.3f}"),
-            ReportColumn("local", "of it clients", "{:,.3f}"),
-            ReportColumn("server", "of it server", "{:,.3f}"),
-            ReportColumn("down", "KiB down a client", "{:,.1f}"),
-            ReportColumn("up", "KiB up a client", "{:,.1f}"),
+            ReportColumn("clients", "clients per round", "{:,.0f}"),
+            ReportColumn("round", "seconds per round", "{:,.3f}"),
+            ReportColumn("local", "of these, clients", "{:,.3f}"),
+            ReportColumn("server", "of these, server", "{:,.3f}"),
+            ReportColumn("down", "KiB received per client", "{:,.1f}"),
+            ReportColumn("up", "KiB sent per client", "{:,.1f}"),
         ],
         [
             _identity(run) | {"device": run.summary["measured"]["device"], **_round_costs(run)}
@@ -131,7 +136,11 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
     changed = [key for key, source in summary["sources"].items() if source == "user"]
     return _identity(record) | {
         "anchor": record.id.folder,
-        "href": address_of(record.folder / SUMMARY, links.page),
+        **{name: record.metric(name) for name in COMPARED_METRICS},
+        "files": [
+            ["run.json", address_of(record.folder / SUMMARY, links.page)],
+            ["folder", address_of(record.folder, links.page)],
+        ],
         "also": ", ".join(summary.get("also_settings_of", ())) or None,
         "changed": ", ".join(f"{key}={setting_text(record.settings[key])}" for key in changed) or "none",
         "code": summary["code"],

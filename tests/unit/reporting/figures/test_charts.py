@@ -174,10 +174,10 @@ def test_a_missing_dataset_has_no_panel_and_is_named(tmp_path):
     )
 
 
-def test_a_figure_of_nothing_is_still_four_files(tmp_path):
+def test_a_figure_of_nothing_is_still_five_files(tmp_path):
     one = artefact("convergence", ["fedmf"])
     draw(one, {}, tmp_path / "none")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".txt"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".svg", ".txt"}
     assert "Left out: ml-100k" in (tmp_path / "none.txt").read_text()
 
 
@@ -429,7 +429,8 @@ def test_compared_runs_are_drawn_from_their_files_alone(tmp_path):
         for kind in ("published-pfedclr", "clean")
     }
     text = (folder / "ml-100k_convergence.txt").read_text()
-    assert text.startswith("Convergence on ml-100k (pfedclr, comparison).")
+    assert text.startswith("Convergence on ml-100k.\nHR@10 of the test items")
+    assert {row["metric"] for row in read} == {"hr@10"}
     assert (folder / "ml-100k_convergence.pdf").is_file()
 
 

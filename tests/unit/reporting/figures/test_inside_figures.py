@@ -320,15 +320,15 @@ def test_inference_is_drawn_as_bars_with_their_spread(results):
     assert "seeds 0, 1" in said
 
 
-def test_a_picture_is_four_files_that_name_where_they_come_from(results, tmp_path):
+def test_a_picture_is_five_files_that_name_where_they_come_from(results, tmp_path):
     artefact = made("maps", ["fedrap"], of=[5], tables=["shared"], note="A note.")
     for stem in ("one", "two"):
         with theme():
             write_figure(tmp_path / stem, *maps.draw(subject(artefact, found_for(artefact, results))))
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"{stem}.{ending}" for stem in ("one", "two") for ending in ("csv", "pdf", "png", "txt")
+        f"{stem}.{ending}" for stem in ("one", "two") for ending in ("csv", "pdf", "png", "svg", "txt")
     ]
-    for ending in ("csv", "pdf", "png", "txt"):
+    for ending in ("csv", "pdf", "png", "svg", "txt"):
         first, second = (tmp_path / f"{stem}.{ending}" for stem in ("one", "two"))
         assert first.read_bytes() == second.read_bytes(), ending
     with (tmp_path / "one.csv").open() as stream:

@@ -12,16 +12,17 @@ from fedrec.errors import FedrecError
 from fedrec.plan.available import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
+from fedrec.reporting.figures.colours import KIND_COLOURS
 from fedrec.reporting.page.page import PAGE_FOLDER
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable
-from tests.made_results import CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
+from tests.made_results import BUILT, CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
 
 SHOWN = ReportTable(
     "A caption.", [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users")], []
 )
-VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
+VOID = {"meta", "link", "img", "br", "hr", "input", "wbr", "source"}
 
 
 class Page(HTMLParser):
@@ -105,7 +106,7 @@ def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
     assert set(labelled) <= set(ids)
     files = [link for link in links if not link.startswith("#")]
     assert files
-    # The runs of tables were never made, but for those in the table of runs.
+    # The runs of papers' tables were never made, but for those in the table of runs.
     made_files = [link for link in files if "/runs/" not in link]
     assert all((original.folder / "report" / unquote(link)).is_file() for link in made_files)
     listed = [row["id"] for tag, row in page.tags if tag == "tr" and "id" in row]
@@ -117,7 +118,9 @@ def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
 def test_nothing_is_loaded_from_anywhere(page):
     for tag, found in page.tags:
         for name in ("src", "srcset", "data", "action", "poster"):
-            assert name not in found or (tag == "img" and found[name].startswith("data:image/png;base64,"))
+            assert name not in found or (
+                tag in ("img", "source") and found[name].startswith("data:image/svg+xml;base64,")
+            )
         assert not re.match(r"\w+://|//", found.get("href", ""))
         assert "style" not in found
         assert not any(name.startswith("on") for name in found)
@@ -140,7 +143,7 @@ def test_the_page_is_accessible(page):
         assert {cell.get("scope") for cell in head} == {"col"}
         assert {(row[0]["tag"], row[0].get("scope")) for row in body} == {("th", "row")}
         assert {len(row) for row in body} == {len(head)}
-    assert all(found["alt"] and found["width"] == "60" for found in page.all("img"))
+    assert all(found["alt"] and int(found["width"]) > 100 for found in page.all("img"))
     levels = [int(tag[1]) for tag in tags if re.fullmatch(r"h\d", tag)]
     assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
 
@@ -160,26 +163,34 @@ def test_colours_have_contrast():
     assert len(themes) == 3
     on = {"paper": ("ink", "soft", "link", "leak", "clean"), "shade": ("ink", "soft", "link")}
     on |= {"leak-shade": ("leak",), "clean-shade": ("clean",), "best": ("ink",)}
+    on["paper"] += tuple(KIND_COLOURS)
     for theme in themes[:2]:
         for ground, inks in on.items():
             for ink in inks:
                 light, dark = sorted((luminance(theme[ground]), luminance(theme[ink])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+    # Words have the colours of the figures.
+    for theme, side in zip(themes, (0, 1, 0), strict=True):
+        assert {kind: theme[kind] for kind in KIND_COLOURS} == {
+            kind: colours[side] for kind, colours in KIND_COLOURS.items()
+        }
 
 
 def test_comparisons_show_both_protocols_with_the_best_marked(page):
     rows = page.rows("ml-100k_comparison-1")
-    assert [row["method"]["text"] for row in rows][:2] == ["mf", "fedmf"]
+    assert [row["method"]["text"] for row in rows][:2] == ["MF", "FedMF"]
     first = rows[0]
-    assert first["HR@10, clean"]["text"] == "0.6405 (best)"
+    assert first["HR@10, clean"]["text"] == "0.6405 (best) [0.61, 0.67]"
     assert float(first["HR@10, clean"]["data-value"]) == METHODS["mf"]
     best = {
         heading: [row["method"]["text"] for row in rows if "(best)" in row[heading]["text"]]
         for heading in rows[0]
     }
     assert best["HR@10, published"] == ["draw-counter"]
-    assert best["NDCG@10, clean"] == ["mf"]
-    assert best["s a round"] == []
+    assert best["NDCG@10, clean"] == ["MF"]
+    assert best["seconds per round"] == []
+    assert {row["method"]["text"]: row["kind"]["text"] for row in rows}["PFedCLR"] == "own tables"
+    assert '<span class="kind personalised">own tables</span>' in page.text
     assert "settings of pfedclr" in page.tables["ml-100k_comparison-1"]["caption"]
 
 
@@ -206,7 +217,7 @@ def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side
 
 
 def test_figures_have_captions_and_data_of_their_own(page):
-    (alt, _) = (found["alt"] for found in page.all("img"))
+    *_, alt, _ = (found["alt"] for found in page.all("img"))
     assert alt.startswith("Convergence. Convergence of the federated methods on filmtrust, ml-100k")
     assert "Convergence of the federated methods: 3 < 4 & so on." in page.prose
     assert "../figures/pfedclr_fig10.pdf" in [found["href"] for found in page.all("a")]
@@ -236,6 +247,8 @@ def test_every_run_is_listed_with_what_it_was(page, original):
     mf = by["mf", "filmtrust", "published-pfedclr"]
     assert (mf["settings changed"]["text"], mf["split"]["text"]) == ("none", "cdcdcdcd")
     assert mf["peak memory, GiB"]["data-value"] == "1.5"
+    assert (mf["HR@10"]["text"], mf["NDCG@10"]["text"][:5]) == ("0.7405", "0.370")
+    assert mf["files"]["text"] == "run.json, folder"
     caption = page.tables["runs-table"]["caption"]
     assert "versions fedrec 0.1.0, torch 2.13.0" in caption
     assert "code efefefef" in caption
@@ -245,38 +258,92 @@ def test_every_run_is_listed_with_what_it_was(page, original):
 
 def test_costs_are_per_round_and_client(page):
     row = page.rows("costs-table")[0]
-    assert [row[name]["text"] for name in ("s a round", "of it clients", "of it server")] == [
+    assert [row[name]["text"] for name in ("seconds per round", "of these, clients", "of these, server")] == [
         "2.500",
         "2.000",
         "0.500",
     ]
-    assert (row["KiB down a client"]["text"], row["KiB up a client"]["text"]) == ("3.0", "1.0")
+    assert (row["KiB received per client"]["text"], row["KiB sent per client"]["text"]) == ("3.0", "1.0")
 
 
-def test_what_is_missing_is_listed(page):
-    prose = page.prose
-    assert "PLGC, Figure 7: Weight of the redundancy loss. No dataset of it is available:" in prose
-    assert f"douban-book: {UNAVAILABLE['douban-book']}." in prose
-    assert "PFedCLR, Table 1: without hetrec2011." in prose
-    assert "Table 2 (Ablation: additive, coupled and low-rank calibration of FedMF);" in prose
-    assert (
-        "Figure 1 (three frameworks of federated recommendation); Figure 3 (overview of the method)." in prose
-    )
+def test_what_is_missing_is_a_short_table(page):
+    rows = [{heading: cell["text"] for heading, cell in row.items()} for row in page.rows("missing-table")]
+    assert all(set(row) == {"paper or dataset", "tables and figures", "why", "command"} for row in rows)
+    found = {(row["paper or dataset"], row["tables and figures"]): row for row in rows}
+    gone = found["PLGC", "1 figure (7)"]
+    assert gone["why"].startswith("no dataset of it is available: ")
+    assert f"douban-book: {UNAVAILABLE['douban-book']}" in gone["why"]
+    partly = found["PFedCLR", "2 tables (1, 5) and 1 figure (10)"]
+    assert partly["why"] == f"shown without hetrec2011: {UNAVAILABLE['hetrec2011']}"
+    unasked = [row for row in rows if row["why"] == "not asked for"]
+    assert [row["command"] for row in unasked] == [
+        f"snakemake --cores 2 {name}" for name in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
+    ]
+    assert rows[-1]["tables and figures"].startswith("PFedCLR: 2 figures (1, 3); PFedRec: 1 figure (1); ")
+    assert rows[-1]["why"] == "they show no data, so nothing is built"
     assert "plgc_fig7" not in [found.get("id") for _, found in page.tags]
-    assert "Nothing of this paper is shown: see what is missing." in prose
 
 
-def test_a_page_of_nothing_says_so(made):
+def test_chapters_without_content_are_left_out(page, made):
+    headings = [found["id"] for tag, found in page.tags if tag in ("h2", "h3")]
+    assert "pfedclr" in headings
+    assert not {"pfedrec", "fedem", "plgc", "audit", "verdict"} & set(headings)
     nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics", "runs")}
-    page = report(made, **nothing, unavailable={})
-    assert page.tables == {}
-    assert "No runs were given." in page.prose
-    assert page.prose.count("Nothing of this paper is shown") == 5
+    empty = report(made, **nothing, unavailable={})
+    assert [found["id"] for tag, found in empty.tags if tag == "h2"] == ["reading", "missing"]
+    assert list(empty.tables) == ["missing-table"]
+    assert "This page shows no runs" in empty.prose
+    assert "in print" not in empty.prose
+    written = (made.folder / "report/report.txt").read_text()
+    assert written == "No methods are compared here: there is no finding to state.\n"
+
+
+def test_the_page_begins_with_the_finding_and_its_picture(page, original):
+    told = (original.folder / "report/report.txt").read_text(encoding="utf-8").splitlines()
+    assert len(told) == 3
+    assert told[0] == (
+        "On filmtrust, counting one's own negatives, without any model, finds 1.00 of the held-out items under "
+        "the published protocol and 0.10 under the clean one, where chance is 0.10."
+    )
+    first = page.text.index(f"<h1>{told[0].replace(chr(39), '&#39;')}</h1>")
+    picture, reading = (page.text.index(word) for word in ('<div id="filmtrust_slope">', 'id="reading"'))
+    assert first < picture < reading < page.text.index('id="comparisons"')
+    image, *others = page.all("img")
+    assert image["alt"].startswith(" ".join(told))
+    assert len(page.all("source")) == 2  # the slopes of both datasets have a narrow one
+    # The picture of the finding is not repeated among the comparisons.
+    assert len(others) == 1 + len([name for name in BUILT if "fig" in name])
+    words = page.prose
+    assert all(" ".join(sentence.split()) in words for sentence in told)
+
+
+def test_order_of_chapters(page):
+    headings = [found["id"] for tag, found in page.tags if tag == "h2"]
+    assert headings == [
+        "reading", "comparisons", "pfedclr", "fedrap", "statistics", "protocols", "runs", "costs", "missing",
+    ]  # fmt: skip
+    assert "made anew beside the numbers in print" in page.prose
+
+
+def test_a_number_leads_to_its_run(page):
+    body = page.text[page.text.index('<table id="ml-100k_comparison-1"') :]
+    body = body[: body.index("</table>")]
+    folder = "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
+    assert f'<a href="#{folder}">0.4400</a>' in body
+    assert "runs" not in [cell["text"] for cell in page.tables["ml-100k_comparison-1"]["rows"][0]]
+    assert f'<tr id="{folder}">' in page.text
+    links = [unquote(found["href"]) for found in page.all("a")]
+    assert f"../{folder}/run.json" in links
+    assert f"../{folder}" in links
 
 
 def test_a_compared_dataset_that_cannot_be_had_is_listed(made):
     page = report(made, datasets=[*DATASETS, "hetrec2011"])
-    assert f"Methods compared on hetrec2011: {UNAVAILABLE['hetrec2011']}." in page.prose
+    (row,) = [row for row in page.rows("missing-table") if row["paper or dataset"]["text"] == "hetrec2011"]
+    assert (row["tables and figures"]["text"], row["why"]["text"]) == (
+        "methods compared",
+        UNAVAILABLE["hetrec2011"],
+    )
 
 
 def test_the_same_results_give_the_same_bytes(made):
@@ -298,6 +365,10 @@ def test_the_same_results_give_the_same_bytes(made):
         ("tables/selected_statistics.json", '{"chapter": null, "tables": [{"a": 1}]}', "not whole"),
         ("figures/fedrap_fig3.png", b"\x89PNG\r\n\x1a\nhalf", "like a png"),
         ("figures/fedrap_fig3.pdf", b"%PDF-1.4\nhalf", "like a pdf"),
+        ("figures/fedrap_fig3.svg", "<svg viewBox='0 0 1 1'>", "like an svg"),
+        ("figures/fedrap_fig3.svg", None, "no such file"),
+        ("figures/ml-100k_slope.csv", None, "no such file. Build it with: snakemake"),
+        ("figures/ml-100k_slope.csv", "dataset,kind\nml-100k,unheard-of\n", "not whole"),
         ("figures/fedrap_fig3.txt", " \n", "it is empty"),
         ("figures/fedrap_fig3.txt", None, "no such file"),
         ("runs/pfedclr/ml-100k/clean/mf/seed0/run.json", None, "this run is not finished"),
@@ -360,12 +431,6 @@ def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
 
 
 def test_rows_lead_to_their_runs_on_the_page_or_to_their_files(page):
-    body = page.text[page.text.index('<table id="ml-100k_comparison-1"') :]
-    body = body[: body.index("</table>")]
-    assert "runs" in [cell["text"] for cell in page.tables["ml-100k_comparison-1"]["rows"][0]]
-    folder = "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
-    assert f'<a href="#{folder}">clean 0</a>' in body
-    assert f'<tr id="{folder}">' in page.text
     # A run that the page does not list is linked by its file.
     body = page.text[page.text.index('<table id="pfedclr_table1-ml-100k"') :]
     assert '<a href="#runs/pfedclr/ml-100k/clean/fedmf/seed0">clean 0</a>' in body

@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import pytest
 
-from fedrec.audit.differences import difference_rows, significance_marks
+from fedrec.audit.differences import difference_rows
 from fedrec.audit.protocols import step_rows
+from fedrec.audit.significance import ALPHA
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
@@ -264,7 +265,7 @@ def compared(results, ranks, kind="clean", seeds=(0,)):
     ]
 
 
-def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
+def test_differences_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
     rows = difference_rows(
         compared(
             tmp_path,
@@ -278,34 +279,23 @@ def test_marks_tell_who_may_be_best_and_who_is_above_popularity(tmp_path):
         ),
         METHODS,
     )
-    found = {
-        method: mark for (_, method, _, metric), mark in significance_marks(rows).items() if metric == "hr@10"
-    }
-    assert found == {
-        "pfedclr": "ᵖ",  # the best has no mark of its own
-        "fedem": "ᵇᵖ",  # one user less cannot be told from chance
-        "fedmf": "ᵖ",
-        "fedrap": "",
-        "popularity": "",
-    }
     by_method = {row["method"]: row for row in rows if row["metric"] == "hr@10"}
     assert list(by_method) == ["pfedclr", "fedem", "fedmf", "popularity", "fedrap"]
     assert by_method["fedmf"]["best_difference"] == pytest.approx(-0.5)
     assert by_method["fedmf"]["reference_difference"] == pytest.approx(15 / 40)
     assert (by_method["fedmf"]["best"], by_method["fedmf"]["reference"]) == ("pfedclr", "popularity")
+    # One user less cannot be told from chance.
     assert by_method["fedem"]["best_randomisation"] == 1
+    assert all(
+        by_method[name]["reference_randomisation_holm"] < ALPHA for name in ("pfedclr", "fedem", "fedmf")
+    )
+    assert by_method["fedrap"]["reference_randomisation_holm"] > ALPHA
     assert "best_difference" not in by_method["pfedclr"]
     assert "reference_difference" not in by_method["popularity"]
 
 
-def test_significantly_below_popularity_is_not_above_it(tmp_path):
-    rows = difference_rows(compared(tmp_path, {"popularity": HIT, "fedmf": MISS}), METHODS)
-    assert significance_marks(rows)["pfedclr", "fedmf", "clean", "hr@10"] == ""
-
-
-def test_without_popularity_there_is_no_mark_of_it(tmp_path):
+def test_without_popularity_there_is_no_difference_to_it(tmp_path):
     rows = difference_rows(compared(tmp_path, {"fedem": HIT, "fedmf": MISS}), METHODS)
-    assert set(significance_marks(rows).values()) == {""}
     assert not any("reference_difference" in row for row in rows)
 
 

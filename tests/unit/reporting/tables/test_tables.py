@@ -10,7 +10,7 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.errors import ResultError
 from fedrec.files.sealed import sealed, write_sealed
 from fedrec.plan.runs import RunId
-from fedrec.reporting.tables.comparison import comparison_rows, comparison_table
+from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.statistics import statistics_rows, statistics_tables
 from fedrec.reporting.tables.table import (
     Chapter,
@@ -251,6 +251,15 @@ def test_statistics_tables_show_each_dataset_once_per_printed_row(three):
     assert parsed[0]["split_hash_clean"] == "d" * 64
 
 
+def test_statistics_that_nobody_prints_stand_beside_nothing(three):
+    rows = statistics_rows(three, {"gamma": described("gamma")}, {})
+    counts, _ = statistics_tables(rows, "f" * 64)
+    assert [column.key for column in counts.columns] == [
+        "dataset", "title", "users", "items", "interactions", "sparsity",
+    ]  # fmt: skip
+    assert "paper" not in counts.caption
+
+
 def run(results, method, protocol, seed, hits):
     id_ = RunId("pfedclr", "ml-100k", protocol, method, seed)
     return write_run(results, id_, METHODS, final_at=dict.fromkeys(("best_validation", "best_test"), hits))
@@ -263,7 +272,7 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
         run(tmp_path, "fedmf", "clean", 1, 0.6),
         run(tmp_path, "mf", "clean", 0, 0.7),
     ]
-    rows = comparison_rows(runs)
+    rows, table = comparison(runs, METHODS)
     assert [(row["method"], row["protocol"], row["hr@10"], row["seeds"]) for row in rows] == [
         ("fedmf", "published-pfedclr", 0.5, "0"),
         ("fedmf", "clean", 0.5, "0 1"),
@@ -271,15 +280,23 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
     ]
     assert rows[1]["hr@10_sd"] == pytest.approx(0.1414, abs=1e-4)
     assert rows[1]["runs"] == [f"runs/pfedclr/ml-100k/clean/fedmf/seed{seed}" for seed in (0, 1)]
-    table = comparison_table([{"title": row["method"].upper(), **row} for row in rows], "ml-100k")
     lines = table.markdown().splitlines()
-    assert [line.split()[1] for line in lines[4:]] == ["MF", "FEDMF"]
+    assert [line.split()[1] for line in lines[4:]] == ["MF", "FedMF"]
     assert "0.5000" in lines[5]
+    # The runs have two users, of whom one is a hit.
+    assert [(row["hr@10_low"], row["hr@10_high"]) for row in rows] == [(0.0, 1.0)] * 3
+    assert "| 0.5000 [0.00, 1.00] |" in lines[5]
+    assert "2 users" in table.caption
+    assert "4 runs, 1 to 2 seeds each, of which the mean." in table.caption
+    assert [(row["kind"], row["rounds"], row["own_rounds"]) for row in table.rows] == [
+        ("centralised", 100, 100), ("server's table", 100, 100),
+    ]  # fmt: skip
+    assert table.notes == []
     # A row has the runs of both protocols.
     assert [len(row["runs"]) for row in table.rows] == [1, 3]
 
 
-def test_a_comparison_is_built_with_titles_and_marks(tmp_path):
+def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     methods = {"popularity": (1, 20, 20), "fedmf[rounds=10]": (1, 1, 1), "pfedclr[rounds=5]": (20, 20, 20)}
     runs = [
         write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, method, 0), METHODS, ranks=ranks)
@@ -296,14 +313,19 @@ def test_a_comparison_is_built_with_titles_and_marks(tmp_path):
     )  # fmt: skip
     (shown,) = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
     assert all(len(row["runs"]) == 2 for row in shown.rows)
-    assert {"hr@10_clean_mark", "ndcg@10_published_mark"} <= set(shown.rows[0])
+    assert {row["hr@10_clean_mark"] for row in shown.rows} >= {" [1.00, 1.00]", " [0.00, 0.00]"}
+    assert all(len(row["hr@10_clean_runs"]) == 1 for row in shown.rows)
+    assert shown.notes == [
+        "4 of 6 numbers are after 5 to 10 rounds where the papers' settings say 100: no reproduction of a paper, "
+        "and the order of methods may change with more."
+    ]
 
 
 def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
     name = "fedmf[d=8][rate=0.1]"
-    rows = comparison_rows([run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)])
-    table = comparison_table(rows, "ml-100k")
-    assert [row["method"] for row in table.rows] == [name, "fedmf"]
+    runs = [run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)]
+    rows, table = comparison(runs, METHODS)
+    assert [row["method"] for row in table.rows] == ["FedMF[d=8][rate=0.1]", "FedMF"]
     assert [row["method"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["fedmf", name]
 
 

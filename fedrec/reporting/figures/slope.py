@@ -1,0 +1,223 @@
+"""Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedrec.audit.differences import REFERENCE
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.figures.chart import write_figure
+from fedrec.reporting.figures.labels import shortened, spread, text_width
+from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
+from fedrec.reporting.finding import COUNTER, finding, rounds_sentence, seeds_sentence
+from fedrec.reporting.provenance import origin_sentence, provenance
+from fedrec.reporting.standings import CLEAN, KIND_WORDS, PUBLISHED, Standing, rows_of, standings, under
+from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.runs.kinds import KINDS, Kind
+
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
+NARROW = 3.9
+"""Inches across a narrow screen."""
+_INK = "#1b1f24"
+_LEAST_ROOM = 3.2  # inches of height for the slopes
+_LEAST_RUN = 1.1  # inches from one side to the other
+_LINE = 1.35  # of a label's height, in its font size
+_POINTS = 72  # in an inch
+_BEND = 0.3  # inches between the end of a slope and its label
+_MARGIN = 0.08
+_HEADROOM = 0.2  # inches below the headings
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A line of the chart: what it finds on either side, None where there is no run."""
+
+    label: str
+    kind: Kind
+    published: float | None
+    clean: float | None
+    dashed: bool = False
+    """Whether it is a level to compare with."""
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class _Canvas:
+    """A figure in inches: where each side's slopes end, and how high a value is."""
+
+    axes: Axes
+    left: float
+    right: float
+    low: float
+    """Inches of the smallest value, zero."""
+    scale: float
+    """Inches of a value of one."""
+    top: float
+    """Inches up to which labels may go."""
+    font: float
+
+    def height(self, value: float) -> float:
+        return self.low + value * self.scale
+
+    @property
+    def line(self) -> float:
+        """Inches of a label's height."""
+        return self.font * _LINE / _POINTS
+
+
+def build(target: Target, project: Project) -> None:
+    """Draw the slopes of the runs that are compared on a dataset."""
+    records = finished_runs(target, project)
+    found = standings(records, project.methods)
+    origin = origin_sentence(provenance(records))
+    with theme():
+        write_figure(
+            stem_of(target, project), standings_figure(found), rows_of(found), slope_caption(found, origin)
+        )
+
+
+def slope_caption(found: Sequence[Standing], origin: str) -> str:
+    """What is seen, and what it rests on."""
+    chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
+    lines = [
+        f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
+        "which leaks the held-out item, and under the clean one, which does not; each line is a method, "
+        f"coloured by where its item table lives.{chance}",
+        " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
+        origin,
+    ]
+    return "\n".join(lines)
+
+
+def slope_description(found: Sequence[Standing]) -> str:
+    """The chart for those who cannot see it: the finding, and what is drawn."""
+    return " ".join([*finding(found), "A slope chart from the published protocol to the clean one."])
+
+
+def standings_figure(found: Sequence[Standing], *, narrow: bool = False) -> Figure:
+    """The slopes of standings on one dataset."""
+    published, clean = under(found, PUBLISHED), under(found, CLEAN)
+    slopes = [
+        Slope(
+            _label(one, found, narrow=narrow),
+            one.kind,
+            published[method].value if method in published else None,
+            clean[method].value if method in clean else None,
+            dashed=one.backbone == REFERENCE,
+            bold=one.backbone == COUNTER,
+        )
+        for method, one in {one.method: one for one in found}.items()
+    ]
+    levels = {one.chance for one in found} - {None}
+    heading = f"HR@10 on {found[0].dataset}, {found[0].users:,} users"
+    return slope_figure(slopes, levels.pop() if len(levels) == 1 else None, heading, narrow=narrow)
+
+
+def _label(one: Standing, found: Sequence[Standing], *, narrow: bool) -> str:
+    """What a line is called; on a narrow screen without the settings changed, where that is one thing."""
+    if not narrow:
+        return f"{one.title} (no model)" if one.backbone == COUNTER else one.title
+    plain = one.title.partition("[")[0]
+    alike = {other.title for other in found if other.title.partition("[")[0] == plain}
+    return plain if len(alike) == 1 else one.title
+
+
+def slope_figure(
+    slopes: Sequence[Slope], chance: float | None, heading: str, *, narrow: bool = False
+) -> Figure:
+    """A line per method between two columns of labels, coloured by kind; labels never overlap."""
+    font = 7.6 if narrow else 8.0
+    kinds = [kind for kind in KINDS if any(slope.kind == kind for slope in slopes)]
+    key_lines = len(kinds) if narrow else (len(kinds) + 1) // 2
+    line = font * _LINE / _POINTS
+    head = line * (key_lines + 3.2) + _HEADROOM
+    room = max(_LEAST_ROOM, 1.25 * line * (len(slopes) + 1))
+    width, height = (NARROW if narrow else WIDTH), room + head + line
+    number = text_width("0.00", font, bold=True) + 0.07
+    most = (width - _LEAST_RUN) / 2 - number - _BEND - _MARGIN
+    slopes = [replace(one, label=shortened(one.label, most, font, bold=one.bold)) for one in slopes]
+    widest = max((text_width(one.label, font, bold=one.bold) for one in slopes), default=0.0)
+    side = widest + number + _BEND + _MARGIN
+    figure = blank_figure(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+    highest = max(
+        (value for one in slopes for value in (one.published, one.clean) if value is not None), default=1.0
+    )
+    scale = room / max(highest, chance or 0.0, 0.1)
+    canvas = _Canvas(axes, side, width - side, line, scale, line + room, font)
+    _draw_heading(canvas, heading, kinds, height, columns=1 if narrow else 2)
+    if chance is not None:
+        level = canvas.height(chance)
+        axes.plot(
+            [canvas.left, canvas.right], [level, level], color=MUTED, linewidth=0.9, linestyle=(0, (1, 2))
+        )
+    for slope in sorted(slopes, key=lambda one: _ORDER[one.kind]):
+        _draw_slope(canvas, slope)
+    _draw_labels(canvas, [(one.published, one) for one in slopes], canvas.left, -1, number)
+    ends: list[tuple[float | None, Slope]] = [(one.clean, one) for one in slopes]
+    level_of_chance = Slope("chance", "reference", None, chance, dashed=True)
+    _draw_labels(canvas, [*ends, (chance, level_of_chance)], canvas.right, 1, number)
+    return figure
+
+
+_ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", "federated", "personalised"))}
+"""What is drawn over what."""
+
+
+def _draw_heading(canvas: _Canvas, heading: str, kinds: Sequence[Kind], height: float, columns: int) -> None:
+    """What is shown, a key of the kinds, and the names of the two sides."""
+    axes, line, font = canvas.axes, canvas.line, canvas.font
+    y = height - 0.75 * line
+    axes.text(_MARGIN, y, heading, fontsize=font + 1, color=_INK, va="center", weight="bold")
+    width = (axes.get_xlim()[1] - 2 * _MARGIN) / columns
+    for place, kind in enumerate(kinds):
+        x, at = _MARGIN + (place % columns) * width, y - line * (1.35 + place // columns)
+        look = KIND_LOOKS[kind]
+        axes.plot([x, x + 0.15, x + 0.3], [at] * 3, linewidth=1.8, markersize=3.6, **look.line(markevery=[1]))  # type: ignore[arg-type]
+        axes.text(x + 0.38, at, KIND_WORDS[kind], fontsize=font, color=look.colour, va="center")
+    top = canvas.top + _HEADROOM
+    for x, name, align in ((canvas.left, PUBLISHED, "right"), (canvas.right, CLEAN, "left")):
+        axes.plot([x, x], [canvas.low - 0.5 * line, canvas.top], color="#c9ced6", linewidth=0.7, zorder=0)
+        axes.text(
+            x, top, f"{name} protocol", fontsize=font + 0.5, color=_INK, va="center", ha=align, weight="bold"
+        )
+
+
+def _draw_slope(canvas: _Canvas, slope: Slope) -> None:
+    ends = [
+        (x, canvas.height(value))
+        for x, value in ((canvas.left, slope.published), (canvas.right, slope.clean))
+        if value is not None
+    ]
+    look = KIND_LOOKS[slope.kind]
+    strong = slope.bold or slope.kind == "personalised"
+    dash = {"linestyle": (0, (5, 2.2))} if slope.dashed else {}
+    canvas.axes.plot(
+        *zip(*ends, strict=True),
+        **look.line(linewidth=1.7 if strong else 1.2, markersize=3.6, markeredgewidth=0.5, **dash),  # type: ignore[arg-type]
+    )
+
+
+def _draw_labels(
+    canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x: float, side: int, number: float
+) -> None:
+    """Value and name of each end, as near to it as there is room, and a line that leads there."""
+    there = sorted(((value, slope) for value, slope in ends if value is not None), key=lambda end: end[0])
+    wanted = [canvas.height(value) for value, _ in there]
+    places = spread(wanted, canvas.line, 0.5 * canvas.line, canvas.top)
+    align = "right" if side < 0 else "left"
+    for (value, slope), at, place in zip(there, wanted, places, strict=True):
+        colour = KIND_LOOKS[slope.kind].colour
+        bent = [x + side * 0.05, x + side * 0.1, x + side * (_BEND - 0.06), x + side * (_BEND - 0.02)]
+        canvas.axes.plot(bent, [at, at, place, place], color=colour, linewidth=0.5, alpha=0.55)
+        weight = "bold" if slope.bold else "normal"
+        beside = {"va": "center", "ha": align, "fontsize": canvas.font, "color": colour, "weight": weight}
+        canvas.axes.text(x + side * _BEND, place, f"{value:.2f}", **beside)  # type: ignore[arg-type]
+        canvas.axes.text(x + side * (_BEND + number), place, slope.label, **beside)  # type: ignore[arg-type]

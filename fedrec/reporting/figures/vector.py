@@ -1,0 +1,74 @@
+"""Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
+
+What matplotlib writes stays as it is, so that any program shows it; a rule of style for a dark scheme is
+added for each colour in it. Letters are paths: no font of the reader's machine moves a label. The same figure
+gives the same bytes.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.collections import LineCollection, PathCollection, QuadMesh
+from matplotlib.figure import Figure
+
+from fedrec.reporting.figures.colours import in_the_dark, is_grey
+
+_SCALE = 24
+"""More colours than this are a scale, whose order would be lost if some were lightened."""
+_MANY = 1500
+"""Points, segments or cells from which on they are drawn as pixels."""
+_RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
+_HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
+
+
+def svg_of(figure: Figure) -> str:
+    """The figure as the text of an SVG file."""
+    stream = io.StringIO()
+    with mpl.rc_context(_RC), _many_as_pixels(figure):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = _METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1))
+    opened = text.index(">") + 1
+    return f"{text[:opened]}\n <style>{_dark_rules(text)}</style>{text[opened:]}"
+
+
+def _dark_rules(text: str) -> str:
+    """For each colour that an element is filled or drawn with, what it is on a dark ground."""
+    paints = sorted(set(_PAINT.findall(text)))
+    coloured = {colour for _, colour in paints if not is_grey(colour)}
+    rules = [
+        f'[style*="{kind}: {colour}"]{{{kind}:{dark}!important}}'
+        for kind, colour in paints
+        if (is_grey(colour) or len(coloured) <= _SCALE) and (dark := in_the_dark(colour)) != colour
+    ]
+    # What names no colour is black, by what an SVG inherits.
+    ink = f"svg{{fill:{in_the_dark('#000000')}}}"
+    return f"@media screen and (prefers-color-scheme:dark){{{ink}{''.join(rules)}}}"
+
+
+@contextmanager
+def _many_as_pixels(figure: Figure) -> Iterator[None]:
+    """Inside, points and cells that are too many for an SVG are drawn as pixels."""
+    crowds = [one for one in figure.findobj(_is_crowd) if not one.get_rasterized()]
+    for one in crowds:
+        one.set_rasterized(True)
+    try:
+        yield
+    finally:
+        for one in crowds:
+            one.set_rasterized(False)
+
+
+def _is_crowd(artist: Artist) -> bool:
+    if isinstance(artist, PathCollection):
+        return len(artist.get_offsets()) > _MANY  # type: ignore[arg-type]
+    if isinstance(artist, LineCollection):
+        return len(artist.get_segments()) > _MANY
+    cells = artist.get_array() if isinstance(artist, QuadMesh) else None
+    return cells is not None and cells.size > _MANY

@@ -1,0 +1,70 @@
+"""What a page does not show, or not whole: one short table of what, why, and the command that builds it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedrec.config.papers import Artefact, Paper
+from fedrec.plan.available import without
+from fedrec.reporting.page.cells import PageTable, page_table
+from fedrec.reporting.page.sections.papers import artefact_label
+from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
+
+
+def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> PageTable | None:
+    """What is missing of the papers and datasets of a page; None where nothing is."""
+    rows = [row for paper in papers.values() for row in _of_paper(paper, content)]
+    rows += [
+        {"what": dataset, "which": "methods compared", "why": content["unavailable"][dataset]}
+        for dataset in dict.fromkeys(content["datasets"])
+        if dataset in content["unavailable"]
+    ]
+    if schemes := {paper.title: list(paper.schemes) for paper in papers.values() if paper.schemes}:
+        which = "; ".join(f"{title}: {counted(names)}" for title, names in schemes.items())
+        rows.append({"what": "schemes", "which": which, "why": "they show no data, so nothing is built"})
+    if not rows:
+        return None
+    table = ReportTable(
+        "What is not on this page, or not whole, and the command that builds it.",
+        [
+            ReportColumn("what", "paper or dataset", align="left"),
+            ReportColumn("which", "tables and figures", align="left"),
+            ReportColumn("why", "why", align="left"),
+            ReportColumn("command", "command", align="left"),
+        ],
+        rows,
+    )
+    return page_table("missing-table", table)
+
+
+def _of_paper(paper: Paper, content: Mapping[str, Any]) -> Iterator[Row]:
+    asked, built = set(content["artefacts"]), set(content["built"])
+    reasons: dict[tuple[bool, str], list[Artefact]] = {}
+    unasked = []
+    for artefact in paper.artefacts.values():
+        lacking = without(artefact, content["unavailable"])
+        if artefact.target not in asked:
+            unasked.append(artefact.name)
+        elif lacking or artefact.target not in built:
+            why = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
+            reasons.setdefault((artefact.target in built, why), []).append(artefact)
+    for (partly, why), artefacts in reasons.items():
+        lead = "shown without " if partly else "no dataset of it is available: "
+        yield _row(paper, [artefact.name for artefact in artefacts], lead + why)
+    if unasked:
+        yield _row(paper, unasked, "not asked for", f"snakemake --cores 2 {paper.name}")
+
+
+def _row(paper: Paper, names: Sequence[str], why: str, command: str | None = None) -> Row:
+    return {"what": paper.title, "which": counted(names), "why": why, "command": command}
+
+
+def counted(names: Sequence[str]) -> str:
+    """`2 tables (1, 3) and 1 figure (10)` for `table1`, `table3` and `fig10`."""
+    labels: dict[str, list[str]] = {}
+    for name in names:
+        word, _, number = artefact_label(name).partition(" ")
+        labels.setdefault(word.lower() if number else "other", []).append(number or word)
+    return " and ".join(
+        f"{len(numbers)} {word}{'s' if len(numbers) > 1 and word != 'other' else ''} ({', '.join(numbers)})"
+        for word, numbers in labels.items()
+    )

@@ -1,0 +1,214 @@
+"""Where methods stand on a dataset under a protocol: HR@10 with its interval, chance, popularity, rounds.
+
+One row per method and protocol, over seeds. The slope chart draws these rows and keeps them as its csv; the
+sentences of `fedrec.reporting.finding` and the comparison say the same numbers in words and cells.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.differences import REFERENCE
+from fedrec.audit.significance import bootstrap_interval
+from fedrec.config.methods import resolve, title
+from fedrec.config.names import parse
+from fedrec.config.protocol import short_name
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import per_user
+from fedrec.runs.kinds import KINDS, Kind, kind_of
+from fedrec.runs.origins import folders_of
+from fedrec.runs.record import RunRecord
+
+METRIC = "hr@10"
+PUBLISHED, CLEAN = "published", "clean"
+KIND_WORDS: Mapping[Kind, str] = {
+    "personalised": "clients keep an item table of their own",
+    "federated": "only the server's item table",
+    "centralised": "centralised",
+    "reference": "reference",
+}
+"""What readers are told of each kind, in full ..."""
+KIND_LABELS: Mapping[Kind, str] = {
+    "personalised": "own tables",
+    "federated": "server's table",
+    "centralised": "centralised",
+    "reference": "reference",
+}
+"""... and in a column."""
+_CUTOFF = 10
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method on a dataset under a protocol."""
+
+    dataset: str
+    protocol: str
+    """Short: `published`, `clean`."""
+    method: str
+    title: str
+    kind: Kind
+    value: float
+    """HR@10 of the test items at the reported round, mean over seeds."""
+    low: float
+    high: float
+    """95 % bootstrap interval of `value` over users."""
+    users: int
+    seeds: int
+    chance: float | None
+    """What a draw among the candidates would find; None where the run does not say how many there are."""
+    above: float | None
+    """`value` less that of popularity on the same users; None without popularity."""
+    above_low: float | None
+    above_high: float | None
+    rounds: int
+    own_rounds: int
+    """The rounds that the settings of the run's paper ask for."""
+    paper: str
+    runs: str
+    """Folders of its runs below the results, blank-separated."""
+
+    @property
+    def backbone(self) -> str:
+        """The method without plug-in and settings."""
+        return parse(self.method).name
+
+
+def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[Standing]:
+    """The standings of finished runs, given `config/methods.yaml`; in the order of the runs."""
+    groups: dict[tuple[str, str, str, str], list[RunRecord]] = {}
+    for record in records:
+        key = record.id.dataset, record.protocol, record.id.paper, record.id.method
+        groups.setdefault(key, []).append(record)
+    hits = {key: hits_of(group) for key, group in groups.items()}
+    popular = {key[:2]: values for key, values in hits.items() if parse(key[3]).name == REFERENCE}
+    titles = titles_of(records, methods)
+    return [
+        _standing(group, methods, titles[group[0].id.method], hits[key], popular.get(key[:2]))
+        for key, group in groups.items()
+    ]
+
+
+def titles_of(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> dict[str, str]:
+    """What each method is called: captions say once how many rounds most were given, others say it."""
+    changed = [run.settings["rounds"] for run in records if run.summary["sources"]["rounds"] == "user"]
+    usual = [rounds for rounds, _ in Counter(changed).most_common(1)]
+    return {
+        run.id.method: title(methods, run.id.method, ["rounds"] if run.settings["rounds"] in usual else [])
+        for run in records
+    }
+
+
+def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.float64]:
+    """What each user adds to a metric at the reported round, in the mean over runs of different seeds.
+
+    Users come in the order of their numbers.
+    """
+    ranks = [record.user_ranks() for record in group]
+    for record, found in zip(group, ranks, strict=True):
+        if not np.array_equal(found.user, ranks[0].user):
+            raise ResultError(
+                f"{record.folder}: has other users than {group[0].folder}, so that no mean over seeds can be "
+                "had. Train both on the same split."
+            )
+    mean: NDArray[np.float64] = np.stack([per_user(found.rank, metric) for found in ranks]).mean(0)
+    return mean
+
+
+def own_rounds(record: RunRecord, methods: Mapping[str, Any]) -> int:
+    """The rounds that the settings of a run's paper ask for, whatever the run was given."""
+    composition = parse(record.id.method)
+    plain = replace(composition, changes=tuple(c for c in composition.changes if c[0] != "rounds"))
+    settings, _, _ = resolve(methods, str(plain), record.id.paper, record.id.dataset)
+    return int(settings["rounds"])
+
+
+def read_standings(path: Path) -> list[Standing]:
+    """The rows of a csv that `rows_of` was written to."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return [_read(row) for row in csv.DictReader(stream)]
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ResultError(
+            f"{path}: this file is not whole: {error!r}. Delete it and build it again."
+        ) from error
+
+
+def rows_of(found: Sequence[Standing]) -> list[dict[str, Any]]:
+    """Standings as rows of a csv."""
+    return [asdict(one) for one in found]
+
+
+def under(found: Sequence[Standing], protocol: str) -> dict[str, Standing]:
+    """The standings under a protocol, by method."""
+    return {one.method: one for one in found if one.protocol == protocol}
+
+
+def _standing(
+    group: Sequence[RunRecord],
+    methods: Mapping[str, Any],
+    name: str,
+    hits: NDArray[np.float64],
+    popular: NDArray[np.float64] | None,
+) -> Standing:
+    first = group[0]
+    low, high = bootstrap_interval(hits)
+    above: tuple[float, ...] | None = None
+    if popular is not None and len(popular) == len(hits):
+        above = (float((hits - popular).mean()), *bootstrap_interval(hits - popular))
+    candidates = first.summary["protocol"].get("candidates")
+    return Standing(
+        dataset=first.id.dataset,
+        protocol=short_name(first.protocol),
+        method=first.id.method,
+        title=name,
+        kind=kind_of(methods, first.id.method, first.settings),
+        value=float(np.mean([record.metric(METRIC) for record in group])),
+        low=low,
+        high=high,
+        users=len(hits),
+        seeds=len(group),
+        chance=None if candidates is None else min(1.0, _CUTOFF / (int(candidates) + 1)),
+        above=None if above is None else above[0],
+        above_low=None if above is None else above[1],
+        above_high=None if above is None else above[2],
+        rounds=int(first.settings["rounds"]),
+        own_rounds=own_rounds(first, methods),
+        paper=first.id.paper,
+        runs=" ".join(folders_of(group)),
+    )
+
+
+def _read(row: Mapping[str, str]) -> Standing:
+    def number(name: str) -> float | None:
+        return float(row[name]) if row[name] else None
+
+    (kind,) = (kind for kind in KINDS if kind == row["kind"])
+    return Standing(
+        dataset=row["dataset"],
+        protocol=row["protocol"],
+        method=row["method"],
+        title=row["title"],
+        kind=kind,
+        value=float(row["value"]),
+        low=float(row["low"]),
+        high=float(row["high"]),
+        users=int(row["users"]),
+        seeds=int(row["seeds"]),
+        chance=number("chance"),
+        above=number("above"),
+        above_low=number("above_low"),
+        above_high=number("above_high"),
+        rounds=int(row["rounds"]),
+        own_rounds=int(row["own_rounds"]),
+        paper=row["paper"],
+        runs=row["runs"],
+    )

@@ -1,0 +1,165 @@
+"""Slopes, the places of labels, and figures as svg that follow the reader's colour scheme."""
+
+import itertools
+import re
+from itertools import combinations
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast, in_the_dark
+from fedrec.reporting.figures.labels import shortened, spread, text_width
+from fedrec.reporting.figures.slope import Slope, slope_figure
+from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
+from fedrec.reporting.figures.vector import svg_of
+from tests.unit.reporting.figures.test_style import SEEN, distance
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 21])
+def test_labels_keep_apart_inside_their_room_and_in_order(count):
+    wanted = np.random.default_rng(count).beta(1, 6, count).tolist()
+    places = spread(wanted, 0.04, 0.0, 1.0)
+    assert [wanted.index(one) for one in sorted(wanted)] == np.argsort(places).tolist()
+    assert all(later - earlier >= 0.04 - 1e-9 for earlier, later in itertools.pairwise(sorted(places)))
+    assert min(places) >= -1e-9
+    assert max(places) <= 1 + 1e-9
+
+
+def test_labels_with_room_stay_where_they_are():
+    assert spread([0.9, 0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.9, 0.1, 0.5])
+    assert spread([], 0.1, 0.0, 1.0) == []
+
+
+def test_equal_wishes_spread_around_their_place_and_too_many_share_the_room():
+    assert spread([0.5, 0.5, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([0.0, 0.0], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+    assert spread([0.5] * 5, 1.0, 0.0, 1.0) == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0])
+
+
+def slopes():
+    names = ["draw-counter (no model)", *sorted(set(LOOKS) - {"draw-counter"})]
+    kinds = list(KIND_COLOURS)
+    values = np.linspace(0.99, 0.1, len(names))
+    return [
+        Slope(
+            name,
+            kinds[place % 4],
+            float(value),
+            0.1 + 0.01 * place,
+            dashed=name == "popularity",
+            bold=place == 0,
+        )
+        for place, (name, value) in enumerate(zip(names, values, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_no_label_covers_another_or_is_cut(narrow):
+    with theme():
+        figure = slope_figure(slopes(), 0.1, "HR@10 on somewhere", narrow=narrow)
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) > 2 * 2 * len(slopes())
+    # Heights of letters with their line spacing may touch; names and numbers may not.
+    shrunk = [box.padded(-1.0) for box in boxes]
+    assert not [
+        pair for pair in combinations(range(len(shrunk)), 2) if shrunk[pair[0]].overlaps(shrunk[pair[1]])
+    ]
+    whole = figure.bbox
+    assert all(whole.x0 <= box.x0 and box.x1 <= whole.x1 for box in boxes)
+    assert all(whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in boxes)
+
+
+def test_what_is_run_under_one_protocol_has_one_label():
+    with theme():
+        figure = slope_figure([Slope("FedMF", "federated", None, 0.4)], None, "HR@10")
+    words = [text.get_text() for text in figure.axes[0].texts]
+    assert words.count("FedMF") == words.count("0.40") == 1
+    assert "chance" not in words
+
+
+def test_long_names_leave_room_for_the_slopes():
+    name = "fedmf+plgc[beta=0.3][rate=0.1][participation=0.5]"
+    with theme():
+        figure = slope_figure([Slope(name, "personalised", 0.9, 0.2)], None, "HR@10", narrow=True)
+    (cut,) = {text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("fedmf")}
+    assert cut.endswith("…")
+    assert name.startswith(cut[:-1])
+    assert shortened("short", 3.0, 8.0) == "short"
+
+
+def test_bold_letters_are_wider():
+    assert text_width("draw-counter", 8, bold=True) > text_width("draw-counter", 8) > text_width("draw", 8)
+
+
+@pytest.mark.parametrize("eye", SEEN)
+@pytest.mark.parametrize("side", [0, 1], ids=["light", "dark"])
+def test_kinds_are_told_apart_by_every_eye_and_read_on_their_ground(eye, side):
+    colours = [pair[side] for pair in KIND_COLOURS.values()]
+    assert min(distance(*pair, eye) for pair in combinations(colours, 2)) >= 8
+    assert all(contrast(colour, ("#ffffff", DARK_GROUND)[side]) >= 4.5 for colour in colours)
+
+
+def test_in_the_dark_ink_is_light_and_paper_dark_and_colours_are_seen():
+    assert contrast(in_the_dark("#000000"), DARK_GROUND) > 12
+    assert contrast(in_the_dark("#ffffff"), DARK_GROUND) < 1.1
+    assert all(contrast(in_the_dark(colour), DARK_GROUND) >= 3 for colour in PALETTE.values())
+    # A grey stands off as far as it does from white.
+    assert all(
+        contrast(in_the_dark(grey), DARK_GROUND) >= contrast(grey, "#ffffff") - 1.5 for grey in GREYS[1:]
+    )
+    assert in_the_dark("#77cfee") == "#77cfee"
+
+
+def plotted(points=10):
+    figure = blank_figure(3, 2)
+    ax = figure.add_subplot()
+    ax.plot([0, 1], [0, 1], color="#1a3d9d")
+    ax.scatter(range(points), range(points), color="#c33108", s=2)
+    ax.text(0.5, 0.5, "word")
+    return figure
+
+
+def test_an_svg_is_transparent_names_no_font_and_has_rules_for_the_dark():
+    with theme():
+        text = svg_of(plotted())
+    ElementTree.fromstring(text)
+    assert text.startswith("<svg ")
+    assert "font-family" not in text
+    assert "<image" not in text
+    (rules,) = re.findall(r"<style>(@media screen and \(prefers-color-scheme:dark\)\{.*?\})</style>", text)
+    dark = in_the_dark("#1a3d9d")
+    assert f'[style*="stroke: #1a3d9d"]{{stroke:{dark}!important}}' in rules
+    assert f"svg{{fill:{in_the_dark('#000000')}}}" in rules
+    assert rules.count("{") == rules.count("}")
+    # No ground is painted.
+    assert not re.search(r'<g id="patch_1">\s*<path[^>]*fill: #ffffff(?![^>]*opacity: 0)', text)
+
+
+def test_a_scale_of_colours_keeps_its_order_in_the_dark():
+    figure = blank_figure(3, 2)
+    ax = figure.add_subplot()
+    for place in range(60):
+        ax.plot([0, 1], [place, place], color=(0.3, 0.0, place / 60))
+    with theme():
+        rules = svg_of(figure).split("</style>")[0]
+    assert "stroke: #4d00" not in rules
+
+
+def test_many_points_are_pixels_in_an_svg_alone():
+    with theme():
+        figure = plotted(points=4000)
+        text = svg_of(figure)
+    assert "<image" in text
+    assert len(text) < 200_000
+    assert not any(one.get_rasterized() for one in figure.axes[0].collections)
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        with theme():
+            save(slope_figure(slopes()[:5], 0.1, "HR@10"), tmp_path / name)
+    for ending in ("svg", "pdf", "png"):
+        first, second = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
+        assert first.read_bytes() == second.read_bytes(), ending

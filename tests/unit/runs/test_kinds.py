@@ -1,0 +1,67 @@
+"""Kinds of methods follow from what their files declare, not from their names."""
+
+import pytest
+
+from fedrec.config.methods import resolve
+from fedrec.federation.model.parameters import Initial, item_table
+from fedrec.methods.fedmf import FedMF
+from fedrec.runs.kinds import KINDS, kind_of, kind_of_method
+from tests.federations import METHODS
+
+WANTED = {
+    "popularity": "reference",
+    "draw-counter": "reference",
+    "local-only": "reference",
+    "mf": "centralised",
+    "lightgcn": "centralised",
+    "fedmf": "federated",
+    "fedrecon": "federated",
+    "fedmf+plgc": "personalised",
+    "pfedrec": "personalised",
+    "fedrap": "personalised",
+    "fedem": "personalised",
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_the_kind_of_a_method(name):
+    kind = kind_of(METHODS, name, resolve(METHODS, name, None, "any")[0])
+    assert kind == WANTED[name]
+    assert kind in KINDS
+
+
+def fedmf_with(location=None, copies=()):
+    """FedMF as somebody might change it in a file of their own."""
+
+    class Own(FedMF):
+        own_copies = copies
+
+        def parameters(self):
+            more = (
+                {} if location is None else {"R": item_table(self.items, 4, location, Initial("normal", 0.1))}
+            )
+            return super().parameters() | more
+
+    return Own(resolve(METHODS, "fedmf", None, "any")[0], 8)
+
+
+@pytest.mark.parametrize("location", ["personal", "local", "private"])
+def test_a_table_with_the_client_makes_a_method_of_ones_own_personalised(location):
+    assert kind_of_method(fedmf_with()) == "federated"
+    assert kind_of_method(fedmf_with(location)) == "personalised"
+
+
+def test_a_copy_that_users_are_scored_with_is_a_table_of_their_own():
+    assert kind_of_method(fedmf_with(copies=("Q",))) == "personalised"
+
+
+def test_tables_on_the_server_or_for_one_round_are_nobodys_own():
+    assert kind_of_method(fedmf_with("server")) == kind_of_method(fedmf_with("scratch")) == "federated"
+
+
+def test_a_method_of_no_paper_is_no_reference_unless_its_entry_says_so():
+    assert kind_of_method(fedmf_with("private")) == "personalised"
+    settings = resolve(METHODS, "fedmf", None, "any")[0]
+    own = {"fedmf": {key: value for key, value in METHODS["fedmf"].items() if key != "paper"}}
+    assert kind_of(own, "fedmf", settings) == "federated"
+    assert kind_of({"fedmf": own["fedmf"] | {"reference": "why"}}, "fedmf", settings) == "reference"
