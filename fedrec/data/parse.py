@@ -25,6 +25,7 @@ _SECONDS_PER_DAY = 86_400
 _LARGEST_RATING = float(np.finfo(np.float32).max)
 """Ratings are stored in single precision."""
 _LATEST_YEAR = 9999
+_CURE = "Write rows into it or, where it was fetched, delete it and run again to fetch it anew."
 
 _Kind = Literal["auto", "integer", "number", "text", "title"]
 """What a field may hold; `auto` is an id, of which the whole column tells whether it is an integer."""
@@ -84,7 +85,7 @@ def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
     table, parts = _read(path, format_, kinds)
     whole = pl.concat(list(parts))
     if whole.is_empty():
-        raise DataError(f"{path}: holds no rows. Delete it and run again to fetch it anew.")
+        raise DataError(f"{path}: holds no rows. {_CURE}")
     for name, seen in table.ids.items():
         whole = whole.with_columns(_settled(whole[name], seen, path))
     if "rating" not in whole.columns:
@@ -111,7 +112,7 @@ def _read(
         blocks = joined_in_quotes(blocks, path)
     first = next(blocks, None)
     if first is None:
-        raise DataError(f"{path}: is empty. Delete it and run again to fetch it anew.")
+        raise DataError(f"{path}: is empty. {_CURE}")
     names = _column_names(path, format_, first)
     fields = [_Field(name, names.index(column), kind) for name, column, kind in _wanted(format_, kinds)]
     table = _Table(path, format_, len(names), first.numbers[0], fields)

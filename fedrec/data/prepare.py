@@ -146,6 +146,10 @@ def _checked(file: RawFile, files: _Files) -> Path:
     if None in accepted:
         logger.info("%s: its entry has no sha256, so its content is not checked", path)
     elif sha256_of_file(path) not in accepted:
+        if path != files.raw / file.path:
+            raise DataError(
+                f"{path}: its sha256 is not the one of its entry ({file.sha256}). Mend the file or the entry."
+            )
         raise DataError(
             f"{path}: its content has changed since it was fetched, or was placed by hand and is another "
             f"edition (expected sha256 {file.sha256}). Delete it and run again to fetch it anew."

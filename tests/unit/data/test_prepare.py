@@ -124,6 +124,11 @@ def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
     (tmp_path / "alpha.csv").write_text(ROWS)
     with pytest.raises(DataError, match=r"content has changed .* Delete it and run again"):
         prepare(dataset, tmp_path)
+    # Nobody is told to delete a file of his own.
+    with pytest.raises(
+        DataError, match=r"its sha256 is not the one of its entry .* Mend the file or the entry"
+    ):
+        prepare(dataset, tmp_path / "raw", tmp_path)
 
 
 def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path, write_catalogue, caplog):
