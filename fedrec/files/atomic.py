@@ -39,7 +39,7 @@ def atomic(path: Path) -> Iterator[Path]:
     """
     make_folder(path.parent)
     with as_storage_error(path):
-        remove_remains(path.parent, path.name)
+        remove_remains(path)
         temporary, lock = _begun(path)
         try:
             yield temporary
@@ -66,13 +66,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def remove_remains(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers of the file `name`, or of any, left behind in `folder`.
+def remove_remains(path: Path) -> None:
+    """Remove what killed writers of the file `path` left behind beside it.
 
     A writer holds a lock on what it writes, which the system takes from a dead one.
     """
-    pattern = f".{name if name == '*' else glob.escape(name)}.*.part"
-    for remains in sorted(folder.glob(pattern)):
+    for remains in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.part")):
         # An error: it is gone by now, or somebody else's, or there are no locks to tell who lives.
         with suppress(OSError), remains.open("rb+") as stream:
             if try_lock(stream.fileno()):

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedrec.errors import StorageError
 from fedrec.files.atomic import as_storage_error, make_folder, try_lock
 
-LOCK = ".lock"
+LOCK = ".fedrec.lock"
 """The file in the folder that is locked; it names its process, and is gone when nobody writes."""
 
 logger = logging.getLogger(__name__)

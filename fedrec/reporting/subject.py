@@ -9,6 +9,7 @@ from fedrec.config.catalogue import Catalogue
 from fedrec.config.methods import title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Line
+from fedrec.data.split import how_to_split
 from fedrec.errors import ResultError
 from fedrec.files.parquet import read_table
 from fedrec.files.sealed import read_sealed
@@ -158,7 +159,7 @@ def split_table(record: RunRecord, data: Path) -> tuple[Any, dict[str, Any]]:
     path = data / record.id.dataset / record.protocol / "split.parquet"
     if not path.is_file():
         raise ResultError(f"{path}: no such split. Build it with: snakemake --cores 2 '{path}'")
-    rows, about = read_table(path)
+    rows, about = read_table(path, rebuild=f"Delete the folder, then: {how_to_split(path.parent)}")
     if about["split"] != record.summary["split"]:
         raise ResultError(
             f"{record.folder} was trained on split {record.summary['split'][:8]}, but {path} is "

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError, StorageError
-from fedrec.files.atomic import canonical_json
+from fedrec.files.atomic import canonical_json, remove_remains
 from fedrec.runs.checkpoint import CHECKPOINT
 from fedrec.runs.record import FILES, SUMMARY, RunRecord
 
@@ -15,13 +15,15 @@ _PROSE = "sources"
 """Whose a setting is decides no number."""
 
 
-def check_nothing_in_the_way(folder: Path) -> None:
-    """Raise `StorageError` if a folder lies where a run writes a file."""
+def clear_folder(folder: Path) -> None:
+    """Remove what killed runs left half-written; `StorageError` if a folder is where a run writes a file."""
     for name in (*FILES, CHECKPOINT):
-        if (folder / name).is_dir():
+        path = folder / name
+        remove_remains(path)
+        if path.is_dir():
             raise StorageError(
-                f"{folder / name}: is a folder, where this run writes a file. Move it away, or name another "
-                "folder with --out."
+                f"{path}: is a folder, where this run writes a file. Move it away, or name another folder "
+                "with --out."
             )
 
 

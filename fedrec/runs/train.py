@@ -16,12 +16,11 @@ from fedrec.errors import ConfigurationError, OutOfMemoryError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.files.atomic import remove_remains
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients, use_own_cores
-from fedrec.runs.folder import check_nothing_in_the_way, finished_before
+from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
@@ -83,8 +82,7 @@ def train(
         "memory_for_clients": memory.as_dict(),
     }
     with locked(out):
-        remove_remains(out)
-        check_nothing_in_the_way(out)
+        clear_folder(out)
         before = None if force else finished_before(out, identity, records)
         if before is not None:
             print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
