@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from fedrec.config.document import read
 from fedrec.config.method_entries import allowed_values, check_entries, is_allowed
+from fedrec.config.modules import file_of, method_names, plugin_names
 from fedrec.config.names import Composition, parse, parse_change
 from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -162,6 +163,8 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
     backbone, plugin = composition.backbone, composition.plugin
     known = [key for key in methods if not key.startswith("+")]
     if backbone not in known:
+        if backbone in method_names():
+            raise ConfigurationError(without_entry(backbone))
         hint = f" It is a plug-in; write backbone+{backbone}." if f"+{backbone}" in methods else ""
         raise ConfigurationError(
             f"unknown method '{backbone}'.{hint or did_you_mean(backbone, known)} Known: {', '.join(known)}."
@@ -170,6 +173,8 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
         return [methods[backbone]]
     plugins = [key.removeprefix("+") for key in methods if key.startswith("+")]
     if plugin not in plugins:
+        if plugin in plugin_names():
+            raise ConfigurationError(without_entry(f"+{plugin}"))
         raise ConfigurationError(
             f"unknown plug-in '{plugin}'.{did_you_mean(plugin, plugins)} "
             f"Known: {', '.join(plugins) or 'none'}."
@@ -181,6 +186,16 @@ def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mappi
             f"{plugin} does not go with {backbone}: {reason}. It goes with: {', '.join(entry['backbones'])}."
         )
     return [methods[backbone], entry]
+
+
+def without_entry(key: str) -> str:
+    """Says that there is a file for a method, or for a plug-in (`+name`), but no entry."""
+    package = "plugins" if key.startswith("+") else "methods"
+    file = file_of(package, key.removeprefix("+"))
+    return (
+        f"'{key}' has a file, {file}, but no entry in config/methods.yaml. Add one there: `{key}:` with "
+        "title and settings."
+    )
 
 
 def _settings(entries: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

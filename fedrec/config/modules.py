@@ -10,6 +10,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 _PACKAGE = Path(__file__).resolve().parents[1]
 MODULE_FOLDERS = {"methods": _PACKAGE / "methods", "plugins": _PACKAGE / "plugins"}
 """Where the files of methods and plug-ins lie."""
+CLASS_NAMES = ("METHOD", "PLUGIN")
+"""What the file of a backbone, and that of a plug-in, names for others to use."""
 
 
 def method_names() -> list[str]:
@@ -36,10 +38,28 @@ def _names(package: str) -> list[str]:
     return sorted(path.stem.replace("_", "-") for path in files)
 
 
+def broken_source(path: Path, error: SyntaxError | UnicodeDecodeError) -> str:
+    """Says where a Python file cannot be read as one."""
+    if isinstance(error, SyntaxError):
+        return f"{path}, line {error.lineno}: not valid Python: {error.msg}."
+    return f"{path}: byte {error.start} is not UTF-8. Save the file as UTF-8."
+
+
+def without_class(path: Path, kind: str) -> str:
+    """Says that the file of a method or plug-in does not name what is to be used of it."""
+    return f"{path}: the file has no {kind}. End it with: {kind} = <your class>."
+
+
+def file_of(package: str, name: str) -> Path:
+    """The file that a method or plug-in called `name` lies in, from the project's top folder."""
+    return Path("fedrec") / package / f"{name.replace('-', '_')}.py"
+
+
 def _module(package: str, kind: str, name: str) -> str:
     known = _names(package)
     if name not in known:
         raise ConfigurationError(
-            f"unknown {kind} '{name}'.{did_you_mean(name, known)} There are: {', '.join(known) or 'none'}."
+            f"{kind} '{name}' has no file: {file_of(package, name)} is missing.{did_you_mean(name, known)} "
+            f"There are: {', '.join(known) or 'none'}."
         )
     return f"fedrec.{package}.{name.replace('-', '_')}"

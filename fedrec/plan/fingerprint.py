@@ -7,11 +7,13 @@ The workflow gives each job the fingerprint of its code as a parameter, and a re
 
 import ast
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fedrec.config.modules import modules_of
+from fedrec.config.modules import CLASS_NAMES, broken_source, modules_of, without_class
+from fedrec.errors import ConfigurationError
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
 """Modules and packages that decide no number of a result: what they hand on is compared by itself."""
@@ -19,6 +21,8 @@ NEUTRAL_TO_RUNS = ("fedrec.runs.train", "fedrec.runs.record", "fedrec.runs.devic
 """What besides decides no number of a training run: it chooses, opens and writes."""
 _NOT_FOLLOWED = ("fedrec.runs.registry",)
 """Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
+READ_BY_EVERY_RUN = ("rounds",)
+"""Settings that decide about a run whatever its method is."""
 _ENGINES = "fedrec.federation.engines"
 _PRINTED_FACTS = ("paper", "cost")
 """Attributes of classes that tables print and no computation reads."""
@@ -33,6 +37,26 @@ def run_fingerprint(method: str, engine: str = "batched") -> str:
 def code_fingerprint(*modules: str) -> str:
     """The fingerprint of `modules` and of every fedrec module they import, directly or not."""
     return _fingerprint(closure(modules, NEUTRAL))
+
+
+def check_code(method: str, settings: Iterable[str]) -> None:
+    """Raise `ConfigurationError` where the files of `method` are broken, or read none of some `settings`.
+
+    A run that changes a setting nobody reads would be another one by name, with the same numbers.
+    """
+    own = modules_of(method)
+    for module, kind in zip(own, CLASS_NAMES, strict=False):
+        if kind not in _parsed(module).names:
+            raise ConfigurationError(without_class(Path(*module.split(".")).with_suffix(".py"), kind))
+    changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
+    code = [_parsed(module).texts for module in _run_modules(method, "batched")] if changed else []
+    for setting in changed:
+        if not any(setting in texts for texts in code):
+            files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)
+            raise ConfigurationError(
+                f"{method}: nothing in {files}, or in what is imported there, reads the setting "
+                f"'{setting}': changing it changes nothing. Leave it out."
+            )
 
 
 def closure(modules: Collection[str], neutral: Collection[str]) -> list[str]:
@@ -66,42 +90,69 @@ def _engine_module(engine: str) -> str:
 def _fingerprint(modules: Collection[str]) -> str:
     digest = hashlib.sha256()
     for name in modules:
-        digest.update(f"{name}\n{_parsed(name)[1]}\n".encode())
+        digest.update(f"{name}\n{_parsed(name).digest}\n".encode())
     return digest.hexdigest()
 
 
 def _imports(module: str) -> frozenset[str]:
-    return _parsed(module)[0]
+    return _parsed(module).imports
 
 
-def _parsed(module: str) -> tuple[frozenset[str], str]:
+def _parsed(module: str) -> "_Code":
     path = _file_of(module)
     status = path.stat()
     return _parsed_file(path, status.st_mtime_ns, status.st_size)
 
 
-@cache
-def _parsed_file(path: Path, _changed: int, _size: int) -> tuple[frozenset[str], str]:
-    """The fedrec modules that a file imports wherever it runs, and the hash of its code."""
-    named, digest = _parsed_text(path.read_text(encoding="utf-8"))
-    return frozenset(name for name in named if _file_of(name).is_file()), digest
+@dataclass(frozen=True)
+class _Code:
+    """What a file says to the interpreter."""
+
+    imports: frozenset[str]
+    """The fedrec modules that it imports wherever it runs."""
+    texts: frozenset[str]
+    """Every text in it, names of settings among them."""
+    names: frozenset[str]
+    """What it assigns, or assigns from, outside of functions and classes."""
+    digest: str
 
 
 @cache
-def _parsed_text(text: str) -> tuple[frozenset[str], str]:
+def _parsed_file(path: Path, _changed: int, _size: int) -> _Code:
+    try:
+        code = _parsed_text(path.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            broken_source(Path(_PACKAGE.name, path.parent.name, path.name), error)
+        ) from None
+    return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
+
+
+@cache
+def _parsed_text(text: str) -> _Code:
     tree = _WithoutProse().visit(ast.parse(text))
-    return frozenset(_imported(tree)), hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-
-
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """Names of modules in import statements, wherever they stand; some may name what is no module."""
+    imports: set[str] = set()
+    texts: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if _is_ours(alias.name))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module):
-            # The package itself holds a version and a door for users, nothing that its modules compute with.
-            yield from () if node.module == _PACKAGE.name else (node.module,)
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        imports.update(_imported(node))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
+    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    assigned = (statement for statement in tree.body if isinstance(statement, ast.Assign | ast.AnnAssign))
+    names = frozenset(
+        node.id for statement in assigned for node in ast.walk(statement) if isinstance(node, ast.Name)
+    )
+    return _Code(frozenset(imports), frozenset(texts), names, digest)
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Names of modules in an import statement; some may name what is no module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if _is_ours(alias.name))
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module):
+        # The package itself holds a version and a door for users, nothing that its modules compute with.
+        yield from () if node.module == _PACKAGE.name else (node.module,)
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 class _WithoutProse(ast.NodeTransformer):

@@ -10,7 +10,7 @@ from typing import Any, Self
 from fedrec.config.document import Document
 from fedrec.config.methods import canonical, resolve
 from fedrec.config.modules import modules_of
-from fedrec.config.names import folder_name, spelling_of
+from fedrec.config.names import folder_name, parse, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.protocol import Protocol, paper_of
 from fedrec.config.protocol_file import protocol_named
@@ -18,7 +18,7 @@ from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.cost import seconds_of
-from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
@@ -155,6 +155,7 @@ class Project(Workspace):
         spelling = canonical(self.methods, spelling_of(method))
         if folder_name(spelling) != method:
             raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
+        check_code(spelling, [setting for setting, _ in parse(spelling).changes])
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")

@@ -12,7 +12,7 @@ from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.method_entries import check_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve
-from fedrec.config.modules import modules_of
+from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
@@ -20,6 +20,7 @@ from fedrec.config.schema import check, load
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
+from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import papers_in
 
@@ -237,7 +238,7 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         for index, method in enumerate(methods):
             with told_at(document.place((*key, index))):
                 resolve(workspace.methods, method, configuration["paper"], "")
-                modules_of(method)
+                check_code(method, [setting for setting, _ in parse(method).changes])
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
             with told_at(document.place(("protocols", index))):

@@ -1,12 +1,11 @@
 """What there is to train: every method and plug-in, as its own file describes it."""
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedrec.config.method_entries import allowed_values
-from fedrec.config.methods import resolve, setting_text
+from fedrec.config.methods import resolve, setting_text, without_entry
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
 from fedrec.config.protocol import OWN
@@ -15,10 +14,11 @@ from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.program import Upload, trace
-from fedrec.runs.registry import make_method
+from fedrec.runs.registry import loaded, make_method
 
 _ITEMS = 8
 """Items of the model that is looked at; where its parts live does not depend on them."""
+_BROKEN = "broken"
 _REFERENCE = "a reference of this project"
 _NO_PAPER = "of no paper"
 
@@ -39,9 +39,12 @@ class Card:
 
 
 def cards(methods: Mapping[str, Any]) -> list[Card]:
-    """Every method and plug-in, given `config/methods.yaml`."""
-    return [_method(methods, name) for name in method_names()] + [
-        _plugin(methods, name) for name in plugin_names()
+    """Every method and plug-in, given `config/methods.yaml`; a broken one has a card that says why."""
+    entries = [key.removeprefix("+") for key in methods]
+    own = dict.fromkeys((*method_names(), *(name for name in entries if name in methods)))
+    plugins = dict.fromkeys((*plugin_names(), *(name for name in entries if f"+{name}" in methods)))
+    return [_card(_method, methods, name, name) for name in own] + [
+        _card(_plugin, methods, name, f"+{name}") for name in plugins
     ]
 
 
@@ -85,13 +88,25 @@ def _text(card: Card) -> str:
     lines = [f"{card.name} ({card.kind})", f"    {card.line}", f"    {card.citation}"]
     if card.backbones:
         lines.append(f"    goes with: {', '.join(card.backbones)}")
+    if card.kind == _BROKEN:
+        return "\n".join(lines)
     lines.append(f"    parameters: {where or 'none'}")
     lines.append(f"    uploads: {', '.join(card.uploads) or 'nothing'}")
     return "\n".join(lines)
 
 
+def _card(
+    made: Callable[[Mapping[str, Any], str], Card], methods: Mapping[str, Any], name: str, key: str
+) -> Card:
+    """The card of a method or plug-in, or of what is wrong with it: the others can be used all the same."""
+    try:
+        return made(methods, name)
+    except ConfigurationError as error:
+        return Card(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
+
+
 def _method(methods: Mapping[str, Any], name: str) -> Card:
-    module = importlib.import_module(modules_of(name)[0])
+    module = loaded(modules_of(name)[0], "METHOD")
     line, is_reference = _line(module.__doc__), "reference" in methods.get(name, {})
     citation = _REFERENCE if is_reference else _cited(module.METHOD.paper)
     method = _made(methods, name)
@@ -104,9 +119,12 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
 
 
 def _plugin(methods: Mapping[str, Any], name: str) -> Card:
-    backbones = list(methods[f"+{name}"]["backbones"])
+    entry = methods.get(f"+{name}")
+    if entry is None:
+        raise ConfigurationError(without_entry(f"+{name}"))
+    backbones = list(entry["backbones"])
     composed = str(Composition(backbones[0], name))
-    module = importlib.import_module(modules_of(composed)[1])
+    module = loaded(modules_of(composed)[1], "PLUGIN")
     method = _made(methods, composed)
     assert method is not None, "plug-ins go with federated methods"
     return Card(

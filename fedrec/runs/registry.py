@@ -4,14 +4,18 @@ Only the files of the composition asked for are imported, so a run depends on no
 """
 
 import importlib
+import os
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fedrec.central.learner import CentralLearner
 from fedrec.central.method import CentralMethod
-from fedrec.config.modules import modules_of
+from fedrec.config.modules import broken_source, modules_of, without_class
 from fedrec.config.names import parse
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, FedrecError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
@@ -58,6 +62,28 @@ def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | 
     return made
 
 
+def loaded(module: str, kind: str) -> ModuleType:
+    """The file of a method or plug-in, with its `METHOD` or `PLUGIN`; a broken one is told with its line."""
+    path = Path(*module.split(".")).with_suffix(".py")
+    try:
+        file = importlib.import_module(module)
+    except FedrecError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(_broken(path, error)) from error
+    if not hasattr(file, kind):
+        raise ConfigurationError(without_class(path, kind))
+    return file
+
+
+def _broken(path: Path, error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return broken_source(Path(os.path.relpath(error.filename or path)), error)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(str(path))]
+    line = f", line {own[-1].lineno}" if own else ""
+    return f"{path}{line}: the file cannot be imported: {type(error).__name__}: {error}."
+
+
 def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
     """What a file trains by: its `METHOD` or `PLUGIN`, or the variants that the settings ask for.
 
@@ -65,7 +91,7 @@ def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
     ask for several, they are combined into one class: what an earlier one overrides goes before what a
     later one does.
     """
-    file = importlib.import_module(module)
+    file = loaded(module, kind)
     plain: type[Any] = getattr(file, kind)
     known: Mapping[tuple[str, Any], type[Any]] = getattr(file, "VARIANTS", {})
     variants = [variant for (key, value), variant in known.items() if settings[key] == value]

@@ -15,7 +15,7 @@ from fedrec.errors import OutOfMemoryError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
-from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import papers_alike
 from fedrec.runs.device import device_named, memory_for_clients
 from fedrec.runs.registry import make_learner
@@ -45,6 +45,7 @@ def train(
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
+    check_code(method, [setting for setting, source in sources.items() if source == "user"])
     split = read_split(data / full_name(protocol, paper))
     place = device_named(device)
     clients = Clients.of_split(split, place)

@@ -106,8 +106,14 @@ def test_impossible_compositions_are_refused_with_the_reason(name, said):
 
 
 def test_without_plug_ins_none_is_known():
-    with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plgc'\. Known: none\."):
-        canonical({"mf": METHODS["mf"]}, "mf+plgc")
+    with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plg'\. Known: none\."):
+        canonical({"mf": METHODS["mf"]}, "mf+plg")
+
+
+@pytest.mark.parametrize(("name", "key"), [("fedmf", "fedmf"), ("mf+plgc", r"\+plgc")])
+def test_a_file_without_an_entry_is_told_as_such(name, key):
+    with pytest.raises(ConfigurationError, match=rf"'{key}' has a file, fedrec/.*, but no entry in"):
+        canonical({"mf": METHODS["mf"]}, name)
 
 
 @pytest.mark.parametrize(
