@@ -8,15 +8,23 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 TESTS := $(BIN)/python -m pytest --numprocesses $(CORES) --dist worksteal --durations 10
 
-.PHONY: help demo test test-all check format clean
+# Snakemake takes its lock away however it ends, unless it is killed: one that is left is another's, or a dead one's.
+LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder is locked by a snakemake that still \
+works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
+stays done."
+
+.PHONY: help demo unlock test test-all check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/.runs ## run the demonstration to its report, without a network
-	$(BIN)/snakemake --cores $(CORES) --quiet rules -- demo
+	@$(BIN)/snakemake --cores $(CORES) -- demo || { $(LOCKED); exit 1; }
 	@echo; cat results/tables/demo_comparison.md
 	@echo; echo "The report of the demonstration: $(CURDIR)/results/report/demo.html"
+
+unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again
+	$(BIN)/snakemake --unlock
 
 test: $(VENV)/.tests check ## run the linters and every test that reaches what no other does
 	$(TESTS) -m "not matrix"

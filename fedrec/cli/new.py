@@ -76,7 +76,7 @@ def _dataset(parsed: argparse.Namespace) -> None:
         )
     print(
         f"    snakemake --cores 2 results/data/{name}/clean/split.parquet\n"
-        f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out my-run "
+        f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out runs/{name} "
         "--set rounds=20\n"
         f"    snakemake --cores 2 {name}_comparison\n"
         "Named in `datasets` of config/config.yaml it joins tables, figures and the page."

@@ -25,14 +25,17 @@ def check_asked(project: Project, asked: Iterable[str], rules: Mapping[str, str 
             if rules[name] is not None:
                 raise ConfigurationError(f"'{name}' makes files such as {rules[name]}. Name one of them.")
             continue
+        if name in project.targets.names:
+            continue
         below = _below(project.results, name)
         if below is not None:
             _check_result(project, name, below)
         elif "/" in name:
             if not Path(name).exists():
+                known = [str(project.results / folder) for folder in _CHECKS]
+                hint = did_you_mean(str(Path(name).parent), known)
                 raise ConfigurationError(
-                    f"there is no target '{name}': results lie below {project.results}/."
-                    f"{did_you_mean(name, [str(project.results / folder) for folder in _CHECKS])}"
+                    f"there is no target '{name}': results lie below {project.results}/.{hint}"
                 )
         elif not Path(name).exists():
             raise ConfigurationError(project.no_target(name))

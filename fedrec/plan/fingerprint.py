@@ -53,7 +53,7 @@ def check_code(method: str, settings: Iterable[str]) -> None:
     own = modules_of(method)
     for module, kind in zip(own, CLASS_NAMES, strict=False):
         if kind not in _parsed(module).names:
-            raise ConfigurationError(without_class(_file_of(module).relative_to(_PACKAGE.parent), kind))
+            raise ConfigurationError(without_class(Path(*module.split(".")).with_suffix(".py"), kind))
     changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
     code = [_parsed(module).texts for module in _run_modules(method, "batched")] if changed else []
     for setting in changed:
@@ -128,7 +128,9 @@ def _parsed_file(path: Path, _changed: int, _size: int) -> _Code:
     try:
         code = _parsed_text(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise ConfigurationError(broken_source(path.relative_to(_PACKAGE.parent), error)) from None
+        raise ConfigurationError(
+            broken_source(Path(_PACKAGE.name, path.parent.name, path.name), error)
+        ) from None
     return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
 
 

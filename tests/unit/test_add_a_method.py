@@ -1,5 +1,6 @@
 """docs/add-a-method.md, followed literally on a copy of the project."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.conftest import ROOT
 
@@ -20,25 +22,45 @@ def blocks(language):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A copy of the project to which the page's file and entry are added."""
+    """A copy of the project with a prepared dataset, to which the page's command adds its method."""
     folder = tmp_path_factory.mktemp("added") / "fedrec copy"
     unwanted = shutil.ignore_patterns("__pycache__", "results", ".*")
     for part in ("fedrec", "config", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=unwanted)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    (code,) = blocks("python")
-    (folder / "fedrec/methods/fedgmf.py").write_text(code, encoding="utf-8")
-    (entry,) = blocks("yaml")
-    with (folder / "config/methods.yaml").open("a", encoding="utf-8") as stream:
-        stream.write("\n" + entry)
+    (command,) = re.findall(r"^    fedrec (new .*)$", PAGE, re.M)
+    printed = fedrec(folder, *command.split())
+    # It prints the commands of the page, but for the rounds.
+    commands = [re.sub(r" --set rounds=\d+", "", line) for line in blocks("sh")[0].splitlines()]
+    assert [
+        line.strip() for line in printed.replace(" --set rounds=20", "").splitlines() if line[:4] == " " * 4
+    ] == commands
+    fedrec(folder, "prepare", "demo", "--out", "results/data/demo")
+    fedrec(folder, "split", "--data", "results/data/demo", "--protocol", "clean")
     return folder
 
 
-def call(project, *words):
+@pytest.fixture(scope="module")
+def changed(project):
+    """The same with the file and the entry that the page makes of them."""
+    (code,) = blocks("python")
+    (project / "fedrec/methods/fedgmf.py").write_text(code, encoding="utf-8")
+    (entry,) = blocks("yaml")
+    path = project / "config/methods.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text[: text.index("# Added by `fedrec new method fedgmf`")] + entry, encoding="utf-8")
+    return project
+
+
+def python(project, *words):
     env = os.environ | {"PYTHONPATH": str(project)}
     return subprocess.run(
-        [sys.executable, "-m", *map(str, words)], cwd=project, env=env, capture_output=True, text=True
+        [sys.executable, *map(str, words)], cwd=project, env=env, capture_output=True, text=True
     )
+
+
+def call(project, *words):
+    return python(project, "-m", *words)
 
 
 def fedrec(project, *words):
@@ -47,42 +69,85 @@ def fedrec(project, *words):
     return outcome.stdout
 
 
-def test_the_method_trains_alike_in_every_engine(project):
-    fedrec(project, "prepare", "demo", "--out", "results/data/demo")
-    fedrec(project, "split", "--data", "results/data/demo", "--protocol", "clean")
-    train, _ = blocks("sh")
-    words = train.split()[1:]
-    fedrec(project, *words)
-    fedrec(
-        project, *words[: words.index("--out")], "--out", "by-loop", "--set", "rounds=2", "--engine", "loop"
-    )
-    curves = [pq.read_table(project / run / "curve.parquet") for run in ("my-gmf", "by-loop")]
-    losses = [curve["loss"].to_pylist()[:2] for curve in curves]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert curves[0].num_rows == 5
+def losses(project, out, engine):
+    """Those of a few clients, trained by the page's command for two rounds."""
+    words = blocks("sh")[0].splitlines()[1].split()[1:]
+    short = [word for change in ("rounds=2", "clients=5", "local_epochs=1") for word in ("--set", change)]
+    fedrec(project, *words[: words.index("--out")], "--out", out, *short, "--engine", engine)
+    return pq.read_table(project / out / "curve.parquet")["loss"].to_pylist()
 
 
-def test_the_method_is_listed(project):
-    listed = fedrec(project, "methods")
+def test_what_is_written_trains_and_what_the_page_makes_of_it_trains_otherwise(project, request):
+    started = losses(project, "started", "batched")
+    run = json.loads((project / "started/run.json").read_text(encoding="utf-8"))
+    assert run["paper"] == "own"
+    assert run["sources"]["d"] == "taken from fedmf"
+    changed = request.getfixturevalue("changed")
+    ended = losses(changed, "ended", "batched")
+    assert ended != pytest.approx(started, rel=1e-3)
+    assert ended == pytest.approx(losses(changed, "by-loop", "loop"), rel=1e-4)
+
+
+def test_the_method_is_listed(changed):
+    listed = fedrec(changed, "methods", "fedgmf")
     assert "fedgmf (federated)" in listed
-    assert "uploads: Q, h, b" in listed
+    assert "parameters: shared Q, h; private p; scratch old\n    uploads: Q, h\n" in listed
+    assert "mu = 0.01 (ours)" in listed
 
 
-def test_its_contract_tests_join_by_themselves(project):
+def test_its_contract_tests_join_by_themselves_and_pass(changed):
     outcome = call(
-        project, "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests/contract", "-k", "fedgmf"
+        changed, "pytest", "-q", "-p", "no:cacheprovider", "tests/contract/test_methods.py", "-k", "fedgmf"
     )
     assert outcome.returncode == 0, outcome.stdout
-    assert int(re.search(r"^(\d+)/\d+ tests collected", outcome.stdout, re.M)[1]) >= 8
+    assert re.search(r"^3 passed", outcome.stdout, re.M), outcome.stdout
+
+
+def test_the_files_of_the_page_pass_the_linter(changed):
+    outcome = call(changed, "ruff", "check", "--no-cache", "fedrec/methods/fedgmf.py")
+    assert outcome.returncode == 0, outcome.stdout
+    outcome = call(changed, "ruff", "format", "--check", "--no-cache", "fedrec/methods/fedgmf.py")
+    assert outcome.returncode == 0, outcome.stdout
+
+
+PLANNED = """
+import sys, yaml
+from pathlib import Path
+from fedrec.plan.project import Project
+
+configuration = yaml.safe_load(Path("config/config.yaml").read_text()) | {"methods": sys.argv[1].split(",")}
+print(*(run.folder for run in Project.load(configuration, Path()).target(sys.argv[2]).runs), sep="\\n")
+"""
+
+
+def test_named_in_the_configuration_it_joins_the_plan(changed):
+    """As the page's last command asks: compared with others, under both protocols."""
+    words = blocks("sh")[1]
+    methods = re.search(r"methods=\[(.*?)\]", words)[1]
+    outcome = python(changed, "-c", PLANNED, methods, words.split()[-1])
+    assert outcome.returncode == 0, outcome.stderr
+    assert [run for run in outcome.stdout.splitlines() if "fedgmf" in run] == [
+        "runs/pfedclr/demo/published-pfedclr/fedgmf@rounds-20/seed0",
+        "runs/pfedclr/demo/clean/fedgmf@rounds-20/seed0",
+    ]
 
 
 def test_the_page_on_datasets_is_right_too(project):
     page = (ROOT / "docs/datasets.md").read_text(encoding="utf-8")
     (entry,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
-    with (project / "config/datasets.yaml").open("a", encoding="utf-8") as stream:
-        stream.write("\n" + entry)
-    rows = [f"u-{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
-    (project / "mydata.csv").write_text("\n".join(["user,item,time", *rows]) + "\n", encoding="utf-8")
+    rows = [f"{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
+    table = "\n".join(["user,item,time", *rows]) + "\n"
+    (project / "mydata.csv").write_text(table, encoding="utf-8")
+    path = project / "config/datasets.yaml"
+    before = path.read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    fedrec (new dataset .*)$", page, re.M)
+    assert "480 rows of 60 users" in fedrec(project, *command.split())
+    # The command writes what the page shows.
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))["mydata"]["interactions"]
+    shown = yaml.safe_load(entry)["mydata"]["interactions"]
+    assert written["path"] == shown["path"]
+    assert written["format"] | shown["format"] == written["format"]
+    path.write_text(f"{before}\n{entry}", encoding="utf-8")
     fedrec(project, "prepare", "mydata", "--out", "results/data/mydata")
     fedrec(project, "split", "--data", "results/data/mydata", "--protocol", "clean")
     train = re.search(r"^fedrec (train --data results/data/mydata .*)$", page, re.M)[1]

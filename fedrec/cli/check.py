@@ -1,0 +1,33 @@
+"""`fedrec check`: every file of the configuration, read and checked as Snakemake would; nothing is built."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_project, project_of
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "check", _check)
+    parser.add_argument("targets", nargs="*", help="tables, figures, pages or files that are to be built")
+    add_project(parser)
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    """Check every file of the configuration, and names of targets; a mistake is told with file and line."""
+    from fedrec.plan.asked import check_asked
+
+    project = project_of(parsed)
+    check_asked(project, parsed.targets, dict.fromkeys(project.groups))
+    counts = {
+        "datasets": len(project.catalogue),
+        "methods and plug-ins": len(project.methods),
+        "papers": len(project.papers),
+        "tables, figures and pages": len(project.targets.names),
+    }
+    print(
+        "The configuration is right: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + "."
+    )
