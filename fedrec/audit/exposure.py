@@ -26,9 +26,25 @@ HIT = 10
 
 
 def exposure(run: RunRecord) -> dict[str, Any]:
-    """Draws of held-out items and of candidates, for validation and test, and whether scores follow them."""
+    """Draws of held-out items and of candidates, for validation and test, and whether scores follow them.
+
+    `counting` tells what the draws alone give away: see `hits_by_counting`.
+    """
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
     return described(run, drawn)
+
+
+def hits_by_counting(clients: Clients, drawn: PairTable) -> dict[str, float]:
+    """The hit ratio on test items of who ranks what a client drew least first, and that of chance.
+
+    Items drawn equally often are in any order: the mean over all orders.
+    """
+    everyone = clients.everyone.unsqueeze(1)
+    target = drawn.get(everyone, clients.held_out["test"].unsqueeze(1))
+    others = drawn.get(everyone, clients.candidates["test"])
+    before, equal = (others < target).sum(1), (others == target).sum(1) + 1
+    found = ((HIT - before).double() / equal).clamp(0, 1)
+    return {f"hr@{HIT}": float(found.mean()), "chance": min(1.0, HIT / (others.shape[1] + 1))}
 
 
 def described(run: RunRecord, drawn: PairTable) -> dict[str, Any]:
@@ -45,10 +61,11 @@ def described(run: RunRecord, drawn: PairTable) -> dict[str, Any]:
         exposed[part] = {"held_out": _spread(target), "candidates": _spread(others)}
     follows = score_correlation(run, drawn)
     return exposed | {
+        "counting": hits_by_counting(clients, drawn),
         "score_follows_draws": {
             "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
             "clients": int(np.isfinite(follows).sum()),
-        }
+        },
     }
 
 

@@ -54,6 +54,9 @@ def _fetch(parsed: argparse.Namespace) -> None:
         return
     dataset = catalogue[parsed.what]
     for file in dataset.files():
+        if Path(file.written).is_file():
+            print(f"{file.written}: read where it lies", file=sys.stderr)
+            continue
         try:
             fetch(file, parsed.raw / file.path, parsed.mirror)
         except SourceError as error:

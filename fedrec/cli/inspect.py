@@ -2,8 +2,9 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedrec.cli.options import (
     add_catalogue,
@@ -14,11 +15,9 @@ from fedrec.cli.options import (
     add_raw,
     project_of,
 )
-from fedrec.config.protocol import full_name, short_name
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
-    from fedrec.runs.record import RunRecord
 
 
 def add_commands(commands: "Commands") -> None:
@@ -29,10 +28,15 @@ def add_commands(commands: "Commands") -> None:
     add_mirror(parser)
 
     parser = add_command(commands, "methods", _methods)
+    parser.add_argument("name", nargs="?", help="one method or plug-in, with its settings (default: all)")
     add_methods(parser)
 
     parser = add_command(commands, "papers", _papers)
-    parser.add_argument("names", nargs="*", help="papers, tables or figures (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help="papers, tables or figures (default: all); of one table or figure, more is told",
+    )
     add_project(parser)
 
     parser = add_command(commands, "audit", _audit)
@@ -43,83 +47,56 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--data", type=Path, help="the folder of its dataset's splits (default: of its results)"
     )
-    parser.add_argument("--out", type=Path, help="json file to write (default: print)")
+    parser.add_argument("--out", type=Path, help="json file to write (default: print it below the words)")
+    parser.add_argument("--json", action="store_true", help="print or write the json alone, without words")
 
 
 def _datasets(parsed: argparse.Namespace) -> None:
     """List the catalogue and what is available."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.available import is_local
+    from fedrec.plan.available import availability
 
     for name, dataset in load_catalogue(parsed.catalogue).items():
-        missing = [file.path for file in dataset.files() if not is_local(file, parsed.raw, parsed.mirror)]
-        state = "to be fetched" if missing else "at hand"
-        print(f"{name:<16} {state:<14} {dataset.title}. Licence: {dataset.licence}.")
+        state, _, reason = availability(dataset, parsed.raw, parsed.mirror).partition(": ")
+        licence = f" Licence: {dataset.licence}." if dataset.licence else ""
+        print(f"{name:<16} {state:<14} {dataset.title}.{licence}")
+        if reason:
+            print(f"{'':<31} {reason}")
 
 
 def _methods(parsed: argparse.Namespace) -> None:
     """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
     from fedrec.config.methods import load_methods
-    from fedrec.runs.cards import cards, listed
+    from fedrec.runs.cards import cards, described, listed
 
-    print(listed(cards(load_methods(parsed.methods))))
+    methods = load_methods(parsed.methods)
+    print(listed(cards(methods)) if parsed.name is None else described(methods, parsed.name))
 
 
 def _papers(parsed: argparse.Namespace) -> None:
     """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
     from fedrec.config.papers import artefacts_of
-    from fedrec.plan.standing import listing
+    from fedrec.plan.standing import described, listing
 
     project = project_of(parsed)
-    print(listing(project, artefacts_of(project.papers, parsed.names or project.papers)))
+    artefacts = artefacts_of(project.papers, parsed.names or project.papers)
+    if [artefact.target for artefact in artefacts] == parsed.names and len(artefacts) == 1:
+        print(described(project, artefacts[0], os.cpu_count() or 1))
+    else:
+        print(listing(project, artefacts))
 
 
 def _audit(parsed: argparse.Namespace) -> None:
     """Audit a finished run: its draws, hits that vanish when items are exposed, what its uploads reveal."""
-    from fedrec.audit.exposure import exposure
-    from fedrec.audit.uploads import attack_uploads
-    from fedrec.federation.observe.recorder import extras
+    from fedrec.audit.one_run import audit_run, in_words
     from fedrec.files.atomic import write_text
     from fedrec.runs.record import RunRecord
 
-    run = RunRecord(parsed.run, parsed.data)
-    summary = run.summary
-    findings = {
-        **{key: summary[key] for key in ("dataset", "method", "paper", "seed", "split", "code")},
-        "protocol": summary["protocol"]["name"],
-        "rounds": summary["settings"]["rounds"],
-        "exposure": exposure(run),
-        "hits": _hits(run, parsed.exposed),
-    }
-    findings["uploads"] = (
-        attack_uploads(run.tensors, run.clients)
-        if "users/traffic" in extras(run.tensors)
-        else "to attack what clients send, train with --record traffic"
-    )
-    text = json.dumps(findings, indent=2) + "\n"
-    if parsed.out is None:
-        print(text, end="")
-    else:
+    found = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
+    text = json.dumps(found, indent=2) + "\n"
+    if parsed.out is not None:
         write_text(parsed.out, text)
-
-
-def _hits(run: "RunRecord", exposed: Path | None) -> "dict[str, Any] | str":
-    """Which hits vanish where held-out items may be drawn, or why that is not known."""
-    from fedrec.audit.exposure import vanished
-    from fedrec.runs.record import RunRecord
-
-    if run.summary["protocol"]["negative_pool"] == "exclude_train":
-        return "held-out items may be drawn under this protocol anyway"
-    exposed = exposed or _beside(run)
-    if exposed is None:
-        return "to see which vanish where held-out items may be drawn, train the same under only-pool"
-    return vanished(run, RunRecord(exposed))
-
-
-def _beside(run: "RunRecord") -> Path | None:
-    """The same run under only-pool, where the workflow would have put it; it differs from published alone."""
-    folder, protocol = run.folder.absolute(), run.summary["protocol"]["name"]
-    exposed = full_name("only-pool", run.summary["paper"])
-    beside = folder.parents[2] / exposed / folder.parent.name / folder.name
-    published = short_name(protocol) == "published"
-    return beside if published and (beside / "run.json").is_file() else None
+    if not parsed.json:
+        print(in_words(found))
+    if parsed.out is None:
+        print(text if parsed.json else f"\n{text}", end="")

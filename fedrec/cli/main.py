@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from fedrec import __version__
-from fedrec.cli import build, check, data, inspect, train
+from fedrec.cli import build, check, data, inspect, new, train
 from fedrec.errors import FedrecError
 
 
@@ -44,6 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for part in (inspect, check, data, train, build):
+    for part in (inspect, check, new, data, train, build):
         part.add_commands(commands)
     return parser

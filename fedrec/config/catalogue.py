@@ -4,10 +4,11 @@
 checked values. Nothing here reads a raw file.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fedrec.config.document import Document, KeyPath
 from fedrec.config.schema import load
@@ -17,6 +18,10 @@ from fedrec.files.atomic import canonical_json
 Column = str | int
 SourceKind = Literal["mirror", "url", "package"]
 TimeSource = Literal["file", "first_appearance"]
+Encoding = Literal["utf-8", "latin-1", "cp1252", "gb18030"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+_OUTWARD = re.compile(r"^(/|(\.\./)+)")
+"""The beginning of a path that leads out of the project."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,8 @@ class TableFormat:
     columns: Mapping[str, Column | tuple[Column, ...]]
     header: bool = False
     quoted: bool = False
-    encoding: str = "utf-8"
-    ids: Literal["integer", "text"] = "integer"
+    encoding: Encoding = "utf-8"
+    ids: Literal["auto", "integer", "text"] = "auto"
     time: Literal["seconds", "milliseconds", "ymd"] = "seconds"
 
 
@@ -62,6 +67,13 @@ class RawFile:
     sources: tuple[Source, ...]
     format: TableFormat
     licence_page: str | None = None
+    elsewhere: str | None = None
+    """The path as the entry writes it, where that leads out of the project: absolute, or through `..`."""
+
+    @property
+    def written(self) -> str:
+        """The path as the entry writes it; a relative one starts from the project's top folder."""
+        return self.elsewhere or self.path
 
     def accepted_sha256(self) -> set[str | None]:
         """The hashes its content may have; None is among them where a source cannot be checked."""
@@ -112,16 +124,16 @@ class Slice:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalogue."""
+    """One entry of the catalogue; one's own dataset has no citation, licence, papers or printed counts."""
 
     name: str
     title: str
-    citation: str
-    licence: str
-    papers: tuple[str, ...]
     min_rows: int
     time: TimeSource
-    published: Mapping[str, Published]
+    citation: str = ""
+    licence: str = ""
+    papers: tuple[str, ...] = ()
+    published: Mapping[str, Published] = field(default_factory=dict)
     interactions: RawFile | None = None
     titles: RawFile | None = None
     row_orders: Mapping[str, RawFile] = field(default_factory=dict)
@@ -214,10 +226,14 @@ class Catalogue(Mapping[str, Dataset]):
 
 def load_catalogue(path: Path) -> Catalogue:
     """Read and check `config/datasets.yaml`."""
-    document = load(path, "datasets")
+    return catalogue_of(load(path, "datasets"))
+
+
+def catalogue_of(document: Document) -> Catalogue:
+    """The catalogue that a document which fits the schema holds, checked for what a schema cannot tell."""
     catalogue = Catalogue(
         {name: _dataset(name, entry, document) for name, entry in document.content.items()},
-        origin=str(path),
+        origin=document.origin,
     )
     catalogue.raw_files()
     return catalogue
@@ -229,16 +245,21 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
             f"{document.place((name,))}: give either 'interactions' (files to read) or "
             "'synthetic' (settings of the generator), and not both."
         )
+    rows = entry.get("filter", {})
+    interactions = _file(entry, (name, "interactions"), document)
+    timed = interactions is None or "time" in interactions.format.columns
     dataset = Dataset(
         name=name,
-        title=entry["title"],
-        citation=entry["citation"],
-        licence=entry["licence"],
-        papers=tuple(entry["papers"]),
-        min_rows=entry["filter"]["min_rows"],
-        time=entry["time"],
-        published={paper: Published(**statistics) for paper, statistics in entry["published"].items()},
-        interactions=_file(entry, (name, "interactions"), document),
+        title=entry.get("title", name),
+        min_rows=rows.get("min_rows", 1),
+        time=entry.get("time", "file" if timed else "first_appearance"),
+        citation=entry.get("citation", ""),
+        licence=entry.get("licence", ""),
+        papers=tuple(entry.get("papers", ())),
+        published={
+            paper: Published(**statistics) for paper, statistics in entry.get("published", {}).items()
+        },
+        interactions=interactions,
         titles=_file(entry, (name, "titles"), document),
         row_orders={
             paper: _raw_file(file, (name, "row_orders", paper), document)
@@ -246,7 +267,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
         },
         synthetic=Synthetic(**entry["synthetic"]) if "synthetic" in entry else None,
         distinct_pairs=entry.get("distinct_pairs", False),
-        slice=Slice(**entry["filter"]["slice"]) if "slice" in entry["filter"] else None,
+        slice=Slice(**rows["slice"]) if "slice" in rows else None,
         homepage=entry.get("homepage", ""),
         note=entry.get("note", ""),
     )
@@ -256,7 +277,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
                 f"{document.place((name, 'row_orders', paper))}: '{paper}' is not among the papers "
                 f"of this dataset ({', '.join(dataset.papers)}). Add it there or remove it here."
             )
-    if dataset.interactions and dataset.time == "file" and "time" not in dataset.interactions.format.columns:
+    if dataset.time == "file" and not timed:
         raise ConfigurationError(
             f"{document.place((name, 'time'))}: 'file' needs a time column. Name it in "
             "interactions.format.columns.time, or write first_appearance."
@@ -269,20 +290,23 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
 
 
 def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
-    if ("sha256" in entry) == ("unverified" in entry):
+    if "sha256" in entry and "unverified" in entry:
         raise ConfigurationError(
-            f"{document.place(key)}: give 'sha256', or in 'unverified' the reason why there is none."
+            f"{document.place(key)}: 'unverified' says why there is no 'sha256'. Give one of them, or none."
         )
     sources = tuple(
-        _source(source, (*key, "sources", index), document) for index, source in enumerate(entry["sources"])
+        _source(source, (*key, "sources", index), document)
+        for index, source in enumerate(entry.get("sources", ()))
     )
+    path = _OUTWARD.sub("", entry["path"])
     return RawFile(
-        path=entry["path"],
+        path=path,
         sha256=entry.get("sha256"),
         # A file placed in the mirror by hand is always looked for first.
-        sources=(Source("mirror", entry["path"]), *sources),
+        sources=(Source("mirror", path), *sources),
         format=_format(entry["format"], (*key, "format"), document),
         licence_page=entry.get("licence_page"),
+        elsewhere=entry["path"] if path != entry["path"] else None,
     )
 
 
@@ -303,11 +327,14 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
         name: tuple(column) if isinstance(column, list) else column
         for name, column in entry["columns"].items()
     }
-    rest = {name: value for name, value in entry.items() if name != "columns"}
-    format_ = TableFormat(columns=columns, **rest)
+    parts = {name: column if isinstance(column, tuple) else (column,) for name, column in columns.items()}
+    # Columns that are named stand in a header line, those that are counted need none.
+    named = all(isinstance(part, str) for several in parts.values() for part in several)
+    usual: dict[str, Any] = {"separator": ",", "header": named}
+    format_ = TableFormat(**usual | entry | {"columns": columns})
     wanted = str if format_.header else int
-    for name, column in columns.items():
-        for part in column if isinstance(column, tuple) else (column,):
+    for name, several in parts.items():
+        for part in several:
             if not isinstance(part, wanted):
                 raise ConfigurationError(
                     f"{document.place((*key, 'columns', name))}: {part!r} must be "
@@ -317,6 +344,11 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
                         else "a column's position from 0, since the file has no header line."
                     )
                 )
+    if format_.quoted and len(format_.separator) > 1:
+        raise ConfigurationError(
+            f"{document.place((*key, 'quoted'))}: goes with a separator of one character; "
+            f"{format_.separator!r} has {len(format_.separator)}."
+        )
     if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
         raise ConfigurationError(
             f"{document.place((*key, 'columns', 'time'))}: a list [year, month, day] goes with "

@@ -4,6 +4,10 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place. A value given as text is a
 number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
+
+The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
+YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
+all they compare; in any other run the source reads `taken from fedmf`, unless it was `ours` anyway.
 """
 
 import re
@@ -16,9 +20,12 @@ from fedrec.config.document import read
 from fedrec.config.method_entries import allowed_values, check_entries, is_allowed
 from fedrec.config.modules import file_of, method_names, plugin_names
 from fedrec.config.names import Composition, parse, parse_change
+from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError, did_you_mean
 
 Settings = dict[str, Any]
+OURS = "ours"
+"""The source of a value that no paper and no code states."""
 _READERS: Mapping[str, Callable[[str], object]] = {
     "integer": int,
     "number": float,
@@ -61,7 +68,7 @@ def load_methods(path: Path) -> Methods:
 def resolve(
     methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str] = ()
 ) -> tuple[Settings, dict[str, str], str]:
-    """The value of every setting, the source of each, and the paper the run follows.
+    """The value of every setting, the source of each, and the paper the run follows (`OWN` for none).
 
     The name's own changes win over the file, and `changes`, texts `name=value`, over both.
     """
@@ -77,20 +84,40 @@ def _resolve(
 ) -> tuple[Settings, dict[str, str], str]:
     composition = parse(name)
     entries = _entries(methods, composition)
-    paper = paper or entries[-1]["paper"]
+    paper = paper or next((entry["paper"] for entry in reversed(entries) if "paper" in entry), OWN)
     settings = _settings(entries)
+    origins = remembered(methods, "origins", lambda: _origins(methods))
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
         special = setting.get("papers", {}).get(paper, setting)
         values[key] = special.get("datasets", {}).get(dataset, special["value"])
-        sources[key] = special["source"]
+        origin = origins[id(setting)]
+        own = special["source"] == OURS or any(methods[origin] is entry for entry in entries)
+        stated = own or paper in papers_named(methods[origin])
+        sources[key] = special["source"] if stated else f"taken from {origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
         sources[key] = "user"
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
     return values, sources, paper
+
+
+def papers_named(entry: Mapping[str, Any]) -> list[str]:
+    """The papers that an entry speaks of: its own, and those in which a setting differs."""
+    own = [entry["paper"]] if "paper" in entry else []
+    differing = (paper for setting in entry["settings"].values() for paper in setting.get("papers", ()))
+    return list(dict.fromkeys((*own, *differing)))
+
+
+def _origins(methods: Mapping[str, Any]) -> dict[int, str]:
+    """The entry that each setting is written in, by the setting's identity: an anchor copies nothing."""
+    origins: dict[int, str] = {}
+    for name, entry in methods.items():
+        for setting in entry["settings"].values():
+            origins.setdefault(id(setting), name)
+    return origins
 
 
 def canonical(methods: Mapping[str, Any], name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import canonical_json
 
 SWITCHES: Mapping[str, tuple[str, ...]] = {
@@ -20,6 +21,9 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
 }
 """What leads from a published protocol to the clean one, step by step, and the settings each step changes."""
 
+OWN = "own"
+"""In place of a paper, for a run that follows none: its method's entry names no paper."""
+
 _OF_A_PAPER = re.compile(rf"(published|(?:only|upto)-(?:{'|'.join(SWITCHES)}))-(.+)")
 
 
@@ -29,8 +33,14 @@ def full_name(protocol: str, paper: str) -> str:
     Full names, and names of protocols that all papers share (`clean`), stay as they are.
     """
     name = f"{protocol}-{paper}"
-    of_a_paper = _OF_A_PAPER.fullmatch(name) and not _OF_A_PAPER.fullmatch(protocol)
-    return name if of_a_paper else protocol
+    if not _OF_A_PAPER.fullmatch(name) or _OF_A_PAPER.fullmatch(protocol):
+        return protocol
+    if paper == OWN:
+        raise ConfigurationError(
+            f"the protocol '{protocol}' is each paper's own, and this method follows no paper. Say whose: "
+            f"{protocol}-pfedclr, for example, or --paper pfedclr for the settings of that paper too."
+        )
+    return name
 
 
 def short_name(protocol: str) -> str:

@@ -1,85 +1,234 @@
-"""Single members out of archives, without ever unpacking one.
+"""Single members out of archives, streamed to a file, without ever unpacking an archive.
 
-Only the member asked for is read, into memory, so an archive cannot write anywhere. Links
-and names that point outside are refused all the same: they mean a tampered archive.
+Only the member asked for is written, to the place asked for, so an archive cannot write anywhere. Links and
+names that point outside are refused all the same: they mean a tampered archive. Archives are read to their
+checksums; a plain tar has none, so that only the catalogue's sha256 tells whether its content is right.
 """
 
+import bz2
 import gzip
-import io
 import lzma
 import stat
+import struct
 import tarfile
+import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, Any
 
 from fedrec.errors import SourceError
 
 MAX_MEMBER_BYTES = 2 * 1024**3
 """No raw file here is near this; a larger member is a mistake or a decompression bomb."""
+MAX_TAR_BYTES = 4 * MAX_MEMBER_BYTES
+"""Of a compressed tar, all members together."""
+MAX_INFLATION = 200
+"""A member may hold so many times the bytes it is compressed to; tables of numbers stay far below."""
+ALWAYS_ALLOWED_BYTES = 16 * 1024**2
+"""A member that is no larger may be compressed as much as it likes."""
 
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
+_CHUNK_BYTES = 1024**2
+_MOST_CHARACTERS_SHOWN = 80
+_ENCRYPTED = 1
+"""The flag of a zip's member."""
+_COMPRESSED: Mapping[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+"""How to open a compressed file, by its first bytes."""
+_BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    # What the readers of the standard library raise at impossible sizes, places and names.
+    OSError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    IndexError,
+)
 
 
-def read_member(archive: Path | BinaryIO, member: str) -> bytes:
-    """The content of `member`; `a.zip!b.txt` is member `b.txt` of the archive `a.zip` inside."""
+def read_member(archive: Path, member: str) -> bytes:
+    """The content of `member`, as `extract_member` names it."""
+    with tempfile.TemporaryDirectory(prefix="fedrec-") as folder:
+        extract_member(archive, member, content := Path(folder) / "member")
+        return content.read_bytes()
+
+
+def extract_member(archive: Path, member: str, destination: Path) -> None:
+    """Write the content of `member` to `destination`.
+
+    `a.zip!b.txt` is member `b.txt` of the archive `a.zip` inside. The one member of a compressed file that is
+    no tar has its name without the ending: `b.txt` in `b.txt.gz`.
+    """
     outer, _, inner = member.partition("!")
-    _refuse_outside(outer)
+    path = PurePosixPath(outer)
+    if path.is_absolute() or ".." in path.parts or "\\" in outer:
+        raise SourceError(f"member {_shown(outer)} points outside the archive, which is refused")
+    with tempfile.TemporaryDirectory(prefix="fedrec-") as folder:
+        scratch = Path(folder)
+        if not inner:
+            _extract(archive, outer, destination, scratch)
+            return
+        (scratch / "inside").mkdir()
+        between = scratch / "inside" / path.name
+        _extract(archive, outer, between, scratch)
+        extract_member(between, inner, destination)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member that is open to be read: its stream, its size as the archive says, and how large it may be."""
+
+    stream: IO[bytes]
+    size: int
+    most: int
+
+
+def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> None:
+    with archive.open("rb") as stream:
+        start = stream.read(max(map(len, _COMPRESSED)))
+    opener = next((opens for magic, opens in _COMPRESSED.items() if start.startswith(magic)), None)
+    inside = archive if opener is None else _inflated(archive, opener, scratch / "inflated")
+    # What cannot be written is the disk's fault, so errors are the archive's only while it is opened or read.
+    with ExitStack() as stack:
+        with _damage_told():
+            if _is_tar(inside):
+                found = _in_tar(inside, member, stack)
+            elif opener is not None:
+                found = _alone(archive, inside, member, stack)
+            elif zipfile.is_zipfile(archive):
+                found = _in_zip(archive, member, stack)
+            else:
+                raise tarfile.ReadError("neither zip nor tar, nor compressed by gzip, bzip2 or xz")
+        if _copy(found.stream, destination, member, found.most) != found.size:
+            raise _damaged(f"member {_shown(member)} is shorter than it says")
+
+
+def _is_tar(path: Path) -> bool:
     try:
-        content = _read(archive, outer)
-    except _BROKEN as error:
-        raise SourceError(f"the archive is damaged or was cut short ({error})") from error
-    return read_member(io.BytesIO(content), inner) if inner else content
+        # Not `tarfile.is_tarfile`, which would also look into what is compressed.
+        tarfile.TarFile(path).close()
+    except tarfile.TarError:
+        return False
+    return True
 
 
-def _read(archive: Path | BinaryIO, member: str) -> bytes:
-    if zipfile.is_zipfile(archive):
-        return _read_from_zip(archive, member)
-    if not isinstance(archive, Path):
-        archive.seek(0)
-        with tarfile.open(fileobj=archive) as opened:
-            return _read_from_tar(opened, member)
-    with tarfile.open(archive) as opened:
-        return _read_from_tar(opened, member)
+def _inflated(archive: Path, opener: Callable[[Path], Any], destination: Path) -> Path:
+    """The content of a compressed file, whole, so that its checksum was read."""
+    with opener(archive) as stream:
+        _copy(stream, destination, archive.name, _most_bytes(archive.stat().st_size, MAX_TAR_BYTES))
+    return destination
 
 
-def _read_from_zip(archive: Path | BinaryIO, member: str) -> bytes:
-    with zipfile.ZipFile(archive) as opened:
-        try:
-            info = opened.getinfo(member)
-        except KeyError:
-            raise _no_such_member(member, opened.namelist()) from None
-        if stat.S_ISLNK(info.external_attr >> 16):
-            raise SourceError(f"member {member} is a link, which is refused")
-        _refuse_large(member, info.file_size)
-        return opened.read(info)
+def _alone(archive: Path, inflated: Path, member: str, stack: ExitStack) -> _Member:
+    """The one member of a compressed file."""
+    if member != archive.stem:
+        raise _no_such_member(member, [archive.stem])
+    return _Member(stack.enter_context(inflated.open("rb")), inflated.stat().st_size, MAX_MEMBER_BYTES)
 
 
-def _read_from_tar(opened: tarfile.TarFile, member: str) -> bytes:
+def _in_zip(archive: Path, member: str, stack: ExitStack) -> _Member:
+    opened = stack.enter_context(zipfile.ZipFile(archive))
+    names = opened.namelist()
+    if member not in names:
+        raise _no_such_member(member, names)
+    info = opened.getinfo(member)
+    if stat.S_ISLNK(info.external_attr >> 16):
+        raise SourceError(f"member {_shown(member)} is a link, which is refused")
+    if info.flag_bits & _ENCRYPTED:
+        raise SourceError(f"member {_shown(member)} is encrypted. Unpack the archive by hand.")
+    most = _most_bytes(info.compress_size, MAX_MEMBER_BYTES)
+    _refuse_larger(member, info.file_size, most)
     try:
-        info = opened.getmember(member)
-    except KeyError:
-        raise _no_such_member(member, opened.getnames()) from None
-    if not info.isfile():
-        raise SourceError(f"member {member} is a link or no plain file, which is refused")
-    _refuse_large(member, info.size)
-    stream = opened.extractfile(info)
+        stream = stack.enter_context(opened.open(info))
+    except (NotImplementedError, RuntimeError) as error:
+        raise SourceError(
+            f"member {_shown(member)} is stored in a way that is not known here ({_shown(str(error))}). "
+            "Unpack the archive by hand."
+        ) from error
+    return _Member(stream, info.file_size, most)
+
+
+def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
+    opened = stack.enter_context(tarfile.TarFile(archive))
+    whole, place = archive.stat().st_size, -1
+    names: list[str] = []
+    found: tarfile.TarInfo | None = None
+    for info in opened:
+        # A size that is negative, or too large, leads backwards or nowhere.
+        if not 0 <= info.size <= whole or opened.offset <= place:
+            raise tarfile.ReadError(f"member {_shown(info.name)} claims {info.size:,} bytes")
+        place = opened.offset
+        names.append(info.name)
+        # Where a name stands twice, the later one replaces the earlier, as in unpacking.
+        found = info if info.name == member else found
+    if found is None:
+        raise _no_such_member(member, names)
+    if not found.isreg() or found.issparse():
+        raise SourceError(f"member {_shown(member)} is a link or no plain file, which is refused")
+    _refuse_larger(member, found.size, MAX_MEMBER_BYTES)
+    stream = opened.extractfile(found)
     assert stream is not None, "a plain file always has content"
-    return stream.read()
+    return _Member(stream, found.size, MAX_MEMBER_BYTES)
 
 
-def _refuse_outside(member: str) -> None:
-    path = PurePosixPath(member)
-    if path.is_absolute() or ".." in path.parts or "\\" in member:
-        raise SourceError(f"member {member} points outside the archive, which is refused")
+def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
+    """Copy a stream to its end and return the number of bytes; more than `most` are a `SourceError`."""
+    written = 0
+    with destination.open("wb") as out:
+        while True:
+            with _damage_told():
+                chunk = stream.read(_CHUNK_BYTES)
+            if not chunk:
+                return written
+            written += len(chunk)
+            _refuse_larger(name, written, most)
+            out.write(chunk)
 
 
-def _refuse_large(member: str, size: int) -> None:
-    if size > MAX_MEMBER_BYTES:
-        raise SourceError(f"member {member} has {size:,} bytes, more than the {MAX_MEMBER_BYTES:,} allowed")
+def _most_bytes(compressed: int, most: int) -> int:
+    """How many bytes may come out of so many compressed ones, `most` at the most."""
+    return min(most, max(ALWAYS_ALLOWED_BYTES, MAX_INFLATION * compressed))
 
 
-def _no_such_member(member: str, names: list[str]) -> SourceError:
-    listed = ", ".join(sorted(names)[:8]) + (", ..." if len(names) > 8 else "")
-    return SourceError(f"the archive has no member {member}; it holds {listed or 'nothing'}")
+def _refuse_larger(name: str, size: int, most: int) -> None:
+    if size > most:
+        raise SourceError(
+            f"{_shown(name)} holds {size:,} bytes or more, and {most:,} are allowed: "
+            f"{MAX_MEMBER_BYTES:,} in a member, and {MAX_INFLATION} times what it is compressed to. "
+            "Unpack the archive by hand if it is right."
+        )
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """Tell what the readers of archives raise at damaged ones as a `SourceError`."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise _damaged(_shown(str(error) or type(error).__name__)) from error
+
+
+def _damaged(how: str) -> SourceError:
+    return SourceError(f"the archive is damaged or was cut short ({how})")
+
+
+def _no_such_member(member: str, names: Sequence[str]) -> SourceError:
+    listed = ", ".join(map(_shown, sorted(names)[:8])) + (", ..." if len(names) > 8 else "")
+    return SourceError(f"the archive has no member {_shown(member)}; it holds {listed or 'nothing'}")
+
+
+def _shown(text: str) -> str:
+    """A text of an archive, cut where it is long and without what is no letter, digit or sign."""
+    cut = "".join(letter if letter.isprintable() else "?" for letter in text[:_MOST_CHARACTERS_SHOWN])
+    return cut if len(text) <= _MOST_CHARACTERS_SHOWN else f"{cut}..."

@@ -25,10 +25,8 @@ _ML_1M_UNUSED_IDS = frozenset((
 _ML_1M_IDS = tuple(number for number in range(1, 3953) if number not in _ML_1M_UNUSED_IDS)
 
 
-def convert(name: str | None, read: ReadMember, member: str) -> bytes:
-    """Apply the converter called `name` (None: the member is the raw form already)."""
-    if name is None:
-        return read(member)
+def convert(name: str, read: ReadMember, member: str) -> bytes:
+    """Apply the converter called `name`."""
     try:
         return _CONVERTERS[name](read, member)
     except (ValueError, KeyError, IndexError) as error:

@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 import pooch
 
 from fedrec.config.catalogue import RawFile, Source
-from fedrec.data.archives import read_member
+from fedrec.data.archives import extract_member, read_member
 from fedrec.data.convert import convert
 from fedrec.errors import SourceError
 from fedrec.files.atomic import atomic, sha256_of_file
@@ -55,6 +55,8 @@ def _fetch_from(source: Source, file: RawFile, destination: Path, mirror: Path |
         local = _bring(source, Path(scratch), mirror)
         if source.member is None:
             shutil.copyfile(local, temporary)
+        elif source.convert is None:
+            extract_member(local, source.member, temporary)
         else:
             read = partial(read_member, local)
             temporary.write_bytes(convert(source.convert, read, source.member))
@@ -147,8 +149,8 @@ def _nothing_worked(file: RawFile, destination: Path, failures: list[str]) -> st
         lines.append(f"Its licence must be accepted first: {file.licence_page}")
     expected = f" (sha256 {file.sha256})" if file.sha256 else ""
     lines.append(
-        f"To place it by hand: save the file{expected} as {destination}, or as {file.path} in a folder "
-        "that FEDREC_MIRROR names, and run the same command again."
+        f"To place it by hand: save the file{expected} as {Path(file.written).absolute()}, as {destination}, "
+        f"or as {file.path} in a folder that FEDREC_MIRROR names, and run the same command again."
     )
     return "\n".join(lines)
 

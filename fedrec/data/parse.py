@@ -1,24 +1,77 @@
-"""Text tables to typed columns. A malformed row is an error with its file, line and value.
+"""Text tables to typed columns: every field exactly as written, or an error with file, line and value.
 
-The typed read by polars is the fast path. Only when it fails, or yields a hole, is the file
-read again line by line, slowly, to say exactly which line is wrong and how.
+Each line has as many fields as the first, also where a column is not read. A number is made of ASCII digits,
+without blanks, plus signs or groups of digits; ids that are text are kept as they are spelled.
 """
 
-import csv
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from fedrec.config.catalogue import Column, TableFormat
+from fedrec.data.lines import Lines, joined_in_quotes, read_lines
 from fedrec.errors import DataError
 
 INTERACTION_SCHEMA = {"rating": pl.Float64, "time": pl.Int64, "row": pl.Int64}
 _DATE_PARTS = ("year", "month", "day")
 _MOST_LINES_SHOWN = 3
+_MOST_CHARACTERS_SHOWN = 80
 _SECONDS_PER_DAY = 86_400
+_LARGEST_RATING = float(np.finfo(np.float32).max)
+"""Ratings are stored in single precision."""
+_LATEST_YEAR = 9999
+
+_Kind = Literal["auto", "integer", "number", "text", "title"]
+"""What a field may hold; `auto` is an id, of which the whole column tells whether it is an integer."""
+_SPELLING: Mapping[_Kind, str] = {
+    "integer": r"^-?[0-9]+$",
+    "number": r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$",
+    "text": r"^(?s:.)+$",
+}
+_ONLY_SPELLING = r"^(?:0|-?[1-9][0-9]*)$"
+"""An integer that no other text spells: ids that differ as text differ as integers."""
+_TYPES: Mapping[_Kind, Any] = {"integer": pl.Int64, "number": pl.Float64}
+_WORDS: Mapping[_Kind, str] = {
+    "integer": "an integer from -2^63 to 2^63 - 1",
+    "number": f"a number of at most {_LARGEST_RATING:.1e}",
+}
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A column to read: our name for it, its place in a line, what it may hold."""
+
+    name: str
+    place: int
+    kind: _Kind
+
+
+@dataclass
+class _Ids:
+    """What was seen of ids whose kind is to be found out: line and text of the first integer, and other."""
+
+    integer: tuple[int, str] | None = None
+    other: tuple[int, str] | None = None
+    plain: bool = True
+    """Whether every integer has its only spelling and fits 64 bits."""
+
+
+@dataclass
+class _Table:
+    """A file that is read: its format, its width, its columns, and what is known of its ids."""
+
+    path: Path
+    format: TableFormat
+    width: int
+    first: int
+    """The number of its first line."""
+    fields: Sequence[_Field]
+    ids: dict[str, _Ids] = field(default_factory=dict)
 
 
 def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
@@ -26,166 +79,232 @@ def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
 
     Rating is 1 where the file has none; time is in seconds, 0 where the file has none.
     """
-    names = _column_names(path, format_)
-    wanted = _wanted(format_)
-    places = {name: names.index(column) for name, (column, _) in wanted.items()}
-    # polars separates by one byte: with '::' every other column is the gap, which must be empty.
-    step = len(format_.separator)
-    width = step * (len(names) - 1) + 1
-    gaps = [_polars_name(place) for place in range(width) if place % step]
-    schema: dict[str, Any] = {_polars_name(place): pl.String for place in range(width)}
-    schema |= {_polars_name(step * places[name]): kind for name, (_, kind) in wanted.items()}
-    try:
-        table = pl.read_csv(
-            path,
-            separator=format_.separator[0],
-            has_header=False,
-            skip_lines=int(format_.header),
-            quote_char='"' if format_.quoted else None,
-            schema=schema,
-            columns=[*(_polars_name(step * place) for place in places.values()), *gaps],
-        )
-    except pl.exceptions.PolarsError as error:
-        raise _explained(path, format_, len(names), places) or DataError(f"{path}: {error}") from error
-    table = table.rename({_polars_name(step * place): name for name, place in places.items()})
-    if not (
-        _is_whole(table.select(list(places))) and all(table[gap].null_count() == len(table) for gap in gaps)
-    ):
-        raise _explained(path, format_, len(names), places) or DataError(f"{path}: a field is empty")
-    if table.is_empty():
+    ids: _Kind = format_.ids
+    kinds: dict[str, _Kind] = {"user": ids, "item": ids, "rating": "number", "time": "integer"}
+    table, parts = _read(path, format_, kinds)
+    whole = pl.concat(list(parts))
+    if whole.is_empty():
         raise DataError(f"{path}: holds no rows. Delete it and run again to fetch it anew.")
-    return _tidied(table, path, format_)
+    for name, seen in table.ids.items():
+        whole = whole.with_columns(_settled(whole[name], seen, path))
+    if "rating" not in whole.columns:
+        whole = whole.with_columns(rating=pl.lit(1.0))
+    if "time" not in whole.columns:
+        whole = whole.with_columns(time=pl.lit(0, pl.Int64))
+    return whole.with_columns(row=pl.int_range(pl.len())).select(
+        "user", "item", *(pl.col(name).cast(kind) for name, kind in INTERACTION_SCHEMA.items())
+    )
 
 
 def read_titles(path: Path, format_: TableFormat) -> pl.DataFrame:
     """The columns item (text, as spelled in the file) and title."""
-    names = _column_names(path, format_)
-    item, title = (names.index(_single(format_.columns[name])) for name in ("item", "title"))
-    width = 1 + max(item, title)
-    rows: list[tuple[str, str]] = []
-    for line, fields in _lines(path, format_):
-        if len(fields) < width:
-            raise DataError(f"{path}, line {line}: {len(fields)} fields, expected {width} or more")
-        rows.append((fields[item], fields[title]))
-    return pl.DataFrame(rows, schema={"item": pl.String, "title": pl.String}, orient="row")
+    _, parts = _read(path, format_, {"item": "text", "title": "title"})
+    return pl.concat(list(parts)).select("item", "title")
 
 
-def _tidied(table: pl.DataFrame, path: Path, format_: TableFormat) -> pl.DataFrame:
-    """Rating and time in their common form, and the row number."""
-    if "rating" not in table.columns:
-        table = table.with_columns(rating=pl.lit(1.0))
-    match format_.time if "time" in format_.columns else None:
-        case None:
-            time = pl.lit(0, pl.Int64)
-        case "seconds":
-            time = pl.col("time")
-        case "milliseconds":
-            time = pl.col("time") // 1000
-        case "ymd":
-            days = pl.date(*_DATE_PARTS)
-            time = days.cast(pl.Int32).cast(pl.Int64) * _SECONDS_PER_DAY
-    try:
-        return table.with_columns(time=time, row=pl.int_range(pl.len())).select(
-            "user", "item", *(pl.col(name).cast(kind) for name, kind in INTERACTION_SCHEMA.items())
-        )
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: a date does not exist ({error})") from error
+def _read(
+    path: Path, format_: TableFormat, kinds: Mapping[str, _Kind]
+) -> tuple[_Table, Iterator[pl.DataFrame]]:
+    """How the file is read, and its columns, by our names, in parts; at least one, which may be empty."""
+    blocks = read_lines(path, format_.encoding)
+    if format_.quoted:
+        blocks = joined_in_quotes(blocks, path)
+    first = next(blocks, None)
+    if first is None:
+        raise DataError(f"{path}: is empty. Delete it and run again to fetch it anew.")
+    names = _column_names(path, format_, first)
+    fields = [_Field(name, names.index(column), kind) for name, column, kind in _wanted(format_, kinds)]
+    table = _Table(path, format_, len(names), first.numbers[0], fields)
+    if format_.header:
+        first = Lines(first.numbers[1:], first.texts[1:])
+    return table, (_part(table, block) for block in chain([first], blocks))
 
 
-def _wanted(format_: TableFormat) -> dict[str, tuple[Column, Any]]:
-    """The columns to read: our name for each, the file's, and its type."""
-    id_kind = pl.Int64 if format_.ids == "integer" else pl.String
-    kinds: dict[str, Any] = {"user": id_kind, "item": id_kind, "rating": pl.Float64, "time": pl.Int64}
-    wanted: dict[str, tuple[Column, Any]] = {}
+def _wanted(format_: TableFormat, kinds: Mapping[str, _Kind]) -> Iterator[tuple[str, Column, _Kind]]:
+    """Our name, the file's column and the kind of each column to read; a date is three of them."""
     for name, column in format_.columns.items():
         if isinstance(column, tuple):
-            wanted |= dict(zip(_DATE_PARTS, ((part, pl.Int32) for part in column), strict=True))
+            yield from ((part, one, "integer") for part, one in zip(_DATE_PARTS, column, strict=True))
         else:
-            wanted[name] = (column, kinds[name])
-    return wanted
+            yield name, column, kinds[name]
 
 
-def _column_names(path: Path, format_: TableFormat) -> list[Column]:
+def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column]:
     """The file's columns in order: their names, or without a header line their positions."""
-    try:
-        first = next(_lines(path, format_, below_header=False))[1]
-    except StopIteration:
-        raise DataError(f"{path}: is empty. Delete it and run again to fetch it anew.") from None
-    names: list[Column] = list(first) if format_.header else list(range(len(first)))
+    fields, misquoted = _split(pl.Series([lines.texts[0]]), format_)
+    if misquoted.any():
+        raise DataError(f"{path}, line {lines.numbers[0]}: {_MISQUOTED}: {_shown(lines.texts[0])}")
+    count = len(fields[0])
+    found = [_field(fields, place, format_)[0] for place in range(count)]
+    names: list[Column] = found if format_.header else list(range(count))
     for column in format_.columns.values():
         for wanted in column if isinstance(column, tuple) else (column,):
-            if wanted not in names:
-                known = (
-                    f"header names {', '.join(first)}" if format_.header else f"first line has {len(first)}"
-                )
-                raise DataError(
-                    f"{path}: has no column {wanted!r}; its {known}. Mend the entry's format.columns."
-                )
+            if names.count(wanted) == 1:
+                continue
+            known = (
+                f"header names {_shown(', '.join(found))}" if format_.header else f"first line has {count}"
+            )
+            number = "no column" if wanted not in names else "several columns"
+            raise DataError(
+                f"{path}, line {lines.numbers[0]}: has {number} {wanted!r}; its {known}. Mend the entry's "
+                "format.columns, or its separator."
+            )
     return names
 
 
-def _lines(path: Path, format_: TableFormat, *, below_header: bool = True) -> Iterator[tuple[int, list[str]]]:
-    """(line number from 1, fields) of each line, read plainly."""
-    with path.open(
-        encoding="utf-8-sig" if format_.encoding == "utf-8" else format_.encoding, newline=""
-    ) as stream:
-        if format_.quoted:
-            reader = csv.reader(stream, delimiter=format_.separator)
-            numbered = ((reader.line_num, fields) for fields in reader)
-        else:
-            # Only line feeds end a line: str.splitlines would also split at rarer characters.
-            lines = (line.rstrip("\n").removesuffix("\r") for line in stream)
-            numbered = ((number, line.split(format_.separator)) for number, line in enumerate(lines, 1))
-        for number, fields in numbered:
-            if not (below_header and format_.header and number == 1):
-                yield number, fields
+def _part(table: _Table, lines: Lines) -> pl.DataFrame:
+    """The columns of some lines; raises `DataError` with the first that are malformed."""
+    texts = pl.Series(lines.texts, dtype=pl.String)
+    fields, misquoted = _split(texts, table.format)
+    counts = fields.list.len()
+    faults = _Faults(table, lines)
+    faults.note(misquoted, lambda row: f"{_MISQUOTED}: {_shown(lines.texts[row])}")
+    faults.note(counts != table.width, lambda row: _miscounted(table, lines.texts[row], counts[row]))
+    columns = [
+        _typed(_field(fields, one.place, table.format).alias(one.name), one, table, lines, faults)
+        for one in table.fields
+    ]
+    faults.raise_if_any()
+    found = _with_seconds(pl.DataFrame(columns), table.format, faults)
+    faults.raise_if_any()
+    return found
 
 
-def _explained(path: Path, format_: TableFormat, width: int, places: dict[str, int]) -> DataError | None:
-    """The error for the first malformed lines; None where every line looks right."""
-    columns = {name: (places[name], kind) for name, (_, kind) in _wanted(format_).items()}
-    faults = ((line, _fault(fields, width, columns)) for line, fields in _lines(path, format_))
-    messages = (f"{path}, line {line}: {fault}" for line, fault in faults if fault)
-    shown = list(islice(messages, _MOST_LINES_SHOWN))
-    return DataError("\n".join(shown)) if shown else None
+class _Faults:
+    """The first malformed lines, and what is wrong with each."""
+
+    def __init__(self, table: _Table, lines: Lines) -> None:
+        self._table = table
+        self._lines = lines
+        self._found: dict[int, str] = {}
+
+    def note(self, bad: pl.Series, explain: Callable[[int], str]) -> None:
+        """Note the first rows where `bad` is true; a row that has a fault already keeps it."""
+        for row in bad.arg_true().head(_MOST_LINES_SHOWN).to_list():
+            if row not in self._found:
+                self._found[row] = explain(row)
+
+    def raise_if_any(self) -> None:
+        """Raise `DataError` with the first of them."""
+        shown = [
+            f"{self._table.path}, line {self._lines.numbers[row]}: {self._found[row]}"
+            for row in sorted(self._found)[:_MOST_LINES_SHOWN]
+        ]
+        if shown:
+            raise DataError("\n".join(shown))
 
 
-def _fault(fields: list[str], width: int, columns: dict[str, tuple[int, Any]]) -> str | None:
-    """What is wrong with one line, None where nothing is."""
-    if len(fields) != width:
-        return f"{len(fields)} fields, expected {width}: {'|'.join(fields)[:80]!r}"
-    for name, (place, kind) in columns.items():
-        value = fields[place]
-        if value == "":
-            return f"{name} is empty"
-        if kind != pl.String and not _is_number(value, whole=kind != pl.Float64):
-            return f"{name} is {value!r}, expected {'a number' if kind == pl.Float64 else 'an integer'}"
-    return None
+_MISQUOTED = "a double quote may open and close a field, and stand twice within; not so here"
 
 
-def _is_number(text: str, *, whole: bool) -> bool:
-    try:
-        number = int(text) if whole else float(text)
-    except ValueError:
-        return False
-    return number == number and abs(number) != float("inf")
+def _split(texts: pl.Series, format_: TableFormat) -> tuple[pl.Series, pl.Series]:
+    """The fields of each line, as `_field` reads them, and whether its quotes are wrong."""
+    if not format_.quoted:
+        return texts.str.split(format_.separator), pl.Series([False]).new_from_index(0, len(texts))
+    # Each field with the separator before it, so that none of the matches is empty.
+    separator = f"\\x{{{ord(format_.separator):x}}}"
+    led = format_.separator + texts
+    fields = led.str.extract_all(f'{separator}(?:"(?:[^"]|"")*"|[^"{separator}\n]*)')
+    return fields, fields.list.join("") != led
 
 
-def _polars_name(place: int) -> str:
-    """What polars calls the column at `place` of a file it reads without a header."""
-    return f"column_{place}"
+def _field(fields: pl.Series, place: int, format_: TableFormat) -> pl.Series:
+    """The field at `place` of each line, without its quotes; null where a line has none."""
+    found = fields.list.get(place, null_on_oob=True)
+    if not format_.quoted:
+        return found
+    inside = found.str.slice(1).str.strip_prefix('"').str.strip_suffix('"')
+    return inside.str.replace_all('""', '"', literal=True)
 
 
-def _is_whole(table: pl.DataFrame) -> bool:
-    """Whether every field holds something, and every rating is a finite number."""
-    for column in table.iter_columns():
-        if column.null_count() or (column.dtype == pl.String and (column == "").any()):
-            return False
-        if column.dtype == pl.Float64 and not column.is_finite().all():
-            return False
-    return True
+def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults: _Faults) -> pl.Series:
+    """The values of a column; notes those that are not what they should be."""
+    if wanted.kind == "title":
+        return texts
+    spelling = _SPELLING["text" if wanted.kind == "auto" else wanted.kind]
+    misspelt = ~texts.str.contains(spelling)
+    values = texts.cast(_TYPES.get(wanted.kind, pl.String), strict=False)
+    beyond = values.is_null()
+    if wanted.kind == "number":
+        beyond = beyond | (values.abs() > _LARGEST_RATING)
+    # Where a line has no such field, its count is the fault.
+    bad = (misspelt | beyond) & texts.is_not_null()
+    faults.note(bad, lambda row: _misspelt(wanted, texts[row], table.format))
+    if wanted.kind == "auto":
+        _look_at_ids(texts, table.ids.setdefault(wanted.name, _Ids()), lines)
+    return values
 
 
-def _single(column: Column | tuple[Column, ...]) -> Column:
-    assert not isinstance(column, tuple), "the schema allows a list for time alone"
-    return column
+def _look_at_ids(texts: pl.Series, seen: _Ids, lines: Lines) -> None:
+    """Note the first id that is an integer, the first that is none, and whether integers are plain."""
+    is_integer = texts.str.contains(_SPELLING["integer"])
+    if seen.integer is None and is_integer.any():
+        row = int(is_integer.arg_max() or 0)
+        seen.integer = lines.numbers[row], texts[row]
+    if seen.other is None and not is_integer.all():
+        row = int(is_integer.arg_min() or 0)
+        seen.other = lines.numbers[row], texts[row]
+    if seen.plain and seen.other is None:
+        plain = texts.str.contains(_ONLY_SPELLING) & texts.cast(pl.Int64, strict=False).is_not_null()
+        seen.plain = bool(plain.all())
+
+
+def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
+    """A column of ids as integers where all are, as text where none is."""
+    if seen.integer and seen.other:
+        (line, text), (integer_line, integer) = seen.other, seen.integer
+        raise DataError(
+            f"{path}, line {line}: {texts.name} is {_shown(text)}, in line {integer_line} it is the integer "
+            f"{_shown(integer)}. Set ids in the entry's format: text keeps ids as they are spelled, integer "
+            "refuses all others."
+        )
+    return texts.cast(pl.Int64) if seen.plain and seen.other is None else texts
+
+
+def _with_seconds(columns: pl.DataFrame, format_: TableFormat, faults: _Faults) -> pl.DataFrame:
+    """The columns with time in seconds; notes dates that do not exist."""
+    if "time" not in format_.columns or format_.time == "seconds":
+        return columns
+    if format_.time == "milliseconds":
+        return columns.with_columns(pl.col("time") // 1000)
+    year, month, day = (columns[part].to_numpy() for part in _DATE_PARTS)
+    known = (year >= 1) & (year <= _LATEST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    months = np.where(known, (year - 1970) * 12 + month - 1, 0)
+    days = months.astype("datetime64[M]").astype("datetime64[D]") + np.where(known, day - 1, 0)
+    # A day beyond the end of its month is in the next.
+    exists = known & (days.astype("datetime64[M]").astype(np.int64) == months)
+    faults.note(
+        pl.Series(~exists),
+        lambda row: f"the date {year[row]}-{month[row]}-{day[row]} (year-month-day) does not exist",
+    )
+    seconds = pl.Series("time", days.astype(np.int64) * _SECONDS_PER_DAY)
+    return columns.drop(_DATE_PARTS).with_columns(seconds)
+
+
+def _miscounted(table: _Table, text: str, count: int) -> str:
+    if not text:
+        return "is blank. Remove the line."
+    hint = _hint_of_quotes(text, table.format)
+    return f"{count} fields, expected {table.width} as in line {table.first}: {_shown(text)}{hint}"
+
+
+def _misspelt(wanted: _Field, text: str, format_: TableFormat) -> str:
+    if text == "":
+        return f"{wanted.name} is empty"
+    blanks = ", without blanks" if text.strip() != text else ""
+    key = ", or set ids: text in the entry's format" if wanted.name in ("user", "item") else ""
+    hint = _hint_of_quotes(text, format_)
+    return f"{wanted.name} is {_shown(text)}, expected {_WORDS[wanted.kind]}{blanks}{key}{hint}"
+
+
+def _hint_of_quotes(text: str, format_: TableFormat) -> str:
+    if format_.quoted or '"' not in text:
+        return ""
+    return ". Set quoted: true in the entry's format where fields stand in double quotes"
+
+
+def _shown(text: str) -> str:
+    """A text in quotes, cut where it is long."""
+    spelled = repr(text[:_MOST_CHARACTERS_SHOWN])
+    cut = spelled[:_MOST_CHARACTERS_SHOWN]
+    return spelled if len(text) <= _MOST_CHARACTERS_SHOWN and cut == spelled else f"{cut} ..."

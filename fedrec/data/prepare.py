@@ -15,6 +15,7 @@ import polars as pl
 
 from fedrec.config.catalogue import Dataset, RawFile, Slice
 from fedrec.data.interactions import Interactions, write_interactions
+from fedrec.data.locate import located, places_looked_at
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.data.synthetic import synthetic_interactions, synthetic_titles
 from fedrec.errors import DataError
@@ -33,9 +34,24 @@ class Prepared:
     items: pl.DataFrame
 
 
-def prepare(dataset: Dataset, raw: Path) -> Prepared:
-    """Read the dataset's files below `raw` (or make it, if synthetic) and bring it into tidy form."""
-    table = _read(dataset, raw)
+@dataclass(frozen=True)
+class _Files:
+    """Where raw files are looked for: at their own place from the project's folder, or below `raw`."""
+
+    raw: Path
+    home: Path
+
+    def find(self, file: RawFile) -> Path | None:
+        return located(file, self.raw, self.home)
+
+
+def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
+    """Read the dataset's files (or make it, if synthetic) and bring it into tidy form.
+
+    A file lies where its entry says, from the project's folder `home`, or below `raw`.
+    """
+    files = _Files(raw, home)
+    table = _read(dataset, files)
     if dataset.time == "first_appearance":
         # Over the whole file, before any filter, as the papers' loaders do.
         table = table.with_columns(time=pl.col("row").min().over("item"))
@@ -81,46 +97,51 @@ def prepare(dataset: Dataset, raw: Path) -> Prepared:
         users=pl.DataFrame(
             {"user": np.arange(len(users), dtype=np.int32), "original_id": users.cast(pl.String)}
         ),
-        items=_with_titles(dataset, raw, items),
+        items=_with_titles(dataset, files, items),
     )
 
 
-def write_prepared(prepared: Prepared, dataset: Dataset, raw: Path, folder: Path) -> None:
+def write_prepared(
+    prepared: Prepared, dataset: Dataset, raw: Path, folder: Path, home: Path = Path()
+) -> None:
     """Write interactions.parquet, users.parquet and items.parquet into `folder`."""
+    places = {file.path: located(file, raw, home) for file in dataset.files()}
     about: dict[str, Any] = {
         "recipe": dataset.recipe(),
-        "raw": {
-            file.path: sha256_of_file(raw / file.path)
-            for file in dataset.files()
-            if (raw / file.path).is_file()
-        },
+        "raw": {path: sha256_of_file(place) for path, place in places.items() if place is not None},
     }
     write_interactions(folder / "interactions.parquet", prepared.interactions, about)
     write_table(folder / "users.parquet", prepared.users.to_arrow(), {"dataset": dataset.name})
     write_table(folder / "items.parquet", prepared.items.to_arrow(), {"dataset": dataset.name})
 
 
-def _read(dataset: Dataset, raw: Path) -> pl.DataFrame:
+def _read(dataset: Dataset, files: _Files) -> pl.DataFrame:
     if dataset.synthetic is not None:
         return synthetic_interactions(dataset.synthetic)
     assert dataset.interactions is not None, "the catalogue gives files to what is not synthetic"
-    table = read_interactions(_checked(dataset.interactions, raw), dataset.interactions.format)
+    table = read_interactions(_checked(dataset.interactions, files), dataset.interactions.format)
     for paper, file in dataset.row_orders.items():
-        if (raw / file.path).is_file():
-            theirs = read_interactions(_checked(file, raw), file.format)
-            table = _with_row_order(table, paper, theirs, raw / file.path)
+        if files.find(file) is not None:
+            path = _checked(file, files)
+            table = _with_row_order(table, paper, read_interactions(path, file.format), path)
         else:
             logger.warning("%s: no row order of %s: %s is not available", dataset.name, paper, file.path)
     return table
 
 
-def _checked(file: RawFile, raw: Path) -> Path:
-    """The path of `file` below `raw`, once its content is known to be right."""
-    path = raw / file.path
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. Run `fedrec fetch {file.path}`, or ask snakemake for it.")
+def _checked(file: RawFile, files: _Files) -> Path:
+    """The path of `file`, once its content is known to be right, or known to have nothing to check it by."""
+    path = files.find(file)
+    if path is None:
+        looked = places_looked_at(file, files.raw, files.home)
+        raise DataError(
+            f"{file.written}: no such file. Looked for: {looked}. Place it there, or run "
+            f"`fedrec fetch {file.path}`, which looks in the mirror and at its sources."
+        )
     accepted = file.accepted_sha256()
-    if None not in accepted and sha256_of_file(path) not in accepted:
+    if None in accepted:
+        logger.info("%s: its entry has no sha256, so its content is not checked", path)
+    elif sha256_of_file(path) not in accepted:
         raise DataError(
             f"{path}: its content has changed since it was fetched, or was placed by hand and is another "
             f"edition (expected sha256 {file.sha256}). Delete it and run again to fetch it anew."
@@ -131,6 +152,11 @@ def _checked(file: RawFile, raw: Path) -> Path:
 def _with_row_order(table: pl.DataFrame, paper: str, other: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Add `row_<paper>`: the row of each interaction in the paper's own copy of the file."""
     same = ["user", "item", "rating", "time"]
+    if other.schema != table.drop(set(table.columns) - set(other.columns)).schema:
+        raise DataError(
+            f"{path}: must hold the same rows in another order, but one file's ids are text and the other's "
+            "integers. Set ids in the format of both."
+        )
     repeats = pl.int_range(pl.len()).over(same).alias("repeat")
     theirs = other.with_columns(repeats).rename({"row": f"row_{paper}"})
     joined = table.with_columns(repeats).join(theirs, on=[*same, "repeat"], how="left", maintain_order="left")
@@ -178,15 +204,15 @@ def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.in
     return known, np.searchsorted(known.to_numpy(), ids.to_numpy()).astype(np.int32)
 
 
-def _with_titles(dataset: Dataset, raw: Path, items: pl.Series) -> pl.DataFrame:
+def _with_titles(dataset: Dataset, files: _Files, items: pl.Series) -> pl.DataFrame:
     """item, original_id and title; titles are null where the source has none or is not available."""
     numbered = pl.DataFrame(
         {"item": np.arange(len(items), dtype=np.int32), "original_id": items.cast(pl.String)}
     )
     if dataset.synthetic is not None:
         titles = synthetic_titles(dataset.synthetic)
-    elif dataset.titles is not None and (raw / dataset.titles.path).is_file():
-        titles = read_titles(_checked(dataset.titles, raw), dataset.titles.format)
+    elif dataset.titles is not None and files.find(dataset.titles) is not None:
+        titles = read_titles(_checked(dataset.titles, files), dataset.titles.format)
     else:
         if dataset.titles is not None:
             logger.warning("%s: no item titles: %s is not available", dataset.name, dataset.titles.path)

@@ -28,8 +28,6 @@ MAX_SHARE_DROPPED = 0.01
 """The largest share of users dropped for knowing nearly all items; where more do, the protocol does not suit
 the dataset."""
 
-_NEVER = np.iinfo(np.int64).min
-
 
 @dataclass(frozen=True)
 class Split:
@@ -116,10 +114,9 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     most_items = interactions.items - candidates_of(protocol)
     histories, too_many_items = _without_full_histories(histories, most_items)
     part = np.zeros(len(histories.user), dtype=np.int8)
-    test = _latest(histories)
-    part[test] = TEST
-    histories.time[test] = _NEVER
-    part[_latest(histories)] = VALIDATION
+    part[_latest(histories)] = TEST
+    earlier = np.flatnonzero(part != TEST)
+    part[earlier[_latest(histories.where(earlier))]] = VALIDATION
     user, item, part = _sorted_pairs(histories, part, interactions.items)
     return Split(
         dataset=interactions.dataset,

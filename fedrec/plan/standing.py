@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
 from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
+from fedrec.plan.runs import RunId
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Standing:
 def standing(project: Project, artefact: Artefact) -> Standing:
     """How far an artefact is."""
     target = project.target(artefact.target)
-    open_runs = [run for run in target.runs if not (project.results / run.folder / "run.json").is_file()]
+    open_runs = [run for run in target.runs if not _is_done(project, run)]
     return Standing(
         artefact,
         all((project.results / file).is_file() for file in target.files),
@@ -35,6 +37,37 @@ def standing(project: Project, artefact: Artefact) -> Standing:
         sum(project.job(run).seconds for run in open_runs),
         without(artefact, project.unavailable(artefact.datasets)),
     )
+
+
+def _is_done(project: Project, run: RunId) -> bool:
+    return (project.results / run.folder / "run.json").is_file()
+
+
+def described(project: Project, artefact: Artefact, cores: int) -> str:
+    """One artefact as text: its files, its runs by dataset and protocol, what is missing, cost, command."""
+    one = standing(project, artefact)
+    target = project.target(artefact.target)
+    lines = [
+        f"{artefact.target}: {artefact.title} ({project.papers[artefact.paper].title}, {artefact.layout})",
+        f"    {'built' if one.built else 'not built'}: "
+        + ", ".join(str(Path(project.configuration["results"]) / file) for file in target.files),
+        f"    {_runs(one)}",
+    ]
+    done: dict[tuple[str, str], list[bool]] = {}
+    for run in target.runs:
+        done.setdefault((run.dataset, run.protocol), []).append(_is_done(project, run))
+    lines += [
+        f"        {dataset}, {protocol}: {sum(states)} of {len(states)} done"
+        for (dataset, protocol), states in done.items()
+    ]
+    lines += [f"    without {name}, unavailable: {why}" for name, why in one.missing.items()]
+    if one.seconds:
+        spread = duration(one.seconds / cores).replace("core-", "")
+        lines.append(
+            f"    to go: about {duration(one.seconds)}, which is {spread} on {cores} "
+            f"{'core' if cores == 1 else 'cores'}; with a GPU, far less"
+        )
+    return "\n".join([*lines, f"    build it: snakemake --cores {cores} {artefact.target}"])
 
 
 def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
@@ -56,11 +89,14 @@ def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
 
 def _lines(standing: Standing) -> list[str]:
     artefact = standing.artefact
-    runs = f"{standing.done} of {standing.runs} runs done" if standing.runs else "needs no runs"
     cost = f", about {duration(standing.seconds)} to go, on a GPU far less" if standing.seconds else ""
     state = "built" if standing.built else "not built"
     missing = [f"  {'':<16} without {name}, unavailable: {why}" for name, why in standing.missing.items()]
     return [
-        f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {runs}{cost}",
+        f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {_runs(standing)}{cost}",
         *missing,
     ]
+
+
+def _runs(standing: Standing) -> str:
+    return f"{standing.done} of {standing.runs} runs done" if standing.runs else "needs no runs"

@@ -17,6 +17,7 @@ from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
+from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
 from fedrec.plan.fingerprint import check_code
@@ -123,13 +124,16 @@ class Workspace:
         return names
 
     def raw_files(self, dataset: str) -> list[Path]:
-        """The raw files of a dataset; optional ones (titles, orders of rows) only where available."""
+        """The raw files of a dataset, where they lie or are to be fetched to.
+
+        Optional ones (titles, orders of rows) only where available.
+        """
         entry = self.catalogue[dataset]
         optional = entry.optional_files()
         return [
-            self.raw / file.path
+            located(file, self.raw, self.root) or self.raw / file.path
             for file in entry.files()
-            if file not in optional or why_file_unavailable(file, self.raw, self.mirror) is None
+            if file not in optional or why_file_unavailable(file, self.raw, self.mirror, self.root) is None
         ]
 
     def artefact_named(self, name: str) -> Artefact:
@@ -149,11 +153,13 @@ class Workspace:
         if name not in self.catalogue:
             return {name: f"it is not in {self.configuration['catalogue']}"}
         dataset = self.catalogue[name]
-        reason = why_unavailable(dataset, self.raw, self.mirror)
+        reason = why_unavailable(dataset, self.raw, self.mirror, self.root)
         if reason is not None:
             return {name: reason}
         splits = {
-            f"{name}/published-{paper}": why_split_unavailable(dataset, paper, self.raw, self.mirror)
+            f"{name}/published-{paper}": why_split_unavailable(
+                dataset, paper, self.raw, self.mirror, self.root
+            )
             for paper in dataset.row_orders
         }
         return {split: why for split, why in splits.items() if why is not None}

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrec.config.methods import resolve, without_entry
+from fedrec.config.method_entries import allowed_values
+from fedrec.config.methods import resolve, setting_text, without_entry
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
-from fedrec.errors import ConfigurationError
+from fedrec.config.protocol import OWN
+from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
@@ -17,7 +19,8 @@ from fedrec.runs.registry import loaded, make_method
 _ITEMS = 8
 """Items of the model that is looked at; where its parts live does not depend on them."""
 _BROKEN = "broken"
-_OURS = "a reference of this project"
+_REFERENCE = "a reference of this project"
+_NO_PAPER = "of no paper"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,36 @@ def listed(shown: Sequence[Card]) -> str:
     return "\n\n".join(map(_text, shown))
 
 
+def described(methods: Mapping[str, Any], name: str) -> str:
+    """The card of one method or plug-in as text, and every setting of its entry: value, source, meaning."""
+    known = [*method_names(), *(f"+{plugin}" for plugin in plugin_names())]
+    name = f"+{name}" if f"+{name}" in known else name
+    if name not in known:
+        raise ConfigurationError(
+            f"unknown method or plug-in '{name}'.{did_you_mean(name, known)} `fedrec methods` lists them."
+        )
+    card = _plugin(methods, name[1:]) if name.startswith("+") else _method(methods, name)
+    composed = f"{card.backbones[0]}{name}" if card.backbones else name
+    values, sources, paper = resolve(methods, composed, None, "any")
+    entry = methods[name]["settings"]
+    lines = [line for key in entry for line in _setting(key, entry[key], values[key], sources[key])]
+    whose = "of no paper" if paper == OWN else f"of the paper {paper}"
+    return "\n".join([_text(card), f"    settings, {whose}:", *lines])
+
+
+def _setting(key: str, setting: Mapping[str, Any], value: object, source: str) -> list[str]:
+    """What a setting is, and what it is in papers in which it differs."""
+    differing = [
+        f"{paper} {setting_text(other['value'])} ({other['source']})"
+        for paper, other in (*setting.get("papers", {}).items(), ("in others", setting))
+        if other["value"] != value
+    ]
+    return [
+        f"        {key} = {setting_text(value)} ({source}): {setting['meaning']}; {allowed_values(setting)}",
+        *([f"            elsewhere: {', '.join(differing)}"] if differing else []),
+    ]
+
+
 def _text(card: Card) -> str:
     where = "; ".join(f"{location} {', '.join(names)}" for location, names in card.locations.items())
     lines = [f"{card.name} ({card.kind})", f"    {card.line}", f"    {card.citation}"]
@@ -74,13 +107,13 @@ def _card(
 
 def _method(methods: Mapping[str, Any], name: str) -> Card:
     module = loaded(modules_of(name)[0], "METHOD")
-    line, paper = _line(module.__doc__), module.METHOD.paper
-    citation = _cited(paper)
+    line, is_reference = _line(module.__doc__), "reference" in methods.get(name, {})
+    citation = _REFERENCE if is_reference else _cited(module.METHOD.paper)
     method = _made(methods, name)
     if method is not None:
-        kind, locations = _kind(method), _locations(method.parameters())
+        kind, locations = "reference" if is_reference else _kind(method), _locations(method.parameters())
         return Card(name, line, citation, kind, locations, _sent(method), [])
-    if paper is None:
+    if is_reference:
         return Card(name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), [])
     return Card(name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], [])
 
@@ -110,13 +143,11 @@ def _line(text: str | None) -> str:
 
 
 def _cited(paper: Citation | None) -> str:
-    return _OURS if paper is None else str(paper)
+    return _NO_PAPER if paper is None else str(paper)
 
 
 def _kind(method: Method) -> str:
     """Personalised is what scores users with an item table of their own."""
-    if method.paper is None:
-        return "reference"
     own = any(
         part.table and (part.location in ("personal", "local", "private") or name in method.own_copies)
         for name, part in method.parameters().items()

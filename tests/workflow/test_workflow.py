@@ -17,6 +17,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedrec.config.configuration import read_configuration
+from fedrec.errors import FedrecError
+from fedrec.plan.asked import check_asked
+from fedrec.plan.project import Project
 from tests.conftest import ROOT, entry
 from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
@@ -177,7 +181,7 @@ def test_a_dataset_that_is_unavailable_is_listed_with_the_reason_and_stops_nothi
     table = built.result("tables/dataset_statistics.md").read_text()
     assert re.search(r"\| alpha .*\| nothing printed", table)
     assert re.search(r"\| gamma .*\| not available", table)
-    assert "- gamma, pfedrec: gamma.csv is not at hand; its licence must be accepted first" in table
+    assert "- gamma, pfedrec: gamma.csv is not at hand: neither in the project's folder" in table
 
 
 def test_a_second_run_has_nothing_to_do(built):
@@ -264,9 +268,48 @@ def test_a_mistake_is_told_before_any_job(fresh):
     assert "there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'?" in text
     text = fresh.snakemake("--dry-run", f"{RESULTS}/tables/verdict.md", succeeds=False)
     assert "there is no target 'verdict'. Did you mean 'verdicts'?" in text
-    fresh.edit("config/config.yaml", lambda config: config | {"methods": ["fedfm"]})
+    fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
+    text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
+    # Ours stands alone, but for Snakemake's word on the profile.
+    (said,) = [line for line in text.splitlines() if not line.startswith("Using workflow specific profile")]
+    assert said.startswith(
+        "fedrec: config/mine.yaml, line 2, methods[0]: unknown method 'fedfm'. Did you mean"
+    )
+    fresh.write("config/config.yaml", "results: results\n\tseeds: [0]\n")
     text = fresh.snakemake("--dry-run", succeeds=False)
-    assert "unknown method 'fedfm'. Did you mean 'fedmf'?" in text
+    assert "fedrec: config/config.yaml, line 2: not valid YAML" in text
+    assert "There is a tab" in text
+
+
+def test_a_dry_run_is_told_in_short(fresh):
+    text = fresh.snakemake("--dry-run", "demo")
+    assert "Runs to train: 4, about a core-minute; on a GPU far less." in text
+    assert "demo, settings of pfedclr: 4 (2 methods, 2 protocols, 1 seed)" in text
+    assert "rule train" not in text
+    assert len(text.splitlines()) < 30
+
+
+@pytest.mark.parametrize(
+    "words", ["$(touch ran)", "`touch ran`", ";touch ran;", "' touch ran '", "a\ntouch ran"]
+)
+def test_words_for_a_shell_in_a_target_are_a_mistake(built, words):
+    """Every part of a path is matched by what it may be, and quoted; nothing comes as far as a shell."""
+    project = Project.load(read_configuration([built.folder / "config/config.yaml"]), built.folder)
+    paths = [
+        f"runs/{words}/demo/clean/popularity/seed0/run.json",
+        f"runs/pfedclr/{words}/clean/popularity/seed0/run.json",
+        f"runs/pfedclr/demo/{words}/popularity/seed0/run.json",
+        f"runs/pfedclr/demo/clean/{words}/seed0/run.json",
+        f"runs/pfedclr/demo/clean/popularity@rounds-{words}/seed0/run.json",
+        f"runs/pfedclr/demo/clean/popularity/seed{words}/run.json",
+        f"data/{words}/interactions.parquet",
+        f"data/demo/{words}/split.parquet",
+        f"tables/{words}.csv",
+        f"raw/{words}",
+    ]
+    for path in paths:
+        with pytest.raises(FedrecError):
+            check_asked(project, [str(built.result(path))], {})
 
 
 def test_the_rules_read_like_a_table_of_contents(built):

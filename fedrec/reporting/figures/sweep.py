@@ -124,7 +124,8 @@ def own_title(rows: Sequence[Row]) -> str | None:
     sources = {row["own"] for row in rows} - {"no"}
     if not sources:
         return None
-    return "our value, since the paper gives none" if "ours" in sources else "the paper's own value"
+    stated = sources <= {"paper", "code", "checked"}
+    return "the paper's own value" if stated else "our value, since the paper gives none"
 
 
 def space_title(rows: Sequence[Row]) -> str:

@@ -34,7 +34,7 @@ def build(target: Target, project: Project) -> None:
 def statistics_rows(
     catalogue: Catalogue, described: Mapping[str, Mapping[str, Any]], unavailable: Mapping[str, str]
 ) -> list[Row]:
-    """One row per dataset and paper, in the catalogue's order.
+    """One row per dataset and paper, in the catalogue's order; one per dataset that no paper uses.
 
     `described` holds the statistics of each available dataset, `unavailable` the reason for
     each dataset, or split (`dataset/protocol`), that is not; every dataset of either is in
@@ -88,7 +88,8 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         for key in ("unavailable", "note", "note_on_printed"):
             if row[key]:
-                about = row["dataset"] if key == "note" else f"{row['dataset']}, {row['paper']}"
+                whole = key == "note" or row["paper"] is None
+                about = row["dataset"] if whole else f"{row['dataset']}, {row['paper']}"
                 yield f"{about}: {row[key]}"
 
 
@@ -121,11 +122,12 @@ def _splits_table(rows: Sequence[Row], code: str) -> ReportTable:
 def _rows_of(
     dataset: Dataset, described: Mapping[str, Any] | None, unavailable: Mapping[str, str]
 ) -> Iterator[Row]:
-    papers = [*dataset.published, *(paper for paper in dataset.papers if paper not in dataset.published)]
-    for paper in papers:
-        printed = dataset.published.get(paper)
+    papers: list[str | None] = [*dict.fromkeys((*dataset.published, *dataset.papers))]
+    # A dataset that no paper uses has one row too, with its clean split alone.
+    for paper in papers or [None]:
+        printed = dataset.published.get(paper) if paper else None
         splits = described["splits"] if described else {}
-        name = f"published-{paper}"
+        name = f"published-{paper}" if paper else "clean"
         yield {
             "dataset": dataset.name,
             "title": dataset.title,
@@ -140,7 +142,7 @@ def _rows_of(
             "repeated_pairs": described["repeated_pairs"] if described else None,
             "tied_last_percent": _tied_percent(described),
             "protocol": name if name in splits else None,
-            **_split_columns(splits.get(name), "published"),
+            **_split_columns(splits.get(name) if paper else None, "published"),
             **_split_columns(splits.get("clean"), "clean"),
             "interactions_hash": described["content"] if described else None,
         }

@@ -14,6 +14,7 @@ from fedrec.audit.exposure import (
     described,
     draw_counts,
     exposure,
+    hits_by_counting,
     mean_ranks,
     score_correlation,
     vanished,
@@ -367,3 +368,18 @@ def test_a_split_that_is_missing_or_has_changed_is_named(small, tmp_path):
     write_split(uniform_noise(users=14, items=40, per_user=8, candidates=10), tmp_path / "clean")
     with pytest.raises(ResultError, match=r"was trained on another split .* Train it again"):
         _ = RunRecord(run.folder, tmp_path).split
+
+
+def test_items_drawn_equally_often_are_hits_as_often_as_their_orders_say(small):
+    clients = RunRecord(finished(small, "draw-counter", "clean", "rounds=1").folder).clients
+    drawn = PairTable(len(clients), clients.items, clients.device)
+    everyone = clients.everyone
+    # Nothing drawn: 10 of 11 places are hits.
+    assert hits_by_counting(clients, drawn)["hr@10"] == pytest.approx(10 / 11)
+    assert hits_by_counting(clients, drawn)["chance"] == pytest.approx(10 / 11)
+    # The test item drawn once, no other: it is last. Its candidates drawn too: it is one of 11 equals again.
+    drawn.count(everyone, clients.held_out["test"])
+    assert hits_by_counting(clients, drawn)["hr@10"] == 0
+    others = clients.candidates["test"]
+    drawn.count(everyone.repeat_interleave(others.shape[1]), others.reshape(-1))
+    assert hits_by_counting(clients, drawn)["hr@10"] == pytest.approx(10 / 11)

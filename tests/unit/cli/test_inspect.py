@@ -1,13 +1,14 @@
 """Commands that look: a run audited by itself, the papers listed; errors that say what to do."""
 
 import json
+import re
 
 import pytest
 
 from fedrec.cli.main import main
-from tests.conftest import ROOT
+from tests.conftest import ROOT, entry
 from tests.federations import uniform_noise
-from tests.projects import Made, configuration
+from tests.projects import Made, configuration, made_entries
 from tests.trained_runs import PAPER, finished, made_results
 
 TINY = ("rounds=2", "d=4", "local_epochs=1", "participation=1")
@@ -31,21 +32,32 @@ def audit(*arguments):
 
 
 def printed(capsys, *arguments):
-    assert audit(*arguments) == 0
+    """The values that are told of a run, for programs."""
+    assert audit(*arguments, "--json") == 0
     return json.loads(capsys.readouterr().out)
+
+
+def told(capsys, *arguments):
+    """The same in words, which come first."""
+    assert audit(*arguments) == 0
+    words, _, values = capsys.readouterr().out.partition("\n\n")
+    assert json.loads(values)["protocol"]
+    return words.splitlines()
 
 
 def test_a_run_tells_of_its_draws_and_what_else_could_be_known(small, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     capsys.readouterr()
     found = printed(capsys, "--run", run.folder)
-    assert set(found) == ABOUT | {"exposure", "hits", "uploads"}
+    assert set(found) == ABOUT | {"test", "exposure", "hits", "uploads"}
     assert (found["protocol"], found["rounds"]) == (f"published-{PAPER}", 2)
     assert found["exposure"]["test"]["held_out"]["never"] == 1
     assert found["hits"] == (
         "to see which vanish where held-out items may be drawn, train the same under only-pool"
     )
-    assert found["uploads"] == "to attack what clients send, train with --record traffic"
+    assert found["uploads"] == "it has no clients that train and send"
+    assert found["exposure"]["counting"]["hr@10"] == found["test"]["hr@10"] == 1
+    assert found["exposure"]["counting"]["chance"] == pytest.approx(10 / 13)
 
 
 def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
@@ -62,6 +74,41 @@ def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
     assert printed(capsys, "--run", run.folder, "--exposed", exposed.folder) == found
 
 
+def test_what_numbers_mean_is_said_first(small, capsys):
+    run = finished(small, "draw-counter", "published", "rounds=2")
+    counter = told(capsys, "--run", run.folder)
+    assert counter[0] == (
+        f"draw-counter[rounds=2] on made under published-{PAPER}, seed 0, rounds 2: 1.0000 of 12 test items "
+        "are among the first 10 (95 % interval over users: 1.0000 to 1.0000)."
+    )
+    assert "Of the held-out test items 100% were never drawn;" in counter[1]
+    assert (
+        "has 1.00 of the test items among the first 10, where chance is 0.77: the draws alone tell"
+        in counter[2]
+    )
+    assert counter[-1] == "Uploads: it has no clients that train and send."
+
+
+def test_words_tell_of_traffic_or_how_to_record_it(small, capsys):
+    run = finished(small, "fedmf", "published", *TINY, record=["traffic"])
+    finished(small, "fedmf", "only-pool", *TINY)
+    *_, hits, uploads = told(capsys, "--run", run.folder)
+    assert "new ones come, in the same run whose clients may draw held-out items." in hits
+    assert uploads.startswith(
+        "A server that looks at which way rows moved in what a client sends of Q in one"
+    )
+    assert uploads.endswith("means of 12 clients: uploads give training items away.")
+    run = finished(small, "fedmf", "clean", *TINY)
+    *_, draws, follows, hits, uploads = told(capsys, "--run", run.folder)
+    assert draws.endswith("the draws do not tell what was held out.")
+    assert "rank correlation" in follows
+    assert uploads == "Uploads: to attack what clients send, train with --record traffic."
+    run = finished(small, "local-only", "clean", *TINY)
+    assert told(capsys, "--run", run.folder)[-1] == "Uploads: its clients send nothing."
+    run = finished(small, "popularity", "clean")
+    assert told(capsys, "--run", run.folder)[1].startswith("Draws: this method draws no training negatives")
+
+
 def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
     """The run under only-pool is beside a clean one too, but differs from it in more."""
     finished(small, "fedmf", "only-pool", *TINY)
@@ -74,8 +121,10 @@ def test_where_held_out_items_may_be_drawn_no_hit_can_vanish(small, capsys):
 def test_what_is_told_of_a_run_can_be_written(small, tmp_path, capsys):
     run = finished(small, "draw-counter", "published", "rounds=2")
     capsys.readouterr()
-    assert audit("--run", run.folder, "--out", tmp_path / "audit.json") == 0
+    assert audit("--run", run.folder, "--out", tmp_path / "audit.json", "--json") == 0
     assert capsys.readouterr().out == ""
+    assert audit("--run", run.folder, "--out", tmp_path / "audit.json") == 0
+    assert capsys.readouterr().out.startswith("draw-counter")
     assert json.loads((tmp_path / "audit.json").read_text()) == printed(capsys, "--run", run.folder)
 
 
@@ -103,13 +152,34 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
     made = Made(tmp_path)
     monkeypatch.chdir(tmp_path)
     made.write("project.json", json.dumps(configuration()))
-    named = ["papers", "pfedrec_table4", "--project", "project.json", "--mirror", "mirror"]
-    assert main(named) == 0
+    options = ["--project", "project.json", "--mirror", "mirror"]
+    assert main(["papers", "pfedrec", *options]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("PFedRec: snakemake pfedrec\n  pfedrec_table4")
+    assert text.startswith("PFedRec: snakemake pfedrec\n  pfedrec_table")
     assert "needs no runs" in text
     assert main(["papers", "pfedrec_tabel4", "--project", "project.json"]) == 1
     assert "Did you mean 'pfedrec_table4'?" in capsys.readouterr().err
+
+
+def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
+    made = Made(tmp_path)
+    made.set_entries(made_entries() | {"ml-100k": entry("alpha.csv", papers=["pfedclr"])})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    made.write("project.json", json.dumps(configuration()))
+    options = ["--project", "project.json", "--mirror", "mirror"]
+    assert main(["papers", "pfedclr_table1", *options]) == 0
+    first, files, runs, clean, published, *missing, cost, command = capsys.readouterr().out.splitlines()
+    assert first == "pfedclr_table1: Overall comparison (PFedCLR, metrics)"
+    assert files.startswith("    not built: results/tables/pfedclr_table1.csv, ")
+    assert runs == "    0 of 20 runs done"
+    assert clean == "        ml-100k, clean: 0 of 10 done"
+    assert published == "        ml-100k, published-pfedclr: 0 of 10 done"
+    assert "    without hetrec2011, unavailable: it is not in config/datasets.yaml" in missing
+    assert re.fullmatch(
+        r"    to go: about [\d.]+ core-hours, which is \d+ minutes on 4 cores; with a GPU, far less", cost
+    )
+    assert command == "    build it: snakemake --cores 4 pfedclr_table1"
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [\n"])

@@ -1,10 +1,11 @@
 import copy
 
 import pytest
+import yaml
 
-from fedrec.config.catalogue import load_catalogue
+from fedrec.config.catalogue import TableFormat, load_catalogue
 from fedrec.errors import ConfigurationError
-from tests.conftest import entry
+from tests.conftest import ROOT, entry
 
 NAMES = {
     "filmtrust", "ml-100k", "ml-1m", "hetrec2011", "lastfm-2k-a", "lastfm-2k-b", "lastfm-2k-c", "amazon-video-a",
@@ -62,6 +63,46 @@ def test_packages_come_after_official_addresses(catalogue):
         assert kinds == sorted(kinds, key=["mirror", "url", "package"].index)
 
 
+def test_our_own_entries_state_what_others_may_leave_out():
+    entries = yaml.safe_load((ROOT / "config/datasets.yaml").read_text(encoding="utf-8"))
+    for name, stated in entries.items():
+        assert {"title", "citation", "licence", "papers", "filter", "time", "published"} <= set(stated), name
+        tables = [stated["interactions"]] if "interactions" in stated else []
+        tables += stated.get("row_orders", {}).values()
+        assert all(file["format"]["ids"] in ("integer", "text") for file in tables), name
+        for file in [*tables, *([stated["titles"]] if "titles" in stated else [])]:
+            assert {"path", "sources", "format"} <= set(file), name
+            assert ("sha256" in file) != ("unverified" in file), name
+
+
+def test_a_dataset_of_ones_own_needs_a_path_and_its_columns(write_catalogue):
+    columns = {"user": "who", "item": "what"}
+    file = {"path": "mine/rows.csv", "format": {"columns": columns}}
+    mine = load_catalogue(write_catalogue(mine={"interactions": file}))["mine"]
+    assert (mine.title, mine.licence, mine.papers, mine.min_rows) == ("mine", "", (), 1)
+    assert mine.time == "first_appearance"
+    assert (mine.interactions.path, mine.interactions.sha256) == ("mine/rows.csv", None)
+    assert mine.interactions.accepted_sha256() == {None}
+    assert mine.interactions.format == TableFormat(",", columns, header=True)
+    counted = {"path": "rows.csv", "format": {"columns": {"user": 0, "item": 1, "time": 2}}}
+    other = load_catalogue(write_catalogue(mine={"interactions": counted}))["mine"]
+    assert other.time == "file"
+    assert not other.interactions.format.header
+
+
+@pytest.mark.parametrize("path", ["/home/me/rows.csv", "../home/me/rows.csv", "../../home/me/rows.csv"])
+def test_a_file_may_lie_outside_the_project(write_catalogue, path):
+    file = {"path": path, "format": {"columns": {"user": 0, "item": 1}}}
+    found = load_catalogue(write_catalogue(mine={"interactions": file}))["mine"].interactions
+    assert (found.path, found.written) == ("home/me/rows.csv", path)
+
+
+def test_a_missing_key_is_told_once(write_catalogue):
+    said = refused(write_catalogue(mine={"interactions": {"sources": []}}))
+    assert len(said.splitlines()) == 2
+    assert said.count("key 'path' is missing") == said.count("key 'format' is missing") == 1
+
+
 def test_an_unknown_dataset_is_named_with_the_nearest(catalogue):
     with pytest.raises(ConfigurationError, match=r"unknown dataset 'ml-10m'\. Did you mean 'ml-1m'\?"):
         catalogue["ml-10m"]
@@ -92,8 +133,9 @@ def changed(change):
     [
         (lambda e: e.pop("interactions"), "give either 'interactions'"),
         (lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}), "and not both"),
-        (lambda e: e["interactions"].pop("unverified"), "give 'sha256', or in 'unverified' the reason"),
+        (lambda e: e["interactions"].update(sha256="0" * 64), "Give one of them, or none"),
         (lambda e: e["interactions"]["format"]["columns"].pop("time"), "'file' needs a time column"),
+        (lambda e: e["interactions"].pop("path"), "key 'path' is missing. It is: where the file lies"),
         (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
         (lambda e: e["interactions"]["format"].update(header=True), "column's name"),
         (lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]), "goes with 'time: ymd'"),
@@ -103,7 +145,7 @@ def changed(change):
             "exactly one of mirror, url and package",
         ),
         (lambda e: e["interactions"].update(sources=[{"package": "x==1"}]), "a package needs 'member'"),
-        (lambda e: e["interactions"].update(path="../alpha.csv"), "does not match"),
+        (lambda e: e["interactions"].update(path="a/../alpha.csv"), "does not match"),
         (lambda e: e["interactions"].update(sha256="123"), "64 hex digits"),
         (lambda e: e["filter"].update(slice={"of": "user", "first": 0, "count": 1}), "Did you mean 'users'?"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),

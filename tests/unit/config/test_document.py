@@ -111,6 +111,7 @@ def test_a_typo_in_the_catalogue_gives_file_line_and_key(write_catalogue):
     assert (
         f"{path}, line {line}, alpha.filter.min_row: unknown key 'min_row'. Did you mean 'min_rows'?" in text
     )
+    assert text.count("\n") == 0
     assert "is missing" not in text, "one mistake is told once"
 
 

@@ -2,9 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.methods import canonical, canonical_all, resolve, setting_text, title
+from fedrec.config.document import document_of
+from fedrec.config.methods import (
+    Methods,
+    canonical,
+    canonical_all,
+    load_methods,
+    resolve,
+    setting_text,
+    title,
+)
 from fedrec.config.names import parse
+from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError
+from tests.conftest import ROOT
 
 
 def setting(kind, value, **more):
@@ -166,6 +177,62 @@ def test_two_names_of_one_run_are_refused():
 def test_a_title_is_made_of_the_parts_titles():
     assert title(METHODS, "fedmf") == "FedMF"
     assert title(METHODS, "fedmf+plgc[beta=0.30]") == "FedMF+PLGC[beta=0.3]"
+
+
+def test_a_method_without_a_paper_follows_none_and_a_plug_in_without_one_its_backbones():
+    own = {"title": "Mine", "settings": {"d": setting("integer", 8)}}
+    plugin = {"title": "P", "settings": {}, "backbones": {"fedmf": "so", "mine": "so"}}
+    methods = METHODS | {"mine": own, "+p": plugin}
+    papers = {name: resolve(methods, name, None, "made")[2] for name in ("mine", "mine+p", "fedmf+p")}
+    assert papers == {"mine": OWN, "mine+p": OWN, "fedmf+p": "pfedclr"}
+    assert resolve(methods, "mine", "plgc", "made")[2] == "plgc"
+
+
+ANCHORED = """
+fedmf:
+  title: FedMF
+  paper: pfedclr
+  settings: &fedmf
+    d: {type: integer, range: [1, 64], value: 16, source: paper, papers: {plgc: {value: 32, source: code}}}
+    stop: {type: number, range: [0, 1], value: 0.5, source: ours}
+    rate: &rate {type: number, range: [0, 1], value: 0.1, source: checked}
+other: {title: Other, paper: pfedclr, settings: {<<: *fedmf}}
+mine:
+  title: Mine
+  settings: {<<: *fedmf, own: {type: number, range: [0, 1], value: 0.5, source: code}}
+theirs: {title: Theirs, paper: sixth, settings: {rate: *rate}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "sources"),
+    [
+        ("fedmf", None, {"d": "paper", "stop": "ours", "rate": "checked"}),
+        # It may follow any paper: what its own entry says stays.
+        ("fedmf", "sixth", {"d": "paper", "stop": "ours", "rate": "checked"}),
+        # Papers state common settings for all methods they compare.
+        ("other", None, {"d": "paper", "stop": "ours", "rate": "checked"}),
+        ("mine", "plgc", {"d": "code", "stop": "ours", "rate": "checked", "own": "code"}),
+        # No paper states what a method takes over without one.
+        ("mine", None, {"d": "taken from fedmf", "stop": "ours", "rate": "taken from fedmf", "own": "code"}),
+        ("theirs", None, {"rate": "taken from fedmf"}),
+    ],
+)
+def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(name, paper, sources):
+    methods = Methods(document_of(ANCHORED, "made").content)
+    assert resolve(methods, name, paper, "made")[1] == sources
+
+
+def test_no_method_takes_over_what_its_own_paper_states():
+    methods = load_methods(ROOT / "config/methods.yaml")
+    taken = {
+        f"{name}.{key}"
+        for name, entry in methods.items()
+        if entry.get("paper") in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap") and name[0] != "+"
+        for key, source in resolve(methods, name, None, "made")[1].items()
+        if source.startswith("taken from")
+    }
+    assert taken == set()
 
 
 @pytest.mark.parametrize(

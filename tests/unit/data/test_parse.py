@@ -1,11 +1,13 @@
 import pytest
 
-from fedrec.config.catalogue import TableFormat
+from fedrec.config.catalogue import ENCODINGS, TableFormat
+from fedrec.data import lines
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.errors import DataError
 
-COMMA = TableFormat(",", {"user": 0, "item": 1, "rating": 2, "time": 3})
-COLONS = TableFormat("::", {"user": 0, "item": 1, "rating": 2, "time": 3})
+COLUMNS = {"user": 0, "item": 1, "rating": 2, "time": 3}
+COMMA = TableFormat(",", COLUMNS, ids="integer")
+COLONS = TableFormat("::", COLUMNS, ids="integer")
 HETREC = TableFormat(
     "\t",
     {"user": "userID", "item": "movieID", "rating": "rating", "time": "timestamp"},
@@ -83,9 +85,9 @@ def test_each_documented_form_is_read(read, content, format_, expected):
         (b"1,2,3,4\n1,x,3,4\n", COMMA, "line 2: item is 'x', expected an integer"),
         (b"1,2,3,4\n1,2,good,4\n", COMMA, "line 2: rating is 'good', expected a number"),
         (b"1,2,3,4\n1,2,nan,4\n", COMMA, "line 2: rating is 'nan', expected a number"),
-        (b"1,2,3,4\n1,2,3\n", COMMA, "line 2: 3 fields, expected 4: '1|2|3'"),
+        (b"1,2,3,4\n1,2,3\n", COMMA, "line 2: 3 fields, expected 4 as in line 1: '1,2,3'"),
         (b"1,2,3,4\n1,2,3,4,5\n", COMMA, "line 2: 5 fields, expected 4"),
-        (b"1,2,3,4\n\n1,2,3,4\n", COMMA, "line 2: 1 fields, expected 4"),
+        (b"1,2,3,4\n\n1,2,3,4\n", COMMA, "line 2: is blank"),
         (b"1,2,3,4\n1,,3,4\n", COMMA, "line 2: item is empty"),
         (b"1,2,3,4\n1,2,3,4.5\n", COMMA, "line 2: time is '4.5', expected an integer"),
         (b"1::2::3::4\n1:2:3:4\n", COLONS, "line 2: 1 fields, expected 4"),
@@ -99,12 +101,16 @@ def test_each_documented_form_is_read(read, content, format_, expected):
         (
             b"userID\tmovieID\trating\n1\t2\t3\n",
             HETREC,
-            "no column 'timestamp'; its header names userID, movieID",
+            "line 1: has no column 'timestamp'; its header names 'userID, movieID",
         ),
         (b"1,2,3\n", COMMA, "no column 3; its first line has 3"),
         (b"", COMMA, "is empty"),
         (b"userID\tmovieID\trating\ttimestamp\n", HETREC, "holds no rows"),
-        (b"userID\tartistID\tday\tmonth\tyear\n1\t2\t31\t2\t2009\n", LASTFM, "a date does not exist"),
+        (
+            b"userID\tartistID\tday\tmonth\tyear\n1\t2\t31\t2\t2009\n",
+            LASTFM,
+            "line 2: the date 2009-2-31 (year-month-day) does not exist",
+        ),
         (b'"TRANSACTION_DT","CUSTOMER_ID"\n"1","2"\n"3",""\n', TAFENG, "line 3: item is empty"),
     ],
 )
@@ -113,6 +119,117 @@ def test_a_malformed_row_gives_file_line_and_value(read, content, format_, said)
         read(content, format_)
     assert said in str(error.value)
     assert "file.dat" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "format_", "said"),
+    [
+        # Where a column is not read, its line is counted all the same.
+        (b"userID\tartistID\ttagID\tday\tmonth\tyear\n12\t7\t30\t5\t1\t2\t2010\n", LASTFM, "line 2: 7 fields, expected 6"),
+        (b'"TRANSACTION_DT","CUSTOMER_ID","AGE"\n"1","2"\n', TAFENG, "line 2: 2 fields, expected 3"),
+        (b'"TRANSACTION_DT","CUSTOMER_ID","AGE"\n"1","2","3","4"\n', TAFENG, "line 2: 4 fields, expected 3"),
+        (b"1,9,2,8\n1,9,2,3,8\n", TableFormat(",", {"user": 0, "item": 1}), "line 2: 5 fields, expected 4"),
+        # Numbers are spelled in one way.
+        (b"1,2,3,4\n1, 2,3,4\n", COMMA, "line 2: item is ' 2', expected an integer"),
+        (b"1,2,3,4\n1,2,3 ,4\n", COMMA, "line 2: rating is '3 ', expected a number"),
+        (b"1,2,3,4\n1,+2,3,4\n", COMMA, "line 2: item is '+2', expected an integer"),
+        (b"1,2,3,4\n1,1_0,3,4\n", COMMA, "line 2: item is '1_0', expected an integer"),
+        ("1,2,3,4\n1,\u0663,3,4\n".encode(), COMMA, "line 2: item is '\u0663', expected an integer"),
+        (b"1,2,3,4\n1,9223372036854775808,3,4\n", COMMA, "item is '9223372036854775808', expected an integer from -2^63"),
+        (b"1,2,3,4\n1,2,3,-9223372036854775809\n", COMMA, "line 2: time is '-9223372036854775809', expected an integer"),
+        (b"1,2,3,4\n1,2,inf,4\n", COMMA, "line 2: rating is 'inf', expected a number"),
+        (b"1,2,3,4\n1,2,1e39,4\n", COMMA, "line 2: rating is '1e39', expected a number of at most 3.4e+38"),
+        (b"1,2,3,4\n1,2,3,nan\n", COMMA, "line 2: time is 'nan', expected an integer"),
+        # Text that is none.
+        (b"1,2,3,4\n1,2,3,\xe9\n", COMMA, "line 2: the byte 0xe9 is no utf-8 text. Save the file as UTF-8, or set encoding"),
+        (b"1,2,3,4\n1,2,3,\xe9\n", COMMA, "one of: utf-8, latin-1, cp1252, gb18030."),
+        (b"1,2,3,4\n1,2,3,4\n\xff\xfe1", COMMA, "line 3: the byte 0xff is no utf-8 text"),
+        (b"1,2,3,4\n1,2\r,3,4\n", COMMA, "line 2: a carriage return within the line"),
+        (b"1,2,3,4\r\n1,2,3,4\r\r\n", COMMA, "line 2: a carriage return within the line"),
+        (b"1,2,3,4\n1,2,\x00,4\n", COMMA, "line 2: a zero byte within the line"),
+        # Quotes.
+        (b'"TRANSACTION_DT","CUSTOMER_ID"\n"1","2"\n"3"x,"4"\n', TAFENG, "line 3: a double quote may open"),
+        (b'"TRANSACTION_DT","CUSTOMER_ID"\n"1","2"\n"3","4\n5,6\n', TAFENG, "line 3: a double quote is opened and not closed"),
+        (b'"TRANSACTION_DT","CUSTOMER_ID"\n"1","2\n3"\n"5"\n', TAFENG, "line 4: 1 fields, expected 2"),
+        (b'"1","2",3,4\n', COMMA, "Set quoted: true in the entry's format"),
+        (b"userID\tartistID\tday\tmonth\tyear\tyear\n", LASTFM, "line 1: has several columns 'year'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_written_as_it_must_be_is_refused(read, content, format_, said):
+    with pytest.raises(DataError) as error:
+        read(content, format_)
+    assert said in str(error.value)
+
+
+def test_quoted_fields_may_hold_separators_quotes_and_line_ends(read):
+    table = read(b'TRANSACTION_DT,CUSTOMER_ID\n"a,""b""","1\r\n2"\nx,"3"\n', TAFENG)
+    assert table.select("user", "item").rows() == [('a,"b"', "1\n2"), ("x", "3")]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "gb18030"])
+def test_an_encoding_may_be_stated(read, encoding):
+    assert set(ENCODINGS) == {"utf-8", "latin-1", "cp1252", "gb18030"}
+    content = "u\xe9,1\n\xfc,2\n".encode(encoding)
+    assert read(content, TableFormat(",", {"user": 0, "item": 1}, encoding=encoding))["user"].to_list() == [
+        "u\xe9", "\xfc",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ids", "users", "found"),
+    [
+        ("auto", ["3", "-1", "0"], [3, -1, 0]),
+        ("auto", ["u3", "u-1"], ["u3", "u-1"]),
+        # As integers, some of these would be the same, or none.
+        ("auto", ["7", "007"], ["7", "007"]),
+        ("auto", ["7", "9223372036854775808"], ["7", "9223372036854775808"]),
+        ("integer", ["7", "007"], [7, 7]),
+        ("text", ["7", "u7"], ["7", "u7"]),
+    ],
+)
+def test_ids_are_integers_where_all_are_and_text_where_none_is(read, ids, users, found):
+    content = "".join(f"{user},{item}\n" for item, user in enumerate(users)).encode()
+    table = read(content, TableFormat(",", {"user": 0, "item": 1}, ids=ids))
+    assert table["user"].to_list() == found
+    assert table["item"].to_list() == (
+        [str(n) for n in range(len(users))] if ids == "text" else [*range(len(users))]
+    )
+
+
+def test_ids_of_both_kinds_are_refused_with_the_key_to_set(read):
+    with pytest.raises(DataError) as error:
+        read(b"1,1\n2,2\nuser,3\n", TableFormat(",", {"user": 0, "item": 1}))
+    assert "line 3: user is 'user', in line 1 it is the integer '1'. Set ids in the entry's format" in str(
+        error.value
+    )
+
+
+def test_a_file_is_read_alike_in_blocks_of_any_size(read, monkeypatch):
+    rows = [(f"u\xfc{n % 7}", n * 37 % 11, n) for n in range(40)]
+    content = "\ufeffwho,what,when\r\n" + "".join(f'"{u}","x\n""{i}",{t}\r\n' for u, i, t in rows)
+    format_ = TableFormat(",", {"user": "who", "item": "what", "time": "when"}, header=True, quoted=True)
+    whole = read(content.encode(), format_)
+    assert whole["item"].to_list() == [f'x\n"{i}' for _, i, _ in rows]
+    for size in (1, 2, 7, 64):
+        monkeypatch.setattr(lines, "_BLOCK_BYTES", size)
+        assert read(content.encode(), format_).equals(whole)
+        with pytest.raises(DataError, match="line 82: 4 fields, expected 3"):
+            read(f"{content}a,b,1,2\n".encode(), format_)
+
+
+@pytest.mark.parametrize(
+    "content", ["1,2,3,4\n1,2," + "9" * 3_000_000, "1,2,3,4\n" + "9," * 5_000_000 + "\n"]
+)
+def test_a_huge_line_is_refused_in_few_words(read, content):
+    with pytest.raises(DataError, match="line 2: more than 1,000,000 characters") as error:
+        read(content.encode(), COMMA)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_long_value_is_cut_in_the_message(read):
+    with pytest.raises(DataError) as error:
+        read("1,2,3,4\n1,{0},3,4\n1,{0},3,4\n1,2,{0}\n".format("\U0001f600" * 5000).encode(), COMMA)
+    assert len(str(error.value)) < 1000
 
 
 def test_only_the_first_malformed_rows_are_shown(read):
@@ -131,5 +248,5 @@ def test_titles_keep_their_spelling(tmp_path):
 def test_a_short_line_of_titles_is_refused(tmp_path):
     path = tmp_path / "items"
     path.write_text("1::First::War\n2\n")
-    with pytest.raises(DataError, match="line 2: 1 fields, expected 2 or more"):
+    with pytest.raises(DataError, match=r"line 2: 1 fields, expected 3 as in line 1: '2'"):
         read_titles(path, TableFormat("::", {"item": 0, "title": 1}))

@@ -1,4 +1,5 @@
 import copy
+import hashlib
 
 import polars as pl
 import pytest
@@ -125,6 +126,35 @@ def test_a_changed_raw_file_is_noticed(tmp_path, write_catalogue):
         prepare(dataset, tmp_path)
 
 
+def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path, write_catalogue, caplog):
+    home, raw = tmp_path / "home", tmp_path / "raw"
+    for folder, text in ((home / "mine", ROWS), (raw / "mine", "1,1,1,1\n")):
+        folder.mkdir(parents=True)
+        (folder / "rows.csv").write_text(text)
+    columns = {"user": 0, "item": 1, "rating": 2, "time": 3}
+    file = {"path": "mine/rows.csv", "format": {"columns": columns}}
+    dataset = load_catalogue(write_catalogue(mine={"interactions": file}))["mine"]
+    with caplog.at_level("INFO"):
+        made = prepare(dataset, raw, home)
+    assert len(made.interactions) == 5
+    assert caplog.text.count("has no sha256, so its content is not checked") == 1
+    write_prepared(made, dataset, raw, tmp_path / "out", home)
+    _, about = read_table(tmp_path / "out/interactions.parquet")
+    assert about["raw"] == {"mine/rows.csv": hashlib.sha256(ROWS.encode()).hexdigest()}
+    # Below raw comes next; then the error lists the places.
+    (home / "mine/rows.csv").unlink()
+    assert len(prepare(dataset, raw, home).interactions) == 1
+    (raw / "mine/rows.csv").unlink()
+    with pytest.raises(DataError) as error:
+        prepare(dataset, raw, home)
+    assert f"{home}/mine/rows.csv, {raw}/mine/rows.csv" in str(error.value)
+    # An absolute path is as good.
+    (tmp_path / "else.csv").write_text(ROWS)
+    file = {"path": str(tmp_path / "else.csv"), "format": {"columns": columns}}
+    dataset = load_catalogue(write_catalogue(mine={"interactions": file}))["mine"]
+    assert len(prepare(dataset, raw, home).interactions) == 5
+
+
 def test_titles_are_joined_by_original_id(prepared, tmp_path):
     titles = {
         "path": "titles.txt",
@@ -149,6 +179,9 @@ def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     assert made.interactions.row_orders["pfedrec"].tolist() == expected
     (tmp_path / "other.csv").write_text("".join(f"{line}\n" for line in lines[:-1]))
     with pytest.raises(DataError, match="must hold the same rows in another order, but has 5 rows for 6"):
+        prepared(row_orders={"pfedrec": order})
+    (tmp_path / "other.csv").write_text("".join(f"u{line}\n" for line in lines))
+    with pytest.raises(DataError, match="one file's ids are text and the other's integers"):
         prepared(row_orders={"pfedrec": order})
 
 

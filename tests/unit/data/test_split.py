@@ -284,6 +284,15 @@ def test_a_damaged_file_is_refused(tmp_path):
         read_split(tmp_path)
 
 
+@pytest.mark.parametrize("protocol", ["clean", "published-pfedrec"])
+def test_no_time_is_too_early(protocols, protocol):
+    earliest, latest = (int(bound) for bound in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
+    rows = [(0, item, earliest) for item in range(4)] + [(1, item, latest - item) for item in range(4)]
+    split = make_split(made_interactions(rows, items=300), protocols[protocol])
+    for part in (TEST, VALIDATION):
+        assert split.pairs_of(part)[0].tolist() == [0, 1]
+
+
 def test_interactions_are_a_value(protocols):
     """Splitting must not change what it splits."""
     interactions: Interactions = made_interactions([(0, item, 5) for item in range(6)], items=300)

@@ -297,7 +297,7 @@ def test_what_is_unavailable_is_left_out_of_groups_and_listed(made):
     assert project.available(["alpha", "gamma"]) == ["alpha"]
     statistics = project.target("dataset_statistics")
     assert (
-        "gamma.csv is not at hand; its licence must be accepted first"
+        "gamma.csv is not at hand: neither in the project's folder"
         in statistics.content["unavailable"]["gamma"]
     )
     assert "data/gamma/statistics.json" not in statistics.reads

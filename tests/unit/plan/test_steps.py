@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedrec.config.papers import load_papers
-from fedrec.config.protocol import SWITCHES, Protocol, full_name, short_name
+from fedrec.config.protocol import OWN, SWITCHES, Protocol, full_name, short_name
 from fedrec.config.protocol_file import protocol_named, switches_of
 from fedrec.data.split import TEST, TRAIN, make_split
 from fedrec.errors import ConfigurationError
@@ -74,6 +74,13 @@ def test_the_full_name_of_a_step_has_its_paper(kind, paper):
     assert full_name(kind, paper) == f"{kind}-{paper}"
     assert full_name(f"{kind}-{paper}", paper) == f"{kind}-{paper}"
     assert short_name(f"{kind}-{paper}") == kind
+
+
+def test_a_method_that_follows_no_paper_has_no_published_protocol_of_its_own():
+    assert full_name("clean", OWN) == "clean"
+    assert full_name("published-fedem", OWN) == "published-fedem"
+    with pytest.raises(ConfigurationError, match=r"follows no paper\. Say whose: published-pfedclr"):
+        full_name("published", OWN)
 
 
 @pytest.mark.parametrize("kind", ["clean", "only-nothing", "upto"])

@@ -200,6 +200,20 @@ def test_statistics_say_what_matches_and_what_does_not(three):
     assert row["match"] == "users: 11, printed 10 (+1); sparsity: 77.27, printed 75.00"
 
 
+def test_a_dataset_of_ones_own_has_a_row_without_a_paper(write_catalogue):
+    file = {"path": "mine.csv", "format": {"columns": {"user": 0, "item": 1}}}
+    catalogue = load_catalogue(write_catalogue(mine={"interactions": file}))
+    rows = statistics_rows(catalogue, {"mine": described("mine", clean=SPLIT)}, {})
+    assert [(row["dataset"], row["paper"], row["match"]) for row in rows] == [
+        ("mine", None, "nothing printed")
+    ]
+    counts, splits = statistics_tables(rows, "f" * 64)
+    assert [row["users"] for row in counts.rows] == [10]
+    assert [(row["split_users_clean"], row["split_users_published"]) for row in splits.rows] == [(8, None)]
+    (missing,) = statistics_rows(catalogue, {}, {"mine": "not there"})
+    assert statistics_tables([missing], "f" * 64)[0].notes == ["mine: not there"]
+
+
 def test_a_count_that_is_not_printed_cannot_differ(write_catalogue):
     printed = {"pfedrec": {"table": "Table 7", "users": 10, "sparsity": 75.0}}
     catalogue = load_catalogue(write_catalogue(alpha=entry("alpha.csv", published=printed)))

@@ -1,0 +1,83 @@
+"""`fedrec new`: a method or a dataset of one's own, which works as it is written."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_catalogue, add_command, add_methods
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the commands of this file."""
+    parser = commands.add_parser("new", help=_new.__doc__, description=_new.__doc__)
+    kinds = parser.add_subparsers(required=True, metavar="WHAT")
+    parser = add_command(kinds, "method", _method)
+    parser.add_argument("name", help="small letters, digits and hyphens: my-method")
+    add_methods(parser)
+
+    parser = add_command(kinds, "dataset", _dataset)
+    parser.add_argument("name", help="small letters, digits and hyphens: my-data")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        help="a text table, one interaction per line (default: NAME.csv, to come)",
+    )
+    add_catalogue(parser)
+
+
+def _new() -> None:
+    """Start a method or a dataset of your own."""
+
+
+def _method(parsed: argparse.Namespace) -> None:
+    """Write a method that trains as it is, and its settings; both say what to change."""
+    from fedrec.config.new import new_method
+
+    name: str = parsed.name
+    file = new_method(name, parsed.methods)
+    print(
+        f"{file}\n{parsed.methods}, {name}\n\nIt trains as it is, as matrix factorisation. Next:\n"
+        "    snakemake --cores 2 results/data/demo/clean/split.parquet\n"
+        f"    fedrec train --data results/data/demo --method {name} --protocol clean --out my-run "
+        "--set rounds=20\n"
+        f"    python -m pytest -q tests/contract -k {name}\n"
+        "Named in `methods` of config/config.yaml it joins tables, figures and the page. "
+        "docs/add-a-method.md tells what can be changed."
+    )
+
+
+def _dataset(parsed: argparse.Namespace) -> None:
+    """Write the entry of a dataset, by a look into its file; it says what was guessed."""
+    from fedrec.config.catalogue import TableFormat
+    from fedrec.config.new import new_dataset
+    from fedrec.data.guess import guess_format
+    from fedrec.data.parse import read_interactions
+
+    name: str = parsed.name
+    if parsed.file is None:
+        usual = TableFormat(",", {"user": "user", "item": "item", "time": "time"}, header=True)
+        new_dataset(name, parsed.catalogue, Path(f"{name}.csv"), usual)
+        print(
+            f"{parsed.catalogue}, {name}\n\nIt reads {name}.csv in this folder, with the columns user, item "
+            "and time: put that file here, or mend the entry. Next:"
+        )
+    else:
+        guess = guess_format(parsed.file)
+        table = read_interactions(parsed.file, guess.format)
+        new_dataset(name, parsed.catalogue, parsed.file, guess.format, guess.remarks)
+        read = ", ".join(f"{key} from {column!r}" for key, column in guess.format.columns.items())
+        print(
+            f"{parsed.catalogue}, {name}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
+            f"{table['item'].n_unique():,} items are read: {read}. See that this is right. Next:"
+        )
+    print(
+        f"    snakemake --cores 2 results/data/{name}/clean/split.parquet\n"
+        f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out my-run "
+        "--set rounds=20\n"
+        f"    snakemake --cores 2 {name}_comparison\n"
+        "Named in `datasets` of config/config.yaml it joins tables, figures and the page."
+    )

@@ -1,0 +1,50 @@
+"""Template: what it is in one sentence, which `fedrec methods` shows.
+
+The start of a method: federated matrix factorisation, which trains as it is. Change what yours does
+otherwise, and these lines with it; docs/add-a-method.md explains the words.
+
+    score     p_u . q_i
+    client    trains p_u and its copy of Q together
+    upload    Q_u
+    server    Q = weighted mean of all Q_u
+    scored    own p_u with the server's newest Q
+"""
+
+from torch import Tensor
+
+from fedrec.federation.model import Client, Initial, Method, Parameter, Weights, dot, item_table, vector
+
+
+class Template(Method):
+    """What it is called in full."""
+
+    # Where it comes from: Citation("Authors", "Title", "Venue", 2026), imported as the words above; or None.
+    paper = None
+    # What a round costs, for the table of costs.
+    cost = "O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u)."
+
+    def parameters(self) -> dict[str, Parameter]:
+        """What the model is made of, and where each part lives: Q is shared, p stays on the client."""
+        # self.settings holds the settings of config/methods.yaml; those of your own are added there.
+        d, start = self.settings["d"], Initial("normal", 1.0)
+        return {
+            # A row per item, on the server: clients train a copy, and may upload it.
+            "Q": item_table(self.items, d, "shared", start),
+            # A vector per user. What is private can never be uploaded.
+            "p": vector(d, "private", start),
+        }
+
+    def score(self, w: Weights, items: Tensor) -> Tensor:
+        """Inner product of user vector p and item row q."""
+        # Axes may stand in front of those you see: sum over the last one, as dot does.
+        return dot(w.Q[items], w.p)
+
+    def local_round(self, client: Client) -> None:
+        """Train p and Q together, upload Q."""
+        # It is recorded, not run: it may depend on settings and client.round_, not on data.
+        rates = {"Q": self.item_rate(), "p": self.settings["rate"]}
+        self.fit(client, self.step(client, rates))
+        client.upload("Q")
+
+
+METHOD = Template
