@@ -17,10 +17,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedrec.config.configuration import read_configuration
-from fedrec.errors import FedrecError
-from fedrec.plan.asked import check_asked
-from fedrec.plan.project import Project
 from tests.conftest import ROOT, entry
 from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
@@ -287,29 +283,6 @@ def test_a_dry_run_is_told_in_short(fresh):
     assert "demo, settings of pfedclr: 4 (2 methods, 2 protocols, 1 seed)" in text
     assert "rule train" not in text
     assert len(text.splitlines()) < 30
-
-
-@pytest.mark.parametrize(
-    "words", ["$(touch ran)", "`touch ran`", ";touch ran;", "' touch ran '", "a\ntouch ran"]
-)
-def test_words_for_a_shell_in_a_target_are_a_mistake(built, words):
-    """Every part of a path is matched by what it may be, and quoted; nothing comes as far as a shell."""
-    project = Project.load(read_configuration([built.folder / "config/config.yaml"]), built.folder)
-    paths = [
-        f"runs/{words}/demo/clean/popularity/seed0/run.json",
-        f"runs/pfedclr/{words}/clean/popularity/seed0/run.json",
-        f"runs/pfedclr/demo/{words}/popularity/seed0/run.json",
-        f"runs/pfedclr/demo/clean/{words}/seed0/run.json",
-        f"runs/pfedclr/demo/clean/popularity@rounds-{words}/seed0/run.json",
-        f"runs/pfedclr/demo/clean/popularity/seed{words}/run.json",
-        f"data/{words}/interactions.parquet",
-        f"data/demo/{words}/split.parquet",
-        f"tables/{words}.csv",
-        f"raw/{words}",
-    ]
-    for path in paths:
-        with pytest.raises(FedrecError):
-            check_asked(project, [str(built.result(path))], {})
 
 
 def test_the_rules_read_like_a_table_of_contents(built):
