@@ -54,14 +54,14 @@ def add_commands(commands: "Commands") -> None:
 def _datasets(parsed: argparse.Namespace) -> None:
     """List the catalogue and what is available."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.available import is_local
+    from fedrec.plan.available import availability
 
     for name, dataset in load_catalogue(parsed.catalogue).items():
-        missing = [file for file in dataset.files() if not is_local(file, parsed.raw, parsed.mirror)]
-        sought = all(source.kind == "mirror" for file in missing for source in file.sources)
-        state = "at hand" if not missing else "not found" if sought else "to be fetched"
+        state, _, reason = availability(dataset, parsed.raw, parsed.mirror).partition(": ")
         licence = f" Licence: {dataset.licence}." if dataset.licence else ""
         print(f"{name:<16} {state:<14} {dataset.title}.{licence}")
+        if reason:
+            print(f"{'':<31} {reason}")
 
 
 def _methods(parsed: argparse.Namespace) -> None:

@@ -27,6 +27,15 @@ def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path
     return None if file is None else why_file_unavailable(file, raw, mirror, home)
 
 
+def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
+    """Whether `dataset` is `at hand`, `can be fetched`, or is `unavailable: ` and why."""
+    reason = why_unavailable(dataset, raw, mirror, home)
+    if reason is not None:
+        return f"unavailable: {reason}"
+    file = dataset.interactions
+    return "at hand" if file is None or is_local(file, raw, mirror, home) else "can be fetched"
+
+
 def why_split_unavailable(
     dataset: Dataset, paper: str, raw: Path, mirror: Path | None, home: Path = Path()
 ) -> str | None:

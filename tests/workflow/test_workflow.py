@@ -264,9 +264,25 @@ def test_a_mistake_is_told_before_any_job(fresh):
     assert "there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'?" in text
     text = fresh.snakemake("--dry-run", f"{RESULTS}/tables/verdict.md", succeeds=False)
     assert "there is no target 'verdict'. Did you mean 'verdicts'?" in text
-    fresh.edit("config/config.yaml", lambda config: config | {"methods": ["fedfm"]})
+    fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
+    text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
+    # Ours stands alone, but for Snakemake's word on the profile.
+    (said,) = [line for line in text.splitlines() if not line.startswith("Using workflow specific profile")]
+    assert said.startswith(
+        "fedrec: config/mine.yaml, line 2, methods[0]: unknown method 'fedfm'. Did you mean"
+    )
+    fresh.write("config/config.yaml", "results: results\n\tseeds: [0]\n")
     text = fresh.snakemake("--dry-run", succeeds=False)
-    assert "unknown method 'fedfm'. Did you mean 'fedmf'?" in text
+    assert "fedrec: config/config.yaml, line 2: not valid YAML" in text
+    assert "There is a tab" in text
+
+
+def test_a_dry_run_is_told_in_short(fresh):
+    text = fresh.snakemake("--dry-run", "demo")
+    assert "Runs to train: 4, about a core-minute; on a GPU far less." in text
+    assert "demo, settings of pfedclr: 4 (2 methods, 2 protocols, 1 seed)" in text
+    assert "rule train" not in text
+    assert len(text.splitlines()) < 30
 
 
 def test_the_rules_read_like_a_table_of_contents(built):

@@ -85,7 +85,7 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
     assert "alpha            at hand" in listed
-    assert "beta             not found" in listed
+    assert "beta             unavailable" in listed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+import pytest
+
+from fedrec.errors import ConfigurationError
+from fedrec.plan.asked import check_asked
+from tests.projects import Made
+
+RUN = "runs/pfedclr/demo/clean/popularity/seed0/run.json"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return Made(tmp_path_factory.mktemp("asked")).project()
+
+
+def asked(project, *names, **rules):
+    check_asked(project, [name.replace("results", str(project.results), 1) for name in names], rules)
+
+
+def test_what_can_be_built_is_right(project):
+    asked(project, "all", all=None)
+    asked(project, "demo_comparison", "results/tables/demo_comparison.md", "results/report/demo.html")
+    asked(
+        project,
+        f"results/{RUN}",
+        "results/data/alpha/clean/split.parquet",
+        "results/data/alpha/statistics.json",
+    )
+    asked(project, "results/plan/demo.json", "results/raw/alpha.csv", "results/logs/prepare/alpha.log")
+    asked(project, str(project.root / "config/config.yaml"))
+
+
+def test_a_rule_of_many_files_is_no_target(project):
+    with pytest.raises(ConfigurationError, match=r"'train' makes files such as runs/.seed.\. Name one"):
+        asked(project, "train", train="runs/{seed}")
+
+
+@pytest.mark.parametrize(
+    "words", ["$(touch ran)", "`touch ran`", ";touch ran;", "' touch ran '", "a\ntouch ran"]
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        RUN.replace("pfedclr", "WORDS"),
+        RUN.replace("demo", "WORDS"),
+        RUN.replace("clean", "WORDS"),
+        RUN.replace("popularity", "WORDS"),
+        RUN.replace("popularity", "popularity@rounds-WORDS"),
+        RUN.replace("seed0", "seedWORDS"),
+        RUN.replace("run.json", "WORDS"),
+        "data/WORDS/interactions.parquet",
+        "data/demo/WORDS/split.parquet",
+        "tables/WORDS.csv",
+        "figures/WORDS.png",
+        "report/WORDS.html",
+        "plan/WORDS.json",
+        "raw/WORDS",
+        "WORDS/x",
+    ],
+)
+def test_words_for_a_shell_name_nothing(project, path, words):
+    with pytest.raises(ConfigurationError):
+        asked(project, "results/" + path.replace("WORDS", words))

@@ -1,0 +1,33 @@
+import pytest
+
+from fedrec.plan.cost import duration
+from fedrec.plan.forecast import forecast
+from tests.projects import Made
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return Made(tmp_path_factory.mktemp("forecast")).project(datasets=["alpha", "gamma"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(1, "a core-minute"), (300, "5 core-minutes"), (3600, "1.0 core-hours"), (108_360, "30.1 core-hours")],
+)
+def test_a_duration_is_told_in_core_hours(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
+    runs = project.target("alpha_comparison").runs
+    first, line, *missing = forecast(project, runs, ["all"]).splitlines()
+    assert first.startswith(f"Runs to train: {len(runs)}, about ")
+    assert {run.paper for run in runs} == {"pfedclr", "pfedrec"}
+    assert "alpha, settings of pfedclr: 2 (2 methods, 1 protocol, 1 seed), about" in line
+    assert any(
+        text.startswith("  left out: gamma, unavailable: gamma.csv is not at hand") for text in missing
+    )
+
+
+def test_nothing_to_train_is_told_too(project):
+    assert forecast(project, [], ["demo"]) == "Runs to train: none."
