@@ -130,7 +130,7 @@ def _round_numbers(most: float) -> list[float]:
 def _area(seconds: float, slowest: float) -> Line2D:
     return Line2D(
         [], [], linestyle="none", marker="o", markersize=math.sqrt(_LARGEST * seconds / slowest),
-        markerfacecolor="none", markeredgecolor=MUTED, label=f"{seconds:g} s a round",
+        markerfacecolor="none", markeredgecolor=MUTED, label=f"{seconds:g} s per round",
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ NARROW = 3.9
 """Inches across a narrow screen."""
 _INK = "#1b1f24"
 _LEAST_ROOM = 3.2  # inches of height for the slopes
-_LEAST_RUN = 1.1  # inches from one side to the other
+_LEAST_RUN = 0.8  # inches from one side to the other
 _LINE = 1.35  # of a label's height, in its font size
 _POINTS = 72  # in an inch
 _BEND = 0.3  # inches between the end of a slope and its label

@@ -80,10 +80,10 @@
     sortable(table);
     filterable(table);
   });
-  // On paper nothing can be unfolded.
+  // On paper nothing can be unfolded; what says nothing stays folded there, too.
   let folded = [];
   window.addEventListener("beforeprint", () => {
-    folded = Array.from(document.querySelectorAll(".folded:not([open])"));
+    folded = Array.from(document.querySelectorAll(".folded:not([open], .untold)"));
     folded.forEach((one) => { one.open = true; });
   });
   window.addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));

@@ -77,8 +77,11 @@ def write_page(
         comparisons=[
             (dataset, [one for one in shown if one is not picture]) for dataset, shown in comparisons
         ],
-        verdicts=[chapter for chapter in audit if chapter.counts],
-        audit=[chapter for chapter in audit if not chapter.counts],
+        verdicts=[chapter for chapter in audit if chapter.decides],
+        # What decides nothing comes last.
+        audit=sorted(
+            (chapter for chapter in audit if not chapter.decides), key=lambda chapter: bool(chapter.counts)
+        ),
         papers=_built_artefacts(results, papers, forms, content, links),
         statistics=_statistics(page, results, content["statistics"], links),
         protocols=protocols_table(runs),

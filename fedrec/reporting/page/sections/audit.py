@@ -13,7 +13,7 @@ from fedrec.audit.verdicts import HOLDS, REVERSED, UNTESTED, WEAKER
 from fedrec.config.papers import Paper
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
-from fedrec.reporting.tables.table import Chapter, read_shown
+from fedrec.reporting.tables.table import Chapter, ReportTable, read_shown
 
 VERDICT_CLASSES = {HOLDS: "holds", WEAKER: "weaker", REVERSED: "reversed", UNTESTED: "untested"}
 """The class of each verdict in the page's style."""
@@ -31,10 +31,17 @@ class ShownChapter:
     tables: Sequence[PageTable]
     aside: Sequence[PageTable]
     """Tables that are folded."""
+    untested: Sequence[PageTable]
+    """Tables of claims of which none could be tested; folded, too."""
     links: Sequence[tuple[str, str]]
     """Ending and relative address of each file."""
     images: Sequence[tuple[Image, Sequence[tuple[str, str]]]]
     """Figures drawn from the same rows, and their files."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it has verdicts on claims that were tested."""
+        return any(count["datasets"] for count in self.counts)
 
 
 def shown_audit(
@@ -66,8 +73,9 @@ def shown_audit(
             chapter.reading,
             chapter.rule,
             [_classed(count) for count in chapter.counts],
-            [shown for table, shown in pairs if not table.aside],
+            [shown for table, shown in pairs if not table.aside and not _is_untested(table)],
             [shown for table, shown in pairs if table.aside],
+            [shown for table, shown in pairs if _is_untested(table)],
             links_of(results / "tables" / name, TABLE_LINKS, links.page),
             [_image(results, figure, links) for figure in own],
         )
@@ -75,10 +83,15 @@ def shown_audit(
     last = max((order for (order, _), _ in chapters), default=0) + 1
     for figure in figures:
         alone = ShownChapter(
-            figure, figure.replace("_", " "), "", "", (), (), (), (), [_image(results, figure, links)]
+            figure, figure.replace("_", " "), "", "", (), (), (), (), (), [_image(results, figure, links)]
         )
         chapters.append(((last, figure), alone))
     return [shown for _, shown in sorted(chapters, key=lambda pair: pair[0])]
+
+
+def _is_untested(table: ReportTable) -> bool:
+    """Whether a table of verdicts has none but that a claim cannot be tested."""
+    return all(str(row.get("verdict", "")).startswith(UNTESTED) for row in table.rows)
 
 
 def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:

@@ -401,7 +401,7 @@ def test_bubbles_are_space_against_space_with_time_as_area(tmp_path):
     assert areas["GPFedRec"] == 2 * areas["FedMF"]
     assert sorted(text.get_text() for text in ax.texts) == ["FedMF", "GPFedRec"]
     assert ax.get_yscale() == "log"
-    assert legend_of(figure) == ["0.02 s a round", "0.06 s a round", "0.2 s a round"]
+    assert legend_of(figure) == ["0.02 s per round", "0.06 s per round", "0.2 s per round"]
 
 
 def test_labels_of_bubbles_at_one_place_do_not_overlap(tmp_path):

@@ -89,6 +89,19 @@ def test_long_names_leave_room_for_the_slopes():
     assert shortened("short", 3.0, 8.0) == "short"
 
 
+def test_names_of_the_project_are_whole_on_a_narrow_screen():
+    names = ["draw-counter", "FedMF+PLGC", "popularity"]
+    with theme():
+        figure = slope_figure(
+            [Slope(name, "reference", 0.9, 0.1, bold=name == names[0]) for name in names],
+            0.1,
+            "",
+            narrow=True,
+        )
+    words = [text.get_text() for text in figure.axes[0].texts]
+    assert [words.count(name) for name in names] == [2, 2, 2]
+
+
 def test_bold_letters_are_wider():
     assert text_width("draw-counter", 8, bold=True) > text_width("draw-counter", 8) > text_width("draw", 8)
 

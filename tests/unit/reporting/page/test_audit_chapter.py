@@ -122,6 +122,22 @@ def test_a_claim_not_tested_on_a_tested_dataset_is_counted(results):
     assert tested["verdicts"][-1] == ("not testable here", "untested", 2)
 
 
+def test_claims_of_which_none_was_tested_are_folded(page):
+    start = page.text.index('<details class="folded untold">')
+    folded = page.text[start : page.text.index("</details>", start)]
+    assert re.findall(r'<table id="([^"]+)"', folded) == ["verdicts-2"]
+    assert "Claims of 1 paper none of which could be tested here" in page.prose
+
+
+def test_verdicts_that_decide_nothing_do_not_come_first(results):
+    rows = [row for row in verdict_rows() if row["paper"] == "fedem"]
+    write_verdicts(results, "verdicts", rows)
+    page = report(results)
+    found = [one for one in ids(page) if one in ("verdict", "audit", *NAMES)]
+    assert (found[0], found[-1]) == ("audit", "verdicts")
+    assert "verdict" not in found
+
+
 def test_the_summary_is_on_the_page(page):
     words = page.prose
     assert "PFedCLR holds 1 weaker 1 reversed 1 2 of 3 claims tested, on ml-100k, filmtrust" in words
@@ -130,7 +146,7 @@ def test_the_summary_is_on_the_page(page):
 
 
 def test_only_differences_under_clean_are_open(page):
-    first, last = (page.text.index(mark) for mark in ('<details class="folded">', 'id="audit_uploads"'))
+    first, last = (page.text.index(mark) for mark in ('<details class="folded"><', 'id="audit_uploads"'))
     folded = re.findall(r'<table id="([^"]+)"', page.text[first:last])
     assert folded == ["audit_significance-1", "audit_significance-2"]
     assert "under the published protocol: test HR@10" in page.tables["audit_significance-1"]["caption"]
