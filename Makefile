@@ -20,8 +20,7 @@ help: ## list the targets
 
 demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 	@$(BIN)/snakemake --cores $(CORES) -- demo || { $(LOCKED); exit 1; }
-	@echo; cat results/tables/demo_comparison.md
-	@echo; echo "The report of the demonstration: $(CURDIR)/results/report/demo.html"
+	@echo; cat results/report/demo.txt; echo "All of it: $(CURDIR)/results/report/demo.html"
 
 unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again
 	$(BIN)/snakemake --unlock

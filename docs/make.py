@@ -119,6 +119,25 @@ def speed() -> str:
     )
 
 
+def machines() -> str:
+    """How far two machines, engines or repetitions were apart."""
+
+    def share(text: str) -> str:
+        return "equal" if float(text) == 0 else f"{100 * float(text):.1f} %"
+
+    rows = (
+        [
+            row["compared"],
+            row["runs"],
+            "equal" if float(row["loss"]) == 0 else row["loss"],
+            share(row["ranks"]),
+            "equal" if float(row["hr"]) == 0 else row["hr"],
+        ]
+        for row in numbers("machines")
+    )
+    return markdown(["compared", "runs", "loss, relative", "users with another rank", "HR@10"], rows)
+
+
 def datasets() -> str:
     """The size of every whole dataset."""
     about = {row["dataset"]: row for row in numbers("datasets_about")}
@@ -145,6 +164,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "protocols": protocols,
     "speed": speed,
+    "machines": machines,
     "datasets": datasets,
 }
 
@@ -176,7 +196,7 @@ def draw() -> None:
     slopes = [
         Slope(
             "draw-counter (no model)" if name == "draw-counter" else title(known, name),
-            kind_of(name, resolve(known, name, None, "ml-100k")[0]),
+            kind_of(known, name, resolve(known, name, None, "ml-100k")[0]),
             float(row["published_hr"]),
             float(row["clean_hr"]),
             dashed=name == "popularity",

@@ -152,7 +152,7 @@ class Made:
                 "seconds": 100 * len(method) / 7,
                 "seconds_per_round": len(method) / 7,
                 "peak_memory_bytes": 3 * 2**29,
-                "device": "cpu (2 threads)",
+                "device": "cpu (x86_64, 2 threads)",
                 "versions": {"fedrec": "0.1.0", "torch": "2.13.0"},
             },
         }

@@ -67,21 +67,21 @@ def _datasets(parsed: argparse.Namespace) -> None:
 def _methods(parsed: argparse.Namespace) -> None:
     """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
     from fedrec.config.methods import load_methods
-    from fedrec.runs.cards import cards, described, listed
+    from fedrec.runs.cards import card_text, cards, listed
 
     methods = load_methods(parsed.methods)
-    print(listed(cards(methods)) if parsed.name is None else described(methods, parsed.name))
+    print(listed(cards(methods)) if parsed.name is None else card_text(methods, parsed.name))
 
 
 def _papers(parsed: argparse.Namespace) -> None:
     """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
     from fedrec.config.papers import artefacts_of
-    from fedrec.plan.standing import described, listing
+    from fedrec.plan.standing import listing, standing_text
 
     project = project_of(parsed)
     artefacts = artefacts_of(project.papers, parsed.names or project.papers)
     if [artefact.target for artefact in artefacts] == parsed.names and len(artefacts) == 1:
-        print(described(project, artefacts[0], os.cpu_count() or 1))
+        print(standing_text(project, artefacts[0], os.cpu_count() or 1))
     else:
         print(listing(project, artefacts))
 

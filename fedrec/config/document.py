@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fedrec.config.yaml_text import MERGE, parse, read_text, values_of
+from fedrec.config.yaml_text import MERGE, parse_yaml, read_text, values_of
 from fedrec.errors import ConfigurationError, did_you_mean, nearest
 
 KeyPath = tuple[str | int, ...]
@@ -95,12 +95,12 @@ def read(path: Path) -> Document:
 
 def document_of(text: str, origin: str) -> Document:
     """The document that a YAML text holds."""
-    parsed = parse(text, origin)
+    parsed = parse_yaml(text, origin)
     if parsed.values is None:
         raise ConfigurationError(f"{origin}: the file is empty, but must hold keys and values.")
     if not isinstance(parsed.values, dict):
         raise ConfigurationError(
-            f"{origin}: must hold keys and values (`key: value`), got {described(parsed.values)}."
+            f"{origin}: must hold keys and values (`key: value`), got {quoted_value(parsed.values)}."
         )
     return Document(origin, parsed.values, parsed.node)
 
@@ -122,7 +122,7 @@ def schema_named(name: str) -> Mapping[str, Any]:
     return schema
 
 
-def described(value: object) -> str:
+def quoted_value(value: object) -> str:
     """A value and its type, in the words of an error message."""
     kind = {
         str: "text",
@@ -134,7 +134,7 @@ def described(value: object) -> str:
     }
     if value is None:
         return "nothing"
-    return f"{shortened(repr(value))} ({kind.get(type(value), type(value).__name__)})"
+    return f"{cut_short(repr(value))} ({kind.get(type(value), type(value).__name__)})"
 
 
 def _told_once(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
@@ -179,7 +179,7 @@ def hint_of(schema: Mapping[str, Any]) -> str:
     return f" It is: {schema['description']}." if "description" in schema else ""
 
 
-def shortened(text: str) -> str:
+def cut_short(text: str) -> str:
     """A text that fits into a message."""
     return text if len(text) <= _MOST_CHARACTERS_SHOWN else f"{text[:_MOST_CHARACTERS_SHOWN]}..."
 

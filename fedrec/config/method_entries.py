@@ -7,7 +7,7 @@ schemas, the little that must hold before a setting is read. The schema is only 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedrec.config.document import Document, KeyPath, Mistake, described, misnamed, refuse, schema_named
+from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
 from fedrec.errors import did_you_mean
 
 _TYPES: Mapping[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "integers": (int,)}
@@ -55,13 +55,15 @@ def _of_entry(
     key: KeyPath, entry: object, schema: Mapping[str, Any], schemas: Mapping[str, Any], looked_at: set[int]
 ) -> Iterator[Mistake]:
     if not isinstance(entry, dict):
-        yield Mistake(key, f"must be keys and values (title, settings and others), got {described(entry)}.")
+        yield Mistake(
+            key, f"must be keys and values (title, settings and others), got {quoted_value(entry)}."
+        )
         return
     yield from misnamed(key, entry, schema)
     settings = entry.get("settings", {})
     for part in ("settings", "teaching", "backbones", "refused"):
         if not isinstance(entry.get(part, {}), dict):
-            yield Mistake((*key, part), f"must be keys and values, got {described(entry[part])}.")
+            yield Mistake((*key, part), f"must be keys and values, got {quoted_value(entry[part])}.")
             settings = {}
     for name, setting in settings.items():
         # What an anchor shares is the same object in every entry.
@@ -76,7 +78,7 @@ def _of_setting(key: KeyPath, setting: object, schemas: Mapping[str, Any]) -> It
     schema = schemas["setting"]
     if not isinstance(setting, dict):
         keys = ", ".join(schema["required"])
-        yield Mistake(key, f"must be keys and values ({keys} and others), got {described(setting)}.")
+        yield Mistake(key, f"must be keys and values ({keys} and others), got {quoted_value(setting)}.")
         return
     wrong = list(misnamed(key, setting, schema)) or list(_of_bounds(key, setting, schema))
     if wrong:
@@ -85,7 +87,7 @@ def _of_setting(key: KeyPath, setting: object, schemas: Mapping[str, Any]) -> It
     yield from _of_value((*key, "value"), setting, setting["value"])
     papers = setting.get("papers", {})
     if not isinstance(papers, dict):
-        yield Mistake((*key, "papers"), f"must be keys and values, got {described(papers)}.")
+        yield Mistake((*key, "papers"), f"must be keys and values, got {quoted_value(papers)}.")
         return
     for paper, special in papers.items():
         yield from _of_paper((*key, "papers", paper), setting, special, schema)
@@ -96,12 +98,12 @@ def _of_paper(
 ) -> Iterator[Mistake]:
     """What differs in a paper, and there on datasets."""
     if not isinstance(special, dict):
-        yield Mistake(key, f"must be keys and values (value and source), got {described(special)}.")
+        yield Mistake(key, f"must be keys and values (value and source), got {quoted_value(special)}.")
         return
     wrong = list(misnamed(key, special, schema["properties"]["papers"]["additionalProperties"]))
     datasets = special.get("datasets", {})
     if not isinstance(datasets, dict):
-        wrong.append(Mistake((*key, "datasets"), f"must be keys and values, got {described(datasets)}."))
+        wrong.append(Mistake((*key, "datasets"), f"must be keys and values, got {quoted_value(datasets)}."))
     if wrong:
         yield from wrong
         return
@@ -117,7 +119,7 @@ def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, An
     if kind not in kinds:
         hint = did_you_mean(str(kind), kinds)
         yield Mistake(
-            (*key, "type"), f"{described(kind)} is not allowed.{hint} Write one of: {', '.join(kinds)}."
+            (*key, "type"), f"{quoted_value(kind)} is not allowed.{hint} Write one of: {', '.join(kinds)}."
         )
     elif kind == "choice":
         if not isinstance(setting.get("choices"), list) or not setting["choices"]:
@@ -134,7 +136,7 @@ def _is_range(value: object) -> bool:
 def _of_value(key: KeyPath, setting: Mapping[str, Any], value: object) -> Iterator[Mistake]:
     if not is_allowed(setting, value):
         yield Mistake(
-            key, f"{described(value)} is not allowed: {setting['meaning']}; {allowed_values(setting)}."
+            key, f"{quoted_value(value)} is not allowed: {setting['meaning']}; {allowed_values(setting)}."
         )
 
 

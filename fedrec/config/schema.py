@@ -14,13 +14,13 @@ from fedrec.config.document import (
     Document,
     KeyPath,
     Mistake,
-    described,
+    cut_short,
     document_of,
     hint_of,
     misnamed,
+    quoted_value,
     refuse,
     schema_named,
-    shortened,
 )
 from fedrec.config.yaml_text import read_text
 from fedrec.errors import did_you_mean
@@ -70,32 +70,32 @@ def _mistakes(error: jsonschema.ValidationError) -> Iterator[Mistake]:
             allowed = [str(value) for value in wanted]
             yield Mistake(
                 key,
-                f"{described(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
+                f"{quoted_value(instance)} is not allowed.{did_you_mean(str(instance), allowed)}"
                 f" Write one of: {', '.join(allowed)}.{hint}",
             )
         case "type":
             kinds = " or ".join(_KINDS[kind] for kind in (wanted if isinstance(wanted, list) else [wanted]))
-            yield Mistake(key, f"must be {kinds}, got {described(instance)}.{hint}")
+            yield Mistake(key, f"must be {kinds}, got {quoted_value(instance)}.{hint}")
         case "uniqueItems":
             twice = next(value for index, value in enumerate(instance) if value in instance[:index])
             places = [index for index, value in enumerate(instance) if value == twice]
-            yield Mistake((*key, places[1]), f"{described(twice)} is in the list twice. Keep one.")
+            yield Mistake((*key, places[1]), f"{quoted_value(twice)} is in the list twice. Keep one.")
         case "minItems" | "minProperties":
             yield Mistake(key, f"has {len(instance)} entries, needs at least {wanted}.{hint}")
         case "maxItems":
             yield Mistake(key, f"has {len(instance)} entries, may have {wanted} at most.{hint}")
         case "minimum" | "maximum":
             bound = "least" if error.validator == "minimum" else "most"
-            yield Mistake(key, f"{shortened(str(instance))} is not allowed: at {bound} {wanted}.{hint}")
+            yield Mistake(key, f"{cut_short(str(instance))} is not allowed: at {bound} {wanted}.{hint}")
         case "minLength":
             yield Mistake(key, f"must not be empty.{hint}")
         case "pattern":
-            yield Mistake(key, f"{described(instance)} does not match {wanted}.{hint}")
+            yield Mistake(key, f"{quoted_value(instance)} does not match {wanted}.{hint}")
         case "anyOf":
             # The form it was meant to have, told by its type, knows what is wrong in it.
             meant = [one for one in error.context or () if one.validator not in ("type", "const")]
             yield from (mistake for one in meant for mistake in _mistakes(one))
             if not meant:
-                yield Mistake(key, f"{described(instance)} is not allowed.{hint}")
+                yield Mistake(key, f"{quoted_value(instance)} is not allowed.{hint}")
         case _:
-            yield Mistake(key, f"{shortened(error.message)}.{hint}")
+            yield Mistake(key, f"{cut_short(error.message)}.{hint}")

@@ -73,7 +73,7 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def parse(text: str, origin: str) -> Parsed:
+def parse_yaml(text: str, origin: str) -> Parsed:
     """The values of a YAML text, and their nodes; `origin` names it in errors.
 
     A key written twice, one that is no text, and values without end are refused, as is what is not YAML.

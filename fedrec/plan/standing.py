@@ -43,7 +43,7 @@ def _is_done(project: Project, run: RunId) -> bool:
     return (project.results / run.folder / "run.json").is_file()
 
 
-def described(project: Project, artefact: Artefact, cores: int) -> str:
+def standing_text(project: Project, artefact: Artefact, cores: int) -> str:
     """One artefact as text: its files, its runs by dataset and protocol, what is missing, cost, command."""
     one = standing(project, artefact)
     target = project.target(artefact.target)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedrec.audit.differences import REFERENCE
-from fedrec.reporting.standings import CLEAN, PUBLISHED, Standing, under
+from fedrec.reporting.standings import CLEAN, PUBLISHED, MethodScore, under
 from fedrec.runs.kinds import Kind
 
 COUNTER = "draw-counter"
@@ -34,7 +34,7 @@ _ALIKE = 0.005
 """What differs by less is equal in two digits."""
 
 
-def finding(found: Sequence[Standing]) -> list[str]:
+def finding(found: Sequence[MethodScore]) -> list[str]:
     """The finding on the dataset with the most runs (the first of them): up to three sentences, plain text.
 
     The first states what the change of protocol does, the second to which kinds of methods it does it, the
@@ -48,7 +48,7 @@ def finding(found: Sequence[Standing]) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def most_told(found: Sequence[Standing]) -> list[Standing]:
+def most_told(found: Sequence[MethodScore]) -> list[MethodScore]:
     """The standings on the dataset that has the most, as one paper sets them; the first among equals."""
     groups = Counter((one.dataset, one.paper) for one in found)
     if not groups:
@@ -57,13 +57,13 @@ def most_told(found: Sequence[Standing]) -> list[Standing]:
     return [one for one in found if (one.dataset, one.paper) == most]
 
 
-def chance_sentence(found: Sequence[Standing]) -> str:
+def chance_sentence(found: Sequence[MethodScore]) -> str:
     """What chance is, with a blank behind it; empty where the runs do not tell, or not one thing."""
     chance = _chance(found)
     return "" if chance is None else f"Chance is {chance:.2f}. "
 
 
-def seeds_sentence(found: Sequence[Standing]) -> str:
+def seeds_sentence(found: Sequence[MethodScore]) -> str:
     """How many runs and seeds numbers rest on."""
     runs = sum(one.seeds for one in found)
     seeds = sorted({one.seeds for one in found})
@@ -72,7 +72,7 @@ def seeds_sentence(found: Sequence[Standing]) -> str:
     return f"{runs} {'run' if runs == 1 else 'runs'}, {seed}."
 
 
-def rounds_sentence(found: Sequence[Standing]) -> str:
+def rounds_sentence(found: Sequence[MethodScore]) -> str:
     """Where runs had other rounds than the settings of their paper ask for; empty where none had."""
     words = _rounds_words(found)
     if not words:
@@ -82,7 +82,7 @@ def rounds_sentence(found: Sequence[Standing]) -> str:
     return f"{whom} are {words}: no reproduction of a paper, and the order of methods may change with more."
 
 
-def _headline(about: Sequence[Standing], both: Sequence[tuple[Standing, Standing]]) -> str:
+def _headline(about: Sequence[MethodScore], both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     where = f"On {about[0].dataset}"
     counter = _counter(both)
     chance = _chance(about)
@@ -101,7 +101,7 @@ def _headline(about: Sequence[Standing], both: Sequence[tuple[Standing, Standing
     return _one_protocol(about, where, by_chance)
 
 
-def _one_protocol(about: Sequence[Standing], where: str, by_chance: str) -> str:
+def _one_protocol(about: Sequence[MethodScore], where: str, by_chance: str) -> str:
     """What can be said without a method under both protocols."""
     clean = list(under(about, CLEAN).values())
     if clean:
@@ -117,7 +117,7 @@ def _one_protocol(about: Sequence[Standing], where: str, by_chance: str) -> str:
     )
 
 
-def _kinds_sentence(both: Sequence[tuple[Standing, Standing]]) -> str:
+def _kinds_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     """What each kind of trained methods finds under the published protocol and under the clean one."""
     parts = []
     for kind in (kind for kind in _NAMED if kind != "reference"):
@@ -130,17 +130,17 @@ def _kinds_sentence(both: Sequence[tuple[Standing, Standing]]) -> str:
     return f"HR@10 from the published protocol to the clean one, in the mean: {', '.join(parts)}."
 
 
-def _who(kind: Kind, of_kind: Sequence[tuple[Standing, Standing]]) -> str:
+def _who(kind: Kind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     one, many = _NAMED[kind]
     return f"the one {one} ({of_kind[0][0].title})" if len(of_kind) == 1 else f"the {len(of_kind)} {many}"
 
 
-def _means(pairs: Sequence[tuple[Standing, Standing]]) -> tuple[float, float]:
+def _means(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[float, float]:
     published, clean = (float(np.mean([pair[side].value for pair in pairs])) for side in (0, 1))
     return published, clean
 
 
-def _moves(pairs: Sequence[tuple[Standing, Standing]]) -> str:
+def _moves(pairs: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     """`fall from 0.97 to 0.31 in the mean`, or what they do."""
     published, clean = _means(pairs)
     several = len(pairs) > 1
@@ -152,7 +152,7 @@ def _moves(pairs: Sequence[tuple[Standing, Standing]]) -> str:
     return f"{verb if several else verb + 's'} from {published:.2f} to {clean:.2f}{mean} {protocols}"
 
 
-def _popularity_sentence(about: Sequence[Standing]) -> str:
+def _popularity_sentence(about: Sequence[MethodScore]) -> str:
     """How many federated methods end above popularity under the clean protocol, and how surely."""
     clean = list(under(about, CLEAN).values())
     popular = [one for one in clean if one.backbone == REFERENCE]
@@ -178,7 +178,7 @@ def _share(part: int, whole: int) -> str:
     return "all" if part == whole else str(part or "none")
 
 
-def _rounds_words(found: Sequence[Standing]) -> str:
+def _rounds_words(found: Sequence[MethodScore]) -> str:
     other = [one for one in found if one.rounds != one.own_rounds]
     if not other:
         return ""
@@ -186,16 +186,16 @@ def _rounds_words(found: Sequence[Standing]) -> str:
     return f"after {trained} rounds where the papers' settings say {asked}"
 
 
-def _under_both(about: Sequence[Standing]) -> list[tuple[Standing, Standing]]:
+def _under_both(about: Sequence[MethodScore]) -> list[tuple[MethodScore, MethodScore]]:
     published, clean = under(about, PUBLISHED), under(about, CLEAN)
     return [(one, clean[method]) for method, one in published.items() if method in clean]
 
 
-def _counter(both: Sequence[tuple[Standing, Standing]]) -> tuple[Standing, Standing] | None:
+def _counter(both: Sequence[tuple[MethodScore, MethodScore]]) -> tuple[MethodScore, MethodScore] | None:
     return next((pair for pair in both if pair[0].backbone == COUNTER), None)
 
 
-def _chance(found: Sequence[Standing]) -> float | None:
+def _chance(found: Sequence[MethodScore]) -> float | None:
     """The level of chance, where all runs have the same."""
     levels = {one.chance for one in found}
     return levels.pop() if len(levels) == 1 else None

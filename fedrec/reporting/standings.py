@@ -21,7 +21,7 @@ from fedrec.config.names import parse
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
-from fedrec.runs.kinds import KINDS, Kind, kind_of
+from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.origins import folders_of
 from fedrec.runs.record import RunRecord
 
@@ -45,7 +45,7 @@ _CUTOFF = 10
 
 
 @dataclass(frozen=True)
-class Standing:
+class MethodScore:
     """A method on a dataset under a protocol."""
 
     dataset: str
@@ -80,7 +80,7 @@ class Standing:
         return parse(self.method).name
 
 
-def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[Standing]:
+def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[MethodScore]:
     """The standings of finished runs, given `config/methods.yaml`; in the order of the runs."""
     groups: dict[tuple[str, str, str, str], list[RunRecord]] = {}
     for record in records:
@@ -129,7 +129,7 @@ def own_rounds(record: RunRecord, methods: Mapping[str, Any]) -> int:
     return int(settings["rounds"])
 
 
-def read_standings(path: Path) -> list[Standing]:
+def read_standings(path: Path) -> list[MethodScore]:
     """The rows of a csv that `rows_of` was written to."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -142,12 +142,12 @@ def read_standings(path: Path) -> list[Standing]:
         ) from error
 
 
-def rows_of(found: Sequence[Standing]) -> list[dict[str, Any]]:
+def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
     """Standings as rows of a csv."""
     return [asdict(one) for one in found]
 
 
-def under(found: Sequence[Standing], protocol: str) -> dict[str, Standing]:
+def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
     """The standings under a protocol, by method."""
     return {one.method: one for one in found if one.protocol == protocol}
 
@@ -158,14 +158,14 @@ def _standing(
     name: str,
     hits: NDArray[np.float64],
     popular: NDArray[np.float64] | None,
-) -> Standing:
+) -> MethodScore:
     first = group[0]
     low, high = bootstrap_interval(hits)
     above: tuple[float, ...] | None = None
     if popular is not None and len(popular) == len(hits):
         above = (float((hits - popular).mean()), *bootstrap_interval(hits - popular))
     candidates = first.summary["protocol"].get("candidates")
-    return Standing(
+    return MethodScore(
         dataset=first.id.dataset,
         protocol=short_name(first.protocol),
         method=first.id.method,
@@ -187,12 +187,12 @@ def _standing(
     )
 
 
-def _read(row: Mapping[str, str]) -> Standing:
+def _read(row: Mapping[str, str]) -> MethodScore:
     def number(name: str) -> float | None:
         return float(row[name]) if row[name] else None
 
-    (kind,) = (kind for kind in KINDS if kind == row["kind"])
-    return Standing(
+    (kind,) = (kind for kind in METHOD_KINDS if kind == row["kind"])
+    return MethodScore(
         dataset=row["dataset"],
         protocol=row["protocol"],
         method=row["method"],

@@ -52,7 +52,7 @@ def listed(shown: Sequence[Card]) -> str:
     return "\n\n".join(map(_text, shown))
 
 
-def described(methods: Mapping[str, Any], name: str) -> str:
+def card_text(methods: Mapping[str, Any], name: str) -> str:
     """The card of one method or plug-in as text, and every setting of its entry: value, source, meaning."""
     known = [*method_names(), *(f"+{plugin}" for plugin in plugin_names())]
     name = f"+{name}" if f"+{name}" in known else name

@@ -113,5 +113,5 @@ def _device_name(device: torch.device) -> str:
     return (
         torch.cuda.get_device_name(device)
         if device.type == "cuda"
-        else f"cpu ({torch.get_num_threads()} threads)"
+        else f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
     )

@@ -11,6 +11,7 @@ from fedrec.runs.checkpoint import CHECKPOINT
 from fedrec.runs.record import FILES, SUMMARY, RunRecord
 
 _HASHES = ("code", "split", "interactions")
+_MOST_CHANGES_TOLD = 5
 _PROSE = "sources"
 """Whose a setting is decides no number."""
 
@@ -61,10 +62,17 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
         if key in _HASHES:
             yield f"its {key}"
         elif isinstance(value, Mapping) and isinstance(other, Mapping):
-            changed = [name for name in {**other, **value} if other.get(name) != value.get(name)]
-            yield ", ".join(_difference(name, other.get(name), value.get(name)) for name in changed)
+            if there.get("method") == here.get("method"):  # another method has other settings
+                yield _changes(other, value)
         else:
             yield _difference(key, other, value)
+
+
+def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    changed = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    told = [_difference(name, there.get(name), here.get(name)) for name in changed[:_MOST_CHANGES_TOLD]]
+    more = [f"{len(changed) - len(told)} more"] if len(changed) > len(told) else []
+    return ", ".join([*told, *more])
 
 
 def _difference(name: str, there: object, here: object) -> str:

@@ -8,7 +8,7 @@ from fedrec.federation.model.method import Method
 from fedrec.runs.registry import make_method
 
 Kind = Literal["personalised", "federated", "centralised", "reference"]
-KINDS: tuple[Kind, ...] = ("personalised", "federated", "centralised", "reference")
+METHOD_KINDS: tuple[Kind, ...] = ("personalised", "federated", "centralised", "reference")
 """Clients have an item table of their own; all use the server's; no clients train; a reference of ours."""
 ITEMS = 8
 """Items of the model that is looked at; where its parts live does not depend on them."""

@@ -127,8 +127,8 @@ def test_named_in_the_configuration_it_joins_the_plan(changed):
     outcome = python(changed, "-c", PLANNED, methods, words.split()[-1])
     assert outcome.returncode == 0, outcome.stderr
     assert [run for run in outcome.stdout.splitlines() if "fedgmf" in run] == [
-        "runs/pfedclr/demo/published-pfedclr/fedgmf@rounds-20/seed0",
-        "runs/pfedclr/demo/clean/fedgmf@rounds-20/seed0",
+        "runs/pfedclr/demo/published-pfedclr/fedgmf@rounds-25/seed0",
+        "runs/pfedclr/demo/clean/fedgmf@rounds-25/seed0",
     ]
 
 

@@ -34,7 +34,7 @@ def in_the_dark(colour: str) -> str:
         grey = _LIGHTEST - (red + green + blue) / 3 * (_LIGHTEST - _DARKEST)
         return to_hex((grey, grey, grey))
     share = 0.0
-    while contrast(mixed := _whiter((red, green, blue), share), DARK_GROUND) < _LEAST_CONTRAST:
+    while contrast_ratio(mixed := _whiter((red, green, blue), share), DARK_GROUND) < _LEAST_CONTRAST:
         share += _STEP
     return mixed
 
@@ -45,7 +45,7 @@ def is_grey(colour: str) -> bool:
     return max(parts) - min(parts) < _NEUTRAL
 
 
-def contrast(one: str, other: str) -> float:
+def contrast_ratio(one: str, other: str) -> float:
     """The contrast of two colours, 1 to 21, as accessibility guidelines define it."""
     light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)

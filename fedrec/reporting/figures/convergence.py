@@ -26,7 +26,7 @@ from fedrec.reporting.finding import COUNTER
 from fedrec.reporting.standings import KIND_WORDS
 from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.kinds import KINDS, Kind, kind_of
+from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
@@ -141,7 +141,7 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Conta
         _name_ends(ax, ends, level_end=max(last, 2), room=top)
     assert first is not None, "a chart without rows has no figure"
     first.set_ylabel(metric_title(rows[0]["metric"]))
-    shown = [kind for kind in KINDS if kind in kinds.values()]
+    shown = [kind for kind in METHOD_KINDS if kind in kinds.values()]
     legend(figure, [KIND_LOOKS[kind].handle(KIND_WORDS[kind]) for kind in shown])
     return figure
 

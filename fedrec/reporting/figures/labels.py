@@ -40,7 +40,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return float(TextPath((0, 0), text or " ", size=size, prop=font).get_extents().x1) / _POINTS
 
 
-def shortened(text: str, width: float, size: float, *, bold: bool = False) -> str:
+def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """The text, or as much of its beginning as fits into `width` inches, and an ellipsis."""
     if text_width(text, size, bold=bold) <= width:
         return text

@@ -11,13 +11,13 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.chart import write_figure
-from fedrec.reporting.figures.labels import shortened, spread, text_width
+from fedrec.reporting.figures.labels import fitted, spread, text_width
 from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
 from fedrec.reporting.finding import COUNTER, finding, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import origin_sentence, provenance
-from fedrec.reporting.standings import CLEAN, KIND_WORDS, PUBLISHED, Standing, rows_of, standings, under
+from fedrec.reporting.standings import CLEAN, KIND_WORDS, PUBLISHED, MethodScore, rows_of, standings, under
 from fedrec.reporting.subject import finished_runs, stem_of
-from fedrec.runs.kinds import KINDS, Kind
+from fedrec.runs.kinds import METHOD_KINDS, Kind
 
 LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
 NARROW = 3.9
@@ -80,7 +80,7 @@ def build(target: Target, project: Project) -> None:
         )
 
 
-def slope_caption(found: Sequence[Standing], origin: str) -> str:
+def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     """What is seen, and what it rests on."""
     chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
     lines = [
@@ -93,12 +93,12 @@ def slope_caption(found: Sequence[Standing], origin: str) -> str:
     return "\n".join(lines)
 
 
-def slope_description(found: Sequence[Standing]) -> str:
+def slope_description(found: Sequence[MethodScore]) -> str:
     """The chart for those who cannot see it: the finding, and what is drawn."""
     return " ".join([*finding(found), "A slope chart from the published protocol to the clean one."])
 
 
-def standings_figure(found: Sequence[Standing], *, narrow: bool = False) -> Figure:
+def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
     """The slopes of standings on one dataset."""
     published, clean = under(found, PUBLISHED), under(found, CLEAN)
     slopes = [
@@ -117,7 +117,7 @@ def standings_figure(found: Sequence[Standing], *, narrow: bool = False) -> Figu
     return slope_figure(slopes, levels.pop() if len(levels) == 1 else None, heading, narrow=narrow)
 
 
-def _label(one: Standing, found: Sequence[Standing], *, narrow: bool) -> str:
+def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> str:
     """What a line is called; on a narrow screen without the settings changed, where that is one thing."""
     if not narrow:
         return f"{one.title} (no model)" if one.backbone == COUNTER else one.title
@@ -131,7 +131,7 @@ def slope_figure(
 ) -> Figure:
     """A line per method between two columns of labels, coloured by kind; labels never overlap."""
     font = 7.6 if narrow else 8.0
-    kinds = [kind for kind in KINDS if any(slope.kind == kind for slope in slopes)]
+    kinds = [kind for kind in METHOD_KINDS if any(slope.kind == kind for slope in slopes)]
     key_lines = len(kinds) if narrow else (len(kinds) + 1) // 2
     line = font * _LINE / _POINTS
     head = line * (key_lines + 3.2) + _HEADROOM
@@ -139,7 +139,7 @@ def slope_figure(
     width, height = (NARROW if narrow else WIDTH), room + head + line
     number = text_width("0.00", font, bold=True) + 0.07
     most = (width - _LEAST_RUN) / 2 - number - _BEND - _MARGIN
-    slopes = [replace(one, label=shortened(one.label, most, font, bold=one.bold)) for one in slopes]
+    slopes = [replace(one, label=fitted(one.label, most, font, bold=one.bold)) for one in slopes]
     widest = max((text_width(one.label, font, bold=one.bold) for one in slopes), default=0.0)
     side = widest + number + _BEND + _MARGIN
     figure = blank_figure(width, height)

@@ -29,7 +29,7 @@ from fedrec.reporting.page.sections.comparisons import SLOPE, ShownTarget, shown
 from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import shown_artefact, tables_of
 from fedrec.reporting.page.sections.runs import costs_table, protocols_table, runs_table
-from fedrec.reporting.standings import Standing, read_standings
+from fedrec.reporting.standings import MethodScore, read_standings
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
@@ -105,7 +105,7 @@ def _inline_files() -> dict[str, Any]:
     }
 
 
-def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[Standing]]:
+def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
     """How methods stand on each available dataset, as the csv of its slopes says."""
     return {
         dataset: read_standings(results / f"figures/{dataset}_{SLOPE}.csv")
@@ -122,7 +122,7 @@ def _comparisons(
     results: Path,
     forms: Mapping[str, str],
     content: Mapping[str, Any],
-    found: Mapping[str, Sequence[Standing]],
+    found: Mapping[str, Sequence[MethodScore]],
     links: RunLinks,
 ) -> list[tuple[str, list[ShownTarget]]]:
     """Each available dataset with the targets that compare methods on it."""

@@ -11,7 +11,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
-from fedrec.reporting.standings import CLEAN, KIND_LABELS, PUBLISHED, Standing, standings
+from fedrec.reporting.standings import CLEAN, KIND_LABELS, PUBLISHED, MethodScore, standings
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.origins import origin_columns
@@ -45,7 +45,7 @@ def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _table(rows: Sequence[Row], found: Sequence[Standing]) -> ReportTable:
+def _table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
     """The published and the clean protocol beside each other, best methods first under clean."""
     merged: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -88,7 +88,7 @@ def _about(row: Row) -> dict[str, Any]:
     return {"method": row["title"], "kind": KIND_LABELS[row["kind"]], **about}
 
 
-def _row(group: Sequence[RunRecord], standing: Standing) -> dict[str, Any]:
+def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
     first = group[0]
     rule = first.round_rule
     values = [record.summary["metrics"][rule]["test"] for record in group]

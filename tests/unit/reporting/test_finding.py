@@ -8,7 +8,7 @@ from fedrec.config.methods import resolve
 from fedrec.errors import ResultError
 from fedrec.plan.runs import RunId
 from fedrec.reporting.finding import finding, most_told, rounds_sentence, seeds_sentence
-from fedrec.reporting.standings import Standing, read_standings, rows_of, standings
+from fedrec.reporting.standings import MethodScore, read_standings, rows_of, standings
 from fedrec.reporting.tables.table import csv_text
 from tests.federations import METHODS
 from tests.made_runs import write_run
@@ -31,7 +31,7 @@ def standing(method, protocol, **changes):
         "chance": 0.1, "above": value - 0.4, "above_low": value - 0.43, "above_high": value - 0.37, "rounds": 100,
         "own_rounds": 100, "paper": "pfedclr", "runs": "runs/x",
     }  # fmt: skip
-    return Standing(**(about | changes))
+    return MethodScore(**(about | changes))
 
 
 def stand(*methods, protocols=("published", "clean"), **changes):

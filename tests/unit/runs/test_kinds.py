@@ -5,7 +5,7 @@ import pytest
 from fedrec.config.methods import resolve
 from fedrec.federation.model.parameters import Initial, item_table
 from fedrec.methods.fedmf import FedMF
-from fedrec.runs.kinds import KINDS, kind_of, kind_of_method
+from fedrec.runs.kinds import METHOD_KINDS, kind_of, kind_of_method
 from tests.federations import METHODS
 
 WANTED = {
@@ -27,7 +27,7 @@ WANTED = {
 def test_the_kind_of_a_method(name):
     kind = kind_of(METHODS, name, resolve(METHODS, name, None, "any")[0])
     assert kind == WANTED[name]
-    assert kind in KINDS
+    assert kind in METHOD_KINDS
 
 
 def fedmf_with(location=None, copies=()):

@@ -12,7 +12,7 @@ from fedrec.reporting.finding import finding
 from fedrec.reporting.page.cells import PageTable, RunLinks
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.page.sections.papers import tables_of
-from fedrec.reporting.standings import Standing
+from fedrec.reporting.standings import MethodScore
 
 SLOPE = "slope"
 """The layout whose figure shows the finding."""
@@ -30,7 +30,7 @@ class ShownTarget:
 
 
 def shown_target(
-    results: Path, name: str, form: str, found: Sequence[Standing], links: RunLinks
+    results: Path, name: str, form: str, found: Sequence[MethodScore], links: RunLinks
 ) -> ShownTarget:
     """A table or figure, from its files below `results`; `found` is how methods stand on its dataset."""
     figure = form == "figure"
@@ -43,7 +43,7 @@ def shown_target(
     )
 
 
-def _image(stem: Path, found: Sequence[Standing]) -> Image:
+def _image(stem: Path, found: Sequence[MethodScore]) -> Image:
     if stem.name.endswith(f"_{SLOPE}") and found:
         return image_of(stem, slope_description(found), _narrow(tuple(found)))
     dataset, _, layout = stem.name.rpartition("_")
@@ -51,7 +51,7 @@ def _image(stem: Path, found: Sequence[Standing]) -> Image:
 
 
 @lru_cache(maxsize=32)
-def _narrow(found: tuple[Standing, ...]) -> str:
+def _narrow(found: tuple[MethodScore, ...]) -> str:
     """The slopes for narrow screens."""
     with theme():
         return svg_of(standings_figure(found, narrow=True))

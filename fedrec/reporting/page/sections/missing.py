@@ -19,7 +19,7 @@ def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> Pa
         if dataset in content["unavailable"]
     ]
     if schemes := {paper.title: list(paper.schemes) for paper in papers.values() if paper.schemes}:
-        which = "; ".join(f"{title}: {counted(names)}" for title, names in schemes.items())
+        which = "; ".join(f"{title}: {listed_in_short(names)}" for title, names in schemes.items())
         rows.append({"what": "schemes", "which": which, "why": "they show no data, so nothing is built"})
     if not rows:
         return None
@@ -55,10 +55,10 @@ def _of_paper(paper: Paper, content: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _row(paper: Paper, names: Sequence[str], why: str, command: str | None = None) -> Row:
-    return {"what": paper.title, "which": counted(names), "why": why, "command": command}
+    return {"what": paper.title, "which": listed_in_short(names), "why": why, "command": command}
 
 
-def counted(names: Sequence[str]) -> str:
+def listed_in_short(names: Sequence[str]) -> str:
     """`2 tables (1, 3) and 1 figure (10)` for `table1`, `table3` and `fig10`."""
     labels: dict[str, list[str]] = {}
     for name in names:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast, in_the_dark
-from fedrec.reporting.figures.labels import shortened, spread, text_width
+from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
+from fedrec.reporting.figures.labels import fitted, spread, text_width
 from fedrec.reporting.figures.slope import Slope, slope_figure
 from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
 from fedrec.reporting.figures.vector import svg_of
@@ -86,7 +86,7 @@ def test_long_names_leave_room_for_the_slopes():
     (cut,) = {text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("fedmf")}
     assert cut.endswith("…")
     assert name.startswith(cut[:-1])
-    assert shortened("short", 3.0, 8.0) == "short"
+    assert fitted("short", 3.0, 8.0) == "short"
 
 
 def test_names_of_the_project_are_whole_on_a_narrow_screen():
@@ -111,16 +111,17 @@ def test_bold_letters_are_wider():
 def test_kinds_are_told_apart_by_every_eye_and_read_on_their_ground(eye, side):
     colours = [pair[side] for pair in KIND_COLOURS.values()]
     assert min(distance(*pair, eye) for pair in combinations(colours, 2)) >= 8
-    assert all(contrast(colour, ("#ffffff", DARK_GROUND)[side]) >= 4.5 for colour in colours)
+    assert all(contrast_ratio(colour, ("#ffffff", DARK_GROUND)[side]) >= 4.5 for colour in colours)
 
 
 def test_in_the_dark_ink_is_light_and_paper_dark_and_colours_are_seen():
-    assert contrast(in_the_dark("#000000"), DARK_GROUND) > 12
-    assert contrast(in_the_dark("#ffffff"), DARK_GROUND) < 1.1
-    assert all(contrast(in_the_dark(colour), DARK_GROUND) >= 3 for colour in PALETTE.values())
+    assert contrast_ratio(in_the_dark("#000000"), DARK_GROUND) > 12
+    assert contrast_ratio(in_the_dark("#ffffff"), DARK_GROUND) < 1.1
+    assert all(contrast_ratio(in_the_dark(colour), DARK_GROUND) >= 3 for colour in PALETTE.values())
     # A grey stands off as far as it does from white.
     assert all(
-        contrast(in_the_dark(grey), DARK_GROUND) >= contrast(grey, "#ffffff") - 1.5 for grey in GREYS[1:]
+        contrast_ratio(in_the_dark(grey), DARK_GROUND) >= contrast_ratio(grey, "#ffffff") - 1.5
+        for grey in GREYS[1:]
     )
     assert in_the_dark("#77cfee") == "#77cfee"
 
