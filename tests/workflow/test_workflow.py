@@ -280,9 +280,9 @@ def test_a_mistake_is_told_before_any_job(fresh):
 
 def test_a_dry_run_is_told_in_short(fresh):
     text = fresh.snakemake("--dry-run", "demo")
-    # The two methods under both protocols, and the audit's step between these.
-    assert "Runs to train: 6, about a core-minute; on a GPU far less." in text
-    assert "demo, settings of pfedclr: 6 (2 methods, 3 protocols, 1 seed)" in text
+    # Two methods under both protocols and one between them, and the one whose uploads are attacked.
+    assert "Runs to train: 7, about a core-minute; on a GPU far less." in text
+    assert "demo, settings of pfedclr: 7 (3 methods, 3 protocols, 1 seed)" in text
     assert "rule train" not in text
     assert len(text.splitlines()) < 30
 
