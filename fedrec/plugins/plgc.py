@@ -18,6 +18,7 @@ from dataclasses import replace
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.errors import ConfigurationError
 from fedrec.federation.model import (
     Batch,
     Citation,
@@ -65,6 +66,11 @@ class PLGC(Plugin):
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own beside the server's; a head is added."""
         model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
+        if own not in model:
+            raise ConfigurationError(
+                f"plgc mixes the own table {own} of its backbone with the shared one; with these settings the "
+                "backbone has none. Leave its tables as they are."
+            )
         if other == "G":
             # C starts as G when its client first takes part.
             shared = model[own]

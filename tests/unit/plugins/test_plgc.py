@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.batched.schedule import BlockBatch
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.plugins._losses import (
@@ -33,6 +34,11 @@ def test_lambda_is_the_share_of_the_own_tables_squared_norm():
     w |= method.derived(w)
     assert float(w.lambda_c) == pytest.approx(0.25)
     assert method.view(w).Q[torch.tensor([0, 1])].tolist() == [[0.75 + 3.75, 3.75], [3.75, 1.0]]
+
+
+def test_a_backbone_whose_own_table_is_left_out_is_refused():
+    with pytest.raises(ConfigurationError, match="own table D"):
+        federation_of("fedrap+plgc", clients_with([[0]], items=5), "d=2", "tables=shared")
 
 
 @both_engines
