@@ -68,8 +68,8 @@ class PLGC(Plugin):
         model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
         if own not in model:
             raise ConfigurationError(
-                f"plgc mixes the own table {own} of its backbone with the shared one; with these settings the "
-                "backbone has none. Leave its tables as they are."
+                f"plgc mixes the own table {own} of its backbone with the shared one; with these settings "
+                "the backbone has none. Leave its tables as they are."
             )
         if other == "G":
             # C starts as G when its client first takes part.
