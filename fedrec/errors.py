@@ -9,9 +9,12 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The nearest of `known` to a word that may be misspelt; None where none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return close[0] if close else None
+    """The nearest of `known`, in capitals or not; None where none is near."""
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(name.casefold(), name)
+    close = difflib.get_close_matches(word.casefold(), names, n=1)
+    return names[close[0]] if close else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -8,11 +8,18 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, check, data, inspect, new, train
 from fedrec.errors import FedrecError, StoppedError
+
+_WRONG_PLACE: Mapping[type[OSError], str] = {
+    PermissionError: "no permission. Change its rights, or name another place.",
+    IsADirectoryError: "is a folder, where a file is needed.",
+    NotADirectoryError: "lies below a file, where a folder is needed.",
+}
+"""What is wrong with a path that cannot be read, in words."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except FedrecError as error:
         print(f"fedrec: {error}", file=sys.stderr)
+        return 1
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        if error.filename is None:
+            raise
+        print(f"fedrec: {error.filename}: {_WRONG_PLACE[type(error)]}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.

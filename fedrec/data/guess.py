@@ -70,7 +70,9 @@ def _first_lines(path: Path) -> list[str]:
             lines = [line.rstrip("\r\n") for line in islice(stream, _LINES)]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file. Give the path of a text table of interactions.") from None
-    except (UnicodeDecodeError, IsADirectoryError):
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder. Give the path of a text table of interactions.") from None
+    except UnicodeDecodeError:
         raise DataError(
             f"{path}: is no text in UTF-8. Unpack it, or save it as text with one interaction per line."
         ) from None
@@ -139,6 +141,11 @@ def _places(
                 raise DataError("no column is left for users and items. Give a table that has both.")
             places[name] = left[0]
             remarks.append(f"no column is called like one of {name}s: this is a guess by its place")
+    told = "".join(remarks)
+    left_out = [field for place, field in enumerate(names or ()) if place not in places.values()]
+    unread = [field for field in left_out if repr(field) not in told]
+    if unread:
+        remarks.append(f"not read: {', '.join(unread)}")
     if "time" not in places:
         remarks.append("without a time column the order of a user's rows is that in the file")
     return {name: places[name] for name in ("user", "item", "rating", "time") if name in places}, remarks

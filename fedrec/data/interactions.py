@@ -70,13 +70,15 @@ def write_interactions(path: Path, interactions: Interactions, about: dict[str, 
 def read_interactions_file(path: Path) -> Interactions:
     """Read back what `write_interactions` wrote."""
     again = f"snakemake --cores 2 '{path}', or: fedrec prepare {path.parent.name} --out '{path.parent}'"
-    table, about = read_table(path, rebuild=f"Delete it, then: {again}")
+    says = ("dataset", "users", "items", "timed", "missing_row_orders")
+    columns_read = ("user", "item", "time", "row")
+    table, about = read_table(path, columns=columns_read, says=says, rebuild=f"Delete it, then: {again}")
     columns = {name: table[name].to_numpy() for name in table.column_names}
     orders = {
         name.removeprefix(_ROW_ORDER_PREFIX): columns.pop(name)
         for name in list(columns)
         if name.startswith(_ROW_ORDER_PREFIX)
     }
-    counts = {name: about[name] for name in ("dataset", "users", "items", "timed")}
+    counts = {name: about[name] for name in says[:-1]}
     missing = tuple(about["missing_row_orders"])
     return Interactions(**counts, **columns, row_orders=orders, missing_row_orders=missing)

@@ -161,8 +161,18 @@ def _protocol(folder: Path, settings: dict[str, Any]) -> Protocol:
 def read_split(folder: Path) -> Split:
     """Read back what `write_split` wrote; a file that is damaged, or of another split, is an error."""
     remedy = f"Delete the folder, then: {how_to_split(folder)}"
-    pairs, about = read_table(folder / "split.parquet", rebuild=remedy)
-    listed, about_listed = read_table(folder / "candidates.parquet", rebuild=remedy)
+    pairs, about = read_table(
+        folder / "split.parquet",
+        columns=("user", "item", "part"),
+        says=("dataset", "protocol", "users", "items", "dropped_users", "interactions", "split"),
+        rebuild=remedy,
+    )
+    listed, about_listed = read_table(
+        folder / "candidates.parquet",
+        columns=("user", "validation", "test"),
+        says=("split",),
+        rebuild=remedy,
+    )
     split = Split(
         dataset=about["dataset"],
         protocol=_protocol(folder, about["protocol"]),

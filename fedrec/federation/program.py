@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.model.client import (
     Client,
     Fit,
@@ -54,7 +55,29 @@ __all__ = [
 
 def trace(method: Method, round_: int) -> Program:
     """What a client does in a round, from its download to its uploads."""
-    return recorded(method.local_round, round_)
+    program = recorded(method.local_round, round_)
+    _check_names(program, method)
+    return program
+
+
+def _check_names(program: Program, method: Method) -> None:
+    """Raise `FederationError` where a program trains or uploads what is no parameter of its method."""
+    known = method.parameters()
+    for operation in program:
+        for name, does in _named(operation):
+            if name not in known:
+                raise FederationError(
+                    f"{type(method).__name__} {does} '{name}', which is none of its parameters."
+                    f"{did_you_mean(name, known)} It has: {', '.join(known)}."
+                )
+
+
+def _named(operation: Operation) -> Iterator[tuple[str, str]]:
+    """The parameters that an operation names, and what it does to them."""
+    if isinstance(operation, Upload):
+        yield operation.name, "uploads"
+    elif isinstance(operation, Fit):
+        yield from ((name, "trains") for step in operation.steps for name in step.rates)
 
 
 def trace_after(method: Method, round_: int) -> tuple[Program, Who]:

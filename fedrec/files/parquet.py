@@ -4,6 +4,7 @@ Reads and writes with pyarrow alone, so that training, which has no polars, can 
 """
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,17 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
 
 
 def read_table(
-    path: Path, *, content: str | None = None, rebuild: str = _REBUILD
+    path: Path,
+    *,
+    content: str | None = None,
+    columns: Collection[str] = (),
+    says: Collection[str] = (),
+    rebuild: str = _REBUILD,
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and what it is; refuses a file that is damaged or not ours.
+    """The table and what it is; refuses a file that is damaged, not ours, or another of ours.
 
-    With `content`, the table must have that content hash. `rebuild` tells the user how to get a whole file.
+    With `content`, the table must have that content hash; it must have `columns`, and say what `says` names.
+    `rebuild` tells the user how to get a whole file.
     """
     try:
         # The file alone: a folder called `d=8` above it is no column of it.
@@ -74,6 +81,9 @@ def read_table(
         raise StorageError(f"{path}: is damaged: {error}. {rebuild}") from error
     if content not in (None, found):
         raise StorageError(f"{path}: is not the file that was written here, but another's. {rebuild}")
+    missing = [*(set(columns) - set(table.column_names)), *(set(says) - about.keys())]
+    if missing:
+        raise StorageError(f"{path}: is another file of fedrec, without {min(missing)}. {rebuild}")
     return table, about
 
 

@@ -183,7 +183,7 @@ def _rounds_words(found: Sequence[MethodScore]) -> str:
     if not other:
         return ""
     trained, asked = (_span([getattr(one, name) for one in other]) for name in ("rounds", "own_rounds"))
-    return f"after {trained} rounds where the papers' settings say {asked}"
+    return f"after {trained} {'round' if trained == '1' else 'rounds'} where the papers' settings say {asked}"
 
 
 def _under_both(about: Sequence[MethodScore]) -> list[tuple[MethodScore, MethodScore]]:

@@ -64,6 +64,9 @@ class Checkpoints:
         except StorageError as error:
             print(f"{error} Training starts anew.", file=sys.stderr)
             return None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            print(f"{self.path}: does not say how far it got ({error!r}); starting anew.", file=sys.stderr)
+            return None
         if progress is None:
             print(f"{self.path}: belongs to other settings or code; starting anew.", file=sys.stderr)
             return None

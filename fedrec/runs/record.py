@@ -105,7 +105,10 @@ class RunRecord:
         try:
             content = read_sealed(path)
         except FileNotFoundError:
-            raise ResultError(f"{path}: this run is not finished. {self._advice(path)}") from None
+            what = f"{path}: this run is not finished"
+            if not self.folder.is_dir():
+                what = f"{self.folder}: there is no such folder"
+            raise ResultError(f"{what}. {self._advice(path)}") from None
         except ValueError as error:
             raise ResultError(f"{path}: this file is not whole: {error}. {self._rebuild(path)}") from error
         missing = [key for key in _STATED if key not in content]

@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from fedrec.central.learner import CentralLearner
 from fedrec.central.method import CentralMethod
 from fedrec.config.modules import broken_source, modules_of, without_class
 from fedrec.config.names import parse
-from fedrec.errors import ConfigurationError, FedrecError
+from fedrec.errors import ConfigurationError, FedrecError, did_you_mean
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
@@ -45,8 +45,23 @@ def make_learner(
     return learner
 
 
+class _Settings(dict[str, Any]):
+    """The settings of a method, which says whose they are when its code asks for another."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self._name = name
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise ConfigurationError(
+            f"the code of {self._name} asks for a setting '{key}' that its entry does not have."
+            f"{did_you_mean(key, self)} It has: {', '.join(self)}."
+        )
+
+
 def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | None:
     """The composition `name` as a federated method; None for one that has no clients that train."""
+    settings = _Settings(name, settings)
     backbone, *plugins = modules_of(name)
     method = _class_of(backbone, "METHOD", settings)
     if not issubclass(method, Method):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedrec.config.protocol import SWITCHES, full_name
 from fedrec.data.split import Split, how_to_split, read_split
-from fedrec.errors import SplitError, did_you_mean
+from fedrec.errors import SplitError, did_you_mean, nearest
 
 _FILE = "split.parquet"
 _KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES))
@@ -17,15 +17,19 @@ def split_of(data: Path, protocol: str, paper: str) -> Split:
     folder = data / name
     if not data.is_dir():
         beside = [path.name for path in data.parent.glob("*/") if path.is_dir()]
+        near_by = data.with_name(nearest(data.name, beside) or data.name)
         raise SplitError(
-            f"--data {data}: there is no such folder.{did_you_mean(data.name, beside)} Make it with: "
-            f"{how_to_split(folder)}"
+            f"--data {data}: there is no such folder.{did_you_mean(data.name, beside)} A split is made with: "
+            f"{how_to_split(near_by / name)}"
         )
     if not (folder / _FILE).is_file():
         made = sorted(path.parent.name for path in data.glob(f"*/{_FILE}"))
-        near = did_you_mean(protocol, (*made, *_KINDS)) if protocol not in _KINDS else ""
+        known = protocol in _KINDS
+        meant = protocol if known else nearest(protocol, (*made, *_KINDS)) or protocol
+        near = "" if meant == protocol else f" Did you mean '{meant}'?"
+        how = how_to_split(data / full_name(meant, paper))
         raise SplitError(
             f"--protocol {protocol}: {data} has no split '{name}'.{near} It has: "
-            f"{', '.join(made) or 'none'}. Make it with: {how_to_split(folder)}"
+            f"{', '.join(made) or 'none'}. A split is made with: {how}"
         )
     return read_split(folder)

@@ -25,6 +25,9 @@ from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
 
+_MOST_CHARACTERS = 200
+"""Of what torch says when memory runs out."""
+
 
 def train(
     *,
@@ -95,11 +98,20 @@ def train(
             return Training(
                 clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records, remarks
             ).train()
-        except torch.OutOfMemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            elsewhere = "" if place.type == "cpu" else ", or use --device cpu"
             raise OutOfMemoryError(
-                f"{method} on {data.name}: the tables of all clients do not fit into the memory of {place}, "
-                f"or another program holds it. Run fewer jobs on it at once, or use --device cpu. ({error})"
+                f"{method} on {data.name}: it does not fit into the memory of {place}, or another program "
+                f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
+                f"({str(error)[:_MOST_CHARACTERS]})"
             ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out: on a CPU torch has no error of its own for that."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _check_seconds(seconds: float) -> None:

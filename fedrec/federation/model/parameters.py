@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedrec.errors import FederationError, did_you_mean
 from fedrec.random.purpose import Purpose
 from fedrec.random.with_numpy import normal, uniform
 
@@ -53,6 +54,14 @@ class Parameter:
     renewed: bool = False
     combine: Combine = "mean"
     sent: bool = True
+
+    def __post_init__(self) -> None:
+        known = get_args(Location)
+        if self.location not in known:
+            raise FederationError(
+                f"a parameter cannot live at '{self.location}'.{did_you_mean(self.location, known)} "
+                f"It lives at one of: {', '.join(known)}."
+            )
 
     @property
     def count(self) -> int:

@@ -143,9 +143,11 @@ def test_a_run_elsewhere_is_audited_with_its_splits_named(small, tmp_path, capsy
     assert found["exposure"]["test"]["held_out"]["never"] == 1
 
 
-def test_a_run_that_is_not_finished_is_an_error(capsys):
-    assert audit("--run", "nowhere") == 1
+def test_a_run_that_is_not_finished_is_an_error(tmp_path, capsys):
+    assert audit("--run", str(tmp_path)) == 1
     assert "run.json: this run is not finished." in capsys.readouterr().err
+    assert audit("--run", "nowhere") == 1
+    assert "nowhere: there is no such folder." in capsys.readouterr().err
 
 
 def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):

@@ -148,3 +148,18 @@ def test_a_reader_that_has_enough_gets_no_traceback():
     command = f"{shlex.quote(sys.executable)} -m fedrec datasets | true"
     outcome = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT)
     assert outcome.stderr == ""
+
+
+def test_a_folder_where_a_file_is_needed_is_one_message(tmp_path, capsys):
+    assert main(["build", "demo_comparison", "--plan", str(tmp_path)]) == 1
+    assert f"{tmp_path}: is a folder, where a file is needed." in capsys.readouterr().err
+
+
+def test_no_permission_is_one_message(tmp_path, monkeypatch, capsys):
+    def refused(*_arguments, **_options):
+        raise PermissionError(13, "Permission denied", str(tmp_path / "split.parquet"))
+
+    monkeypatch.setattr("fedrec.runs.train.train", refused)
+    words = ["--data", "d", "--method", "fedmf", "--protocol", "clean", "--out", "o"]
+    assert main(["train", *words]) == 1
+    assert "split.parquet: no permission. Change its rights" in capsys.readouterr().err

@@ -103,3 +103,9 @@ def test_what_is_no_table_of_interactions_is_refused(tmp_path, content, said):
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         guess_format(tmp_path / "none")
+
+
+def test_a_column_that_is_not_read_is_told(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("Nutzer,Artikel,Sorte,Zeit\n1,2,a,1600000000\n1,3,b,1600000001\n")
+    assert any("not read: Sorte" in remark for remark in guess_format(path).remarks)

@@ -8,6 +8,7 @@ import torch
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.errors import FederationError
 from fedrec.federation.model import Citation, Combined, PlainTable, ServerRule, dot
+from fedrec.federation.model.parameters import Initial, vector
 from tests.by_hand import clients_with, federation_of, kept, near
 
 TABLE = torch.arange(8.0).reshape(4, 2)
@@ -79,3 +80,8 @@ def test_every_plug_in_says_what_a_round_costs_and_where_it_comes_from(name):
     plugin = importlib.import_module(modules_of(f"fedmf+{name}")[1]).PLUGIN
     assert plugin.paper is not None
     assert plugin.cost
+
+
+def test_a_parameter_lives_at_a_place_that_there_is():
+    with pytest.raises(FederationError, match=r"cannot live at 'privat'\. Did you mean 'private'"):
+        vector(4, "privat", Initial("normal", 0.1))

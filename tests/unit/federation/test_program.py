@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedrec.config.methods import load_methods, resolve
 from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.engines.engine import ENGINES as NAMED
 from fedrec.federation.engines.engine import Engine, engine_named
@@ -26,6 +27,7 @@ from fedrec.federation.program import (
 from fedrec.methods.fedmf import FedMF
 from fedrec.runs.registry import make_method
 from tests.by_hand import ENGINES, clients_with, federation_of
+from tests.conftest import ROOT
 from tests.federations import server_side, settings_of
 
 BATCHED = ENGINES[1]
@@ -262,3 +264,18 @@ def test_an_engine_may_refuse_a_program_with_its_reason():
     federation = federation_of("fedmf", clients_with([[0]], items=8), engine=Picky())
     with pytest.raises(FederationError, match="engine picky cannot run this method: it has no uploads"):
         federation.train_round(1)
+
+
+class Misspelt(FedMF):
+    """Uploads what it does not have."""
+
+    def local_round(self, client):
+        client.upload("q")
+
+
+def test_what_is_uploaded_must_be_a_parameter():
+    method = Misspelt(resolve(load_methods(ROOT / "config/methods.yaml"), "fedmf", None, "any")[0], 8)
+    with pytest.raises(
+        FederationError, match=r"Misspelt uploads 'q', which is none of its parameters\. Did you"
+    ):
+        trace(method, 1)

@@ -64,3 +64,11 @@ def test_a_folder_with_an_equals_sign_is_no_column(tmp_path):
     path = tmp_path / "d=8/t.parquet"
     write_table(path, pa.table({"a": [1]}), {})
     assert read_table(path)[0].column_names == ["a"]
+
+
+def test_another_file_of_ours_is_told_as_such(tmp_path):
+    write_table(tmp_path / "a.parquet", pa.table({"user": [1]}), {"dataset": "made"})
+    with pytest.raises(StorageError, match="another file of fedrec, without item"):
+        read_table(tmp_path / "a.parquet", columns=("user", "item"))
+    with pytest.raises(StorageError, match="another file of fedrec, without timed"):
+        read_table(tmp_path / "a.parquet", says=("dataset", "timed"))

@@ -5,13 +5,14 @@ import pytest
 
 from fedrec import methods, plugins
 from fedrec.config import modules
+from fedrec.config.methods import resolve
 from fedrec.config.modules import modules_of, plugin_names
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.federation import Federation
 from fedrec.runs.registry import make_learner, make_method
 from tests.compositions import compositions
-from tests.federations import clients_of, planted_blocks, settings_of
+from tests.federations import METHODS, clients_of, planted_blocks, settings_of
 
 PLUGIN = """
 from fedrec.methods.fedmf import FedMF
@@ -147,3 +148,10 @@ def test_variants_that_cannot_be_combined_are_refused(varied):
     file.VARIANTS = {("user_initial", "uniform"): file.Plain, ("combine", "touched"): file.Touched}
     with pytest.raises(ConfigurationError, match="user_initial=uniform, combine=touched do not go together"):
         varied(user_initial="uniform", combine="touched")
+
+
+def test_code_that_asks_for_a_setting_that_its_entry_does_not_have_is_told_so():
+    settings = dict(resolve(METHODS, "fedmf", None, "any")[0])
+    del settings["d"]
+    with pytest.raises(ConfigurationError, match="the code of fedmf asks for a setting 'd'"):
+        make_method("fedmf", settings, 8).parameters()

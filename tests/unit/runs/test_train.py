@@ -307,7 +307,7 @@ def test_mistakes_are_refused_before_anything_is_written(trained, tmp_path, chan
 def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
     with pytest.raises(
         SplitError,
-        match=r"mad: there is no such folder. Did you mean 'made'\? Make it with: snakemake --cores 2 '.*/mad/clean/split.parquet'",
+        match=r"mad: there is no such folder. Did you mean 'made'\? A split is made with: snakemake --cores 2 '.*/made/clean/split.parquet'",
     ):
         trained(data=splits.parent / "mad")
 
@@ -351,3 +351,12 @@ def test_threads_do_not_wait_busily_unless_told_to(splits, tmp_path, monkeypatch
     assert main(command(splits, tmp_path, "--seed", "-1")) == 1
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
     assert "seed -1 is not allowed" in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_on_a_cpu_is_told_as_such(trained, tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+
+    monkeypatch.setattr("fedrec.runs.train.make_learner", full)
+    with pytest.raises(OutOfMemoryError, match="does not fit into the memory of cpu"):
+        trained(tmp_path / "run")
