@@ -106,7 +106,7 @@ class RunRecord:
             content = read_sealed(path)
         except FileNotFoundError:
             what = f"{path}: this run is not finished"
-            if not self.folder.is_dir():
+            if not (self._is_planned or self.folder.is_dir()):
                 what = f"{self.folder}: there is no such folder"
             raise ResultError(f"{what}. {self._advice(path)}") from None
         except ValueError as error:

@@ -82,7 +82,7 @@ def build(target: Target, project: Project) -> None:
 
 def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     """What is seen, and what it rests on."""
-    chance = " Dotted: chance." if any(one.chance is not None for one in found) else ""
+    chance = " Thin and dotted: chance." if any(one.chance is not None for one in found) else ""
     lines = [
         f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
         "which leaks the held-out item, and under the clean one, which does not; each line is a method, "
