@@ -10,6 +10,7 @@ from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import full_name, paper_of, short_name
 from fedrec.federation.observe.recorder import extras
 from fedrec.federation.program import Upload, trace
+from fedrec.plan.runs import SUMMARY
 from fedrec.runs.record import RunRecord
 from fedrec.runs.registry import make_method
 
@@ -69,7 +70,7 @@ def _beside(run: RunRecord) -> Path | None:
     if short_name(run.protocol) != "published" or paper is None:
         return None
     beside = folder.parents[2] / full_name("only-pool", paper) / folder.parent.name / folder.name
-    return beside if (beside / "run.json").is_file() else None
+    return beside if (beside / SUMMARY).is_file() else None
 
 
 def _uploads(run: RunRecord) -> dict[str, Any] | str:

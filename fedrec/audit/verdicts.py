@@ -22,9 +22,9 @@ from fedrec.config.printed import printed
 from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import SUMMARY, RunId
 from fedrec.plan.selection import runs_by_line
-from fedrec.runs.record import SUMMARY, RunRecord, UserRanks
+from fedrec.runs.record import RunRecord, UserRanks
 
 JUDGED_BY = "hr@10"
 """The metric that decides a claim as a whole; other metrics have verdicts of their own beside it."""
@@ -187,7 +187,7 @@ def _judgement(
             effects[short] = _effect(claim, groups, ranks, metric)
             used += ranks
     expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
-    paths = [str(evidence.results / run.folder / "run.json") for run in missing]
+    paths = [str(evidence.results / run.folder / SUMMARY) for run in missing]
     return Judgement(
         claim, artefact, dataset, metric, expected, effects.get("published"), clean,
         verdict=verdict_on(claim.kind, expected, clean),

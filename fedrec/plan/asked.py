@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.project import Project
+from fedrec.plan.runs import FILES
 from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
 
-_RUN_FILES = ("curve.parquet", "ranks.parquet", "timing.parquet", "state.safetensors", "run.json")
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
 _SPLIT_FILES = ("split.parquet", "candidates.parquet")
 _SEED = re.compile(r"seed(\d+)")
@@ -77,7 +77,7 @@ def _check_run(project: Project, path: str) -> None:
     project.job(
         project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
     )
-    _check_file(file, _RUN_FILES)
+    _check_file(file, FILES)
 
 
 def _check_data(project: Project, path: str) -> None:

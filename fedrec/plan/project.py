@@ -19,7 +19,7 @@ from fedrec.errors import ConfigurationError, StorageError, did_you_mean
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import SUMMARY, RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
@@ -223,7 +223,7 @@ class Project(Workspace):
         A finished run that recorded more than is needed stays as it is.
         """
         needed = self._records.get(run, [])
-        path = self.results / run.folder / "run.json"
+        path = self.results / run.folder / SUMMARY
         try:
             before = read_sealed(path).get("record", [])
         except (FileNotFoundError, StorageError, ValueError):

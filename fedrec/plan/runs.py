@@ -13,6 +13,11 @@ from fedrec.config.methods import canonical, papers_named, remembered, resolve
 from fedrec.config.names import folder_name, parse
 from fedrec.config.protocol import full_name, paper_of
 
+SUMMARY, STATE = "run.json", "state.safetensors"
+TABLES = ("curve", "timing", "ranks")
+FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
+"""The files of a finished run, in its folder."""
+
 
 @dataclass(frozen=True, order=True)
 class RunId:

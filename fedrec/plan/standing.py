@@ -8,7 +8,7 @@ from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
 from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import SUMMARY, RunId
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def standing(project: Project, artefact: Artefact) -> Standing:
 
 
 def _is_done(project: Project, run: RunId) -> bool:
-    return (project.results / run.folder / "run.json").is_file()
+    return (project.results / run.folder / SUMMARY).is_file()
 
 
 def standing_text(project: Project, artefact: Artefact, cores: int) -> str:

@@ -16,7 +16,7 @@ from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import STATE, SUMMARY, RunId
 from fedrec.plan.selection import compared, runs_of, selection_named
 from fedrec.plan.workspace import Workspace
 
@@ -62,7 +62,7 @@ class Target:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Every file it is made from, below the results."""
-        return (*(f"{run.folder}/run.json" for run in self.runs), *self.reads)
+        return (*(f"{run.folder}/{SUMMARY}" for run in self.runs), *self.reads)
 
     @property
     def plan(self) -> str:
@@ -315,7 +315,7 @@ class Targets:
     ) -> Target:
         reads: list[str] = []
         if "states" in needs:
-            reads += [f"{run.folder}/state.safetensors" for run in runs]
+            reads += [f"{run.folder}/{STATE}" for run in runs]
         if "splits" in needs:
             splits = dict.fromkeys((run.dataset, run.protocol) for run in runs)
             reads += [file for dataset, protocol in splits for file in splits_of(dataset, [protocol])]

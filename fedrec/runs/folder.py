@@ -7,8 +7,9 @@ from typing import Any
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError, StorageError
 from fedrec.files.atomic import canonical_json, remove_remains
+from fedrec.plan.runs import FILES, SUMMARY
 from fedrec.runs.checkpoint import CHECKPOINT
-from fedrec.runs.record import FILES, SUMMARY, RunRecord
+from fedrec.runs.record import RunRecord
 
 _HASHES = ("code", "split", "interactions")
 _MOST_CHANGES_TOLD = 5

@@ -37,15 +37,12 @@ from fedrec.files.atomic import canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
     import polars as pl
 
-SUMMARY, STATE = "run.json", "state.safetensors"
-TABLES = ("curve", "timing", "ranks")
-FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The five files of a run."""
 REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
-from fedrec.runs.record import SUMMARY, RunRecord, without_brackets
+from fedrec.plan.runs import SUMMARY
+from fedrec.runs.record import RunRecord, without_brackets
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,8 +18,9 @@ from fedrec.errors import (
 from fedrec.federation.federation import Federation
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed
+from fedrec.plan.runs import FILES
 from fedrec.runs import device, training
-from fedrec.runs.record import FILES, RunRecord
+from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
 from tests.federations import planted_blocks

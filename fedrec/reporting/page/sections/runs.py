@@ -9,10 +9,11 @@ import polars as pl
 from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
+from fedrec.plan.runs import SUMMARY
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of, not_whole
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
-from fedrec.runs.record import SUMMARY, RunRecord
+from fedrec.runs.record import RunRecord
 
 _TIMES = ("clients", "bytes_down_per_client", "bytes_up_per_client", "local_seconds", "server_seconds")
 _GIB = 2**30
