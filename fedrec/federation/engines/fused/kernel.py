@@ -525,9 +525,9 @@ class _Writer:
         index = tuple("0" if size == 1 else f"k{axis}" for axis, size in enumerate(shape))
         gradient = self.graphs[number].gradients[Leaf("value", key)].at(*index)
         yield from looped(shape, index, by_lanes=self.gpu, body=[
-            f"const int e = {flat(index, shape)};",
+            f"const int place = {flat(index, shape)};",
             f"real g = {gradient};",
-            *self._moved(number, step, key, f"x_{c}[e]", f"first{number}_{c}[e]", f"second{number}_{c}[e]", "t"),
+            *self._moved(number, step, key, f"x_{c}[place]", f"first{number}_{c}[place]", f"second{number}_{c}[place]", "t"),
         ])  # fmt: skip
 
     def _moved(

@@ -160,7 +160,9 @@ class Lowering:
         name = c_name(leaf.name)
         if leaf.part == "rows":
             sample, place = index
-            return f"row_{name}[{place}]" if sample == "i" else f"ROW_OF({name}, {sample}, {place})"
+            if sample == "i":
+                return f"row_{name}[{place}]"
+            return f"table_{name}[(integer)slot[{sample}] * {node.shape[1]} + {place}]"
         if leaf.part == "whole":
             return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
         if leaf.part == "training_sum":
