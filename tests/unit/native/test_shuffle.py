@@ -1,0 +1,70 @@
+"""Orders by kernels are those by torch, whoever computes them."""
+
+import pytest
+import torch
+
+from fedrec.federation import draw_kernels, draws
+from fedrec.native.kernel import Kernel
+from fedrec.native.shuffle import SHUFFLE
+from fedrec.native.source import Source
+from fedrec.random.purpose import Purpose
+from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
+
+CPU = torch.device("cpu")
+SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 31, 64, 65, 100, 0, 255, 256, 257, 999, 1]
+
+
+def in_torch(who, size, seed, round_, first, epochs, purpose):
+    """The orders by torch, of each client's own samples."""
+    start = torch.repeat_interleave(size.cumsum(0) - size, size)
+    later = range(first, first + epochs)
+    every = [draws.shuffled_in_torch(who, size, seed, round_, epoch, purpose) - start for epoch in later]
+    return torch.stack(every).to(torch.int32)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**40 + 5, 2**63 - 1])
+def test_orders_are_those_of_torch(seed):
+    generator = torch.Generator().manual_seed(seed % 1000)
+    sizes = torch.cat((torch.tensor([*SIZES, 12_000]), torch.randint(0, 3000, (30,), generator=generator)))
+    who = torch.randperm(10**6, generator=generator)[: len(sizes)]
+    case = (who, sizes, seed, 3 + seed % 7, seed % 5, 3, Purpose.SHUFFLE)
+    expected = in_torch(*case)
+    kernel = Kernel(draw_kernels.ORDERS, CPU)
+    assert torch.equal(draw_kernels.orders(kernel, *case), expected)
+    assert torch.equal(with_two_threads(lambda: draw_kernels.orders(kernel, *case)), expected)
+    assert torch.equal(draws.orders(*case), expected)
+
+
+def test_lanes_together_give_the_same_orders():
+    case = (torch.arange(40, 40 + len(SIZES)), torch.tensor(SIZES), 2**40 + 5, 3, 2, 2, Purpose.SHUFFLE)
+    for lanes in (32, 64):
+        kernel = LanesKernel(draw_kernels.ORDERS, lanes)
+        assert torch.equal(draw_kernels.orders(kernel, *case), in_torch(*case))
+
+
+def test_nobody_has_no_order():
+    nobody = torch.empty(0, dtype=torch.int64)
+    assert draws.orders(nobody, nobody, 0, 1, 0, 2).shape == (2, 0)
+    assert draws.shuffled(nobody, nobody, 0, 1, 0).shape == (0,)
+
+
+FEW_WORDS = """
+INLINE void philox(word32* words, word64 place, word32 user, word32 round, word32 purpose, word64 seed) {
+  for (int lane = 0; lane < 4; lane++) words[lane] = ((word32)place * 7 + lane * 3) % 5 * 0x30000000u;
+}
+"""
+
+
+def test_equal_words_stay_in_order():
+    """Such draws never come about by chance in a test: they are made."""
+    few = Source("orders", draw_kernels.ORDERS.parameters, draw_kernels.ORDERS.body, FEW_WORDS + SHUFFLE)
+    size = 77
+    words = [(quad * 7 + lane * 3) % 5 for quad in range(size // 4 + 1) for lane in range(4)][:size]
+    expected = sorted(range(size), key=lambda sample: words[sample])
+    case = (torch.tensor([5]), torch.tensor([size]), 0, 1, 0, 1, Purpose.SHUFFLE)
+    for kernel in (Kernel(few, CPU), LanesKernel(few)):
+        assert draw_kernels.orders(kernel, *case).tolist() == [expected]
+
+
+def test_a_gpu_takes_the_kernel():
+    assert CudaCompiler().refusal(draw_kernels.ORDERS) == ""
