@@ -78,7 +78,7 @@ class LanesKernel(AnyKernel):
     def workers(self, items: int) -> int:  # noqa: ARG002 - see override
         return 1
 
-    def __call__(self, items: int, **arguments: Argument) -> None:
+    def __call__(self, items: int, /, **arguments: Argument) -> None:
         if items:
             self._run(packed(self.source, arguments), ctypes.c_longlong(items))
 

@@ -24,7 +24,7 @@ class AnyKernel(Protocol):
     def workers(self, items: int) -> int:
         """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
 
-    def __call__(self, items: int, **arguments: Argument) -> None:
+    def __call__(self, items: int, /, **arguments: Argument) -> None:
         """Do `items` pieces of work; arguments by the names of the kernel's parameters."""
 
 
@@ -44,7 +44,7 @@ class Kernel(AnyKernel):
         """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
         return self._kernel.workers(items)
 
-    def __call__(self, items: int, **arguments: Argument) -> None:
+    def __call__(self, items: int, /, **arguments: Argument) -> None:
         """Do `items` pieces of work; arguments by the names of the kernel's parameters."""
         if items:
             self._kernel.run(items, packed(self.source, arguments))
