@@ -11,6 +11,8 @@ on a CPU one thread does, as a block of one lane. The body of a kernel is writte
     BEFORE(x)        the sum of the whole number x over the lanes before this one; all lanes must come here
     TAKE(p, x)       adds the whole number x to *p and gives what was there; lanes may do it at once
     SWAP(p, x)       replaces *p by x and gives what was there; lanes may do it at once
+    MARK(p, bits)    sets bits of the word *p; lanes may do it at once
+    ONES(x)          how many bits of a word are set
     UNROLL           before a loop of few and known turns: its arrays shall be registers
     real             the type of numbers: float or double
     NATIVE_GPU       1 on a GPU, else 0
@@ -43,6 +45,8 @@ _ON_CPU = """
 static inline int take(int* place, int more) { int before = *place; *place += more; return before; }
 static inline int swap(int* place, int next) { int before = *place; *place = next; return before; }
 #define TAKE(place, more) take(place, more)
+#define MARK(place, bits) (*(place) |= (bits))
+#define ONES(word) __builtin_popcount(word)
 #define SWAP(place, next) swap(place, next)
 """
 
@@ -55,6 +59,8 @@ _ON_GPU = """
 #define UNROLL _Pragma("unroll")
 #define INLINE __device__ __forceinline__
 #define TAKE(place, more) atomicAdd(place, more)
+#define MARK(place, bits) atomicOr(place, bits)
+#define ONES(word) __popc(word)
 #define SWAP(place, next) atomicExch(place, next)
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
