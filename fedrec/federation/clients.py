@@ -1,6 +1,7 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -56,12 +57,31 @@ class Clients:
         """Where the clients' data lies."""
         return self.user.device
 
-    @property
+    @cached_property
     def everyone(self) -> Tensor:
         """The indices of all clients."""
         return torch.arange(len(self), device=self.device)
 
-    @property
+    @cached_property
+    def catalogue(self) -> Tensor:
+        """The numbers of all items."""
+        return torch.arange(self.items, device=self.device)
+
+    def span(self, who: Tensor) -> slice | None:
+        """The neighbours that `who` are if it is a piece of `everyone`, which is seen by its memory alone;
+        None for others.
+        """
+        if who.untyped_storage().data_ptr() != self.everyone.untyped_storage().data_ptr():
+            return None
+        first = who.storage_offset()
+        return slice(first, first + len(who)) if who.is_contiguous() else None
+
+    def is_catalogue(self, items: Tensor) -> bool:
+        """Whether `items` are those of `catalogue` for each client, which is seen by their memory alone."""
+        same = items.data_ptr() == self.catalogue.data_ptr() and items.shape[1:] == self.catalogue.shape
+        return same and items.stride() == (0, 1)
+
+    @cached_property
     def sizes(self) -> Tensor:
         """Number of training interactions of each client."""
         return self.start.diff()

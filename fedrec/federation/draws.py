@@ -73,7 +73,8 @@ def shuffled(
     Samples stand client by client, `size` of each, and still do so afterwards.
     """
     (own,) = orders(who, size, seed, round_, epoch, 1, purpose)
-    return own + torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
+    start: Tensor = torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
+    return start + own
 
 
 def orders(

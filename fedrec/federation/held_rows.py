@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedrec.native.kernel import AnyKernel, kernel_or_none
+from fedrec.native.kernel import AnyKernel, Argument, kernel_or_none
 from fedrec.native.source import Source
 
 _GIVEN = (
@@ -85,7 +85,7 @@ def held_rows_by(
     clients, words = len(size), -(-items // 32)
     rows = torch.empty_like(size)
     workers = max(count.workers(clients), fill.workers(clients))
-    given = {
+    given: dict[str, Argument] = {
         "item_of": item, "size": size, "end": size.cumsum(0), "words": words,
         "space": torch.empty(2 * workers * words, dtype=torch.int32, device=item.device),
     }  # fmt: skip
