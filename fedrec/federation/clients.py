@@ -1,6 +1,7 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -10,8 +11,10 @@ from torch import Tensor
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import SplitError
+from fedrec.federation.draw_kernels import SAMPLES, samples
 from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
+from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
 
@@ -54,12 +57,31 @@ class Clients:
         """Where the clients' data lies."""
         return self.user.device
 
-    @property
+    @cached_property
     def everyone(self) -> Tensor:
         """The indices of all clients."""
         return torch.arange(len(self), device=self.device)
 
-    @property
+    @cached_property
+    def catalogue(self) -> Tensor:
+        """The numbers of all items."""
+        return torch.arange(self.items, device=self.device)
+
+    def span(self, who: Tensor) -> slice | None:
+        """The neighbours that `who` are if it is a piece of `everyone`, which is seen by its memory alone;
+        None for others.
+        """
+        if who.untyped_storage().data_ptr() != self.everyone.untyped_storage().data_ptr():
+            return None
+        first = who.storage_offset()
+        return slice(first, first + len(who)) if who.is_contiguous() else None
+
+    def is_catalogue(self, items: Tensor) -> bool:
+        """Whether `items` are those of `catalogue` for each client, which is seen by their memory alone."""
+        same = items.data_ptr() == self.catalogue.data_ptr() and items.shape[1:] == self.catalogue.shape
+        return same and items.stride() == (0, 1)
+
+    @cached_property
     def sizes(self) -> Tensor:
         """Number of training interactions of each client."""
         return self.start.diff()
@@ -121,14 +143,22 @@ class Clients:
         purpose: Purpose = Purpose.NEGATIVES,
     ) -> Samples:
         """The samples of the clients `who` in `round_`: each training interaction and its negatives."""
-        positive, owner = self.training(who)
-        sizes = self.sizes[who]
-        drawn = negatives(who[owner], counted(sizes), self.forbidden, per_positive, seed, round_, purpose)
-        width = 1 + per_positive
-        item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
-        label = torch.zeros(len(owner), width, device=self.device)
+        item = self._with_negatives(who, per_positive, seed, round_, purpose)
+        label = torch.zeros(item.shape, device=self.device)
         label[:, 0] = 1
-        return Samples(item, label.reshape(-1), sizes * width, width)
+        width = item.shape[1]
+        return Samples(item.reshape(-1), label.reshape(-1), self.sizes[who] * width, width)
+
+    def _with_negatives(self, who: Tensor, count: int, seed: int, round_: int, purpose: Purpose) -> Tensor:
+        """The training items of the clients `who`, and behind each its negatives."""
+        kernel = kernel_or_none(SAMPLES, self.device)
+        if kernel is not None:
+            held = (self.start, self.train_item, self.forbidden)
+            return samples(kernel, who, *held, count, seed, round_, purpose)
+        positive, owner = self.training(who)
+        places = counted(self.sizes[who])
+        drawn = negatives(who[owner], places, self.forbidden, count, seed, round_, purpose)
+        return torch.cat((positive.unsqueeze(1), drawn), dim=1)
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""

@@ -15,7 +15,7 @@ CACHE = "FEDREC_KERNELS"
 
 @cache
 def folder() -> Path:
-    """The folder of compiled kernels: the user's cache, or a temporary one where nothing can be written there."""
+    """The folder of compiled kernels: the user's cache, or a temporary one if that cannot be written."""
     named = os.environ.get(CACHE)
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     chosen = Path(named) if named else home / "fedrec" / "kernels"

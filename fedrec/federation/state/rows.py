@@ -40,6 +40,10 @@ class RowsKept(Kept):
         return tables
 
     @override
+    def view(self, span: slice) -> Tensor:
+        return self.whole(torch.arange(span.start, span.stop, device=self.version.device))
+
+    @override
     def put(self, who: Tensor, values: Tensor) -> None:
         items = self.bases.shape[1]
         item = torch.arange(items, device=who.device).repeat(len(who))
