@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import NoCompilerError
-from fedrec.federation.draws import shuffled
+from fedrec.federation.draws import orders
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.batched.memory import fitting_blocks
@@ -134,11 +134,11 @@ class FusedRound(BlockRound):
             return
         launch = Launch(self, made, fit, self._samples(fit.samples))
         together = not made.code.derived
-        orders = self._orders(launch.sampled.size, fit.epochs)
-        for order in [orders] if together else orders.split(1):
+        order = self._orders(launch.sampled.size, fit.epochs)
+        for part in [order] if together else order.split(1):
             if not together:
                 self.weights.derive()
-            launch.train(order)
+            launch.train(part)
         launch.finish()
 
     def _samples(self, half: Half | None) -> "_Sampled":
@@ -156,12 +156,7 @@ class FusedRound(BlockRound):
         block, task = self.block, self.block.task
         first = block.epochs_done
         block.epochs_done += epochs
-        return torch.stack(
-            [
-                shuffled(block.who, size, task.seed, task.round_, first + epoch).int()
-                for epoch in range(epochs)
-            ]
-        )
+        return orders(block.who, size, task.seed, task.round_, first, epochs)
 
 
 @dataclass(frozen=True)

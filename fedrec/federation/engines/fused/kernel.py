@@ -17,7 +17,7 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.native.source import Source
 
-_SHARED_BYTES = 40 * 1024
+_SHARED_BYTES = 32 * 1024
 """Of a block's memory on the GPU that arrays may take; the rest of them lies in the worker's scratch memory."""
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
@@ -295,6 +295,8 @@ class _Writer:
         for name in self.sums:
             yield from self._fixed(f"sum_{c_name(name)}", self.tables[name].width)
         for graph in self.graphs:
+            for name, size in graph.arrays.items():
+                yield from self._fixed(name, size)
             for name, size in graph.kept.items():
                 yield from self._per_sample("real", name, size)
         for table in self._trained:

@@ -29,8 +29,10 @@ from fedrec.federation.engines.fused.graph import (
 
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 """Numbers that are written into the code; others are given with each call, since rounds may change them."""
-_FEW = 32
+_FEW = 40
 """Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
+_SMALL = 256
+"""Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
 
 
 def c_name(name: str) -> str:
@@ -57,6 +59,8 @@ class Lowered:
     stages: list[Stage]
     leaves: dict[Leaf, tuple[int, ...]]
     """What it reads, and its shape."""
+    arrays: dict[str, int]
+    """Arrays of the client, by name, and their numbers."""
     kept: dict[str, int]
     """Arrays of one entry per sample, by name, and the numbers in an entry."""
     constants: list[float]
@@ -106,10 +110,19 @@ class Lowering:
         self._inlined = _inlined(self._order, [graph.loss, *graph.gradients.values()])
         self._number = {node: number for number, node in enumerate(self._order)}
         self._stage: dict[Node, int] = {}
+        self._by_lanes: set[Node] = set()
+        sums: dict[int, int] = {}
         for node in self._order:
-            self._stage[node] = max((self._ready(each) for each in node.inputs), default=0)
+            stage = self._stage[node] = max((self._ready(each) for each in node.inputs), default=0)
+            if isinstance(node, Reduction) and gpu:
+                before = sums.get(stage, 0)
+                if _is_for_lanes(node, before):
+                    self._by_lanes.add(node)
+                elif _varying_over(node):
+                    sums[stage] = before + node.count
         self._kept = set(self._needed_later())
         self._sum_place: dict[Node, int] = {}
+        self._arrays: dict[str, int] = {}
         self._constants: list[Constant] = []
         self._leaves: dict[Leaf, tuple[int, ...]] = {}
 
@@ -133,7 +146,7 @@ class Lowering:
                 gradient.at(*("0" for _ in gradient.node.shape))
         kept = {self._name(node): node.count for node in self._order if node in self._kept}
         constants = [node.value for node in self._constants]
-        return Lowered(stages, self._leaves, kept, constants, loss, gradients)
+        return Lowered(stages, self._leaves, self._arrays, kept, constants, loss, gradients)
 
     def read(self, node: Node, index: Sequence[str]) -> str:
         """The expression of an element of a tensor; `i` is the sample or row at hand."""
@@ -209,27 +222,35 @@ class Lowering:
         return f"constant{self._first_constant + self._constants.index(node)}"
 
     def _emit(self, node: Node, stage: Stage) -> None:
-        if isinstance(node, Reduction) and _varying_over(node):
+        if node in self._by_lanes:
+            assert isinstance(node, Reduction)
+            stage.after += self._shared_out(node)
+        elif isinstance(node, Reduction) and _varying_over(node):
             self._emit_sum(node, stage)
         elif SAMPLES in node.shape:
-            stage.sample += self._assigned(node, by_lanes=False)
+            stage.sample += self._assigned(node)
         elif ROWS in node.shape:
-            stage.row += self._assigned(node, by_lanes=False)
+            stage.row += self._assigned(node)
         else:
-            stage.client += self._assigned(node, by_lanes=True)
+            stage.client += self._of_client(node)
 
-    def _assigned(self, node: Node, *, by_lanes: bool) -> list[str]:
-        """Statements that compute a tensor of one client, sample or row."""
-        name, of_client = self._name(node), by_lanes
-        if node.count == 1 and node not in self._kept and isinstance(node, Pointwise):
+    def _assigned(self, node: Node) -> list[str]:
+        """Statements that compute a tensor of one sample or row, or a number of the client."""
+        name = self._name(node)
+        if node in self._kept:
+            return self._computed(node, by_lanes=False)
+        if node.count > 1:
+            return [f"real {name}[{node.count}];", *self._computed(node, by_lanes=False)]
+        if isinstance(node, Pointwise):
             return [f"const real {name} = {self._formula(node, _loop_index(node.shape))};"]
-        shared = "SHARED " if of_client and node.count > 1 else ""
-        if node.count == 1 and node not in self._kept:
-            lines = [f"real {name};"]
-        else:
-            lines = [] if node in self._kept else [f"{shared}real {name}[{node.count}];"]
-        lines += self._computed(node, by_lanes=by_lanes and node.count > 1)
-        return [*lines, "SYNC();"] if shared else lines
+        return [f"real {name};", *self._computed(node, by_lanes=False)]
+
+    def _of_client(self, node: Node) -> list[str]:
+        """Statements that compute a tensor of the client: every lane a number of it, or all lanes one number."""
+        if node.count == 1:
+            return self._assigned(node)
+        self._arrays[self._name(node)] = node.count
+        return [*self._computed(node, by_lanes=True), "SYNC();"]
 
     def _computed(self, node: Node, *, by_lanes: bool) -> list[str]:
         if isinstance(node, Joined):
@@ -291,9 +312,6 @@ class Lowering:
         """A sum over samples or rows, and perhaps over axes of each of them."""
         if node.largest:
             raise UnsupportedError("its loss looks for the largest of all samples")
-        if self._by_lanes(node):
-            stage.after += self._sum_by_lanes(node)
-            return
         self._sum_place[node] = stage.sums
         stage.sums += node.count
         index = _loop_index(node.shape)
@@ -307,19 +325,19 @@ class Lowering:
         lines = looped(node.shape, index, body, by_lanes=False)
         (stage.sample if SAMPLES in node.over else stage.row).extend(lines)
 
-    def _by_lanes(self, node: Node) -> bool:
-        """Whether lanes add up some numbers each, over all samples: where they are too many for registers."""
-        return self._gpu and isinstance(node, Reduction) and SAMPLES in node.over and node.count > _FEW
-
-    def _sum_by_lanes(self, node: Reduction) -> list[str]:
-        index = _loop_index(node.shape)
+    def _shared_out(self, node: Reduction) -> list[str]:
+        """A sum or product that lanes share out, once every sample has left what it has."""
+        index = tuple("j" if place == "i" else place for place in _loop_index(node.shape))
         inner = tuple("j" if size == SAMPLES else f"s{number}" for number, size in enumerate(node.over))
         static = tuple(1 if size == SAMPLES else size for size in node.over)
-        add = looped(static, inner, [f"total += {self._term(node, index, inner)};"], by_lanes=False)
-        target = self._read_array(node, index)
-        body = ["real total = 0;", "for (int j = 0; j < n; j++) {", *add, "}", f"{target} = total;"]
-        name = self._name(node)
-        return [f"SHARED real {name}[{node.count}];", *looped(node.shape, index, body, by_lanes=True)]
+        add = looped(
+            static, inner, [f"total += {self._term(node, index, inner)};"], by_lanes=False, unroll=False
+        )
+        if SAMPLES in node.over:
+            add = ["for (int j = 0; j < n; j++) {", *add, "}"]
+            self._arrays[self._name(node)] = node.count
+        body = ["real total = 0;", *add, f"{self._read_array(node, index)} = total;"]
+        return looped(node.shape, index, body, by_lanes=True)
 
     def _store(self, table: str, node: Node) -> list[str]:
         """Leave a sample's gradient where its row will find it."""
@@ -330,7 +348,7 @@ class Lowering:
 
     def _ready(self, node: Node) -> int:
         """The first stage in which a tensor can be read."""
-        if isinstance(node, Reduction) and _varying_over(node):
+        if node in self._by_lanes or (isinstance(node, Reduction) and _varying_over(node)):
             return self._stage[node] + 1
         return self._stage[node]
 
@@ -352,9 +370,11 @@ class Lowering:
                 continue
             for each in node.inputs:
                 for source in self._sources(each):
-                    later = self._stage[source] < self._stage[node] or self._by_lanes(node)
+                    later = self._stage[source] < self._stage[node] or node in self._by_lanes
                     if SAMPLES in source.shape and later:
                         yield source
+            if node in self._by_lanes and SAMPLES in node.shape:
+                yield node
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows":
                 stage = self._output_stage(node)
@@ -394,6 +414,16 @@ def _check(node: Node) -> None:
     inner = [size for size in node.over if size in (SAMPLES, ROWS)] if isinstance(node, Reduction) else []
     if inner and (len(inner) > 1 or node.varying):
         raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
+
+
+def _is_for_lanes(node: Reduction, sums: int) -> bool:
+    """Whether lanes of a GPU share out a sum or product: where its numbers are too many for registers.
+
+    `sums` are those over samples that are in registers already.
+    """
+    if SAMPLES in node.over:
+        return sums + node.count > _FEW
+    return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
 
 
 def _varying_over(node: Reduction) -> bool:
@@ -471,23 +501,31 @@ def flat(index: Index, shape: tuple[int, ...]) -> str:
     return text or "0"
 
 
-def looped(shape: Sequence[int], index: Index, body: list[str], by_lanes: bool) -> list[str]:
-    """Statements for every element; `by_lanes` divides them among the lanes of a block."""
+def looped(
+    shape: Sequence[int], index: Index, body: list[str], by_lanes: bool, unroll: bool = True
+) -> list[str]:
+    """Statements for every element; `by_lanes` divides them, and all samples, among the lanes of a block."""
     loops = [
         (place, size) for place, size in zip(index, shape, strict=True) if size not in (SAMPLES, ROWS, 1)
     ]
+    if by_lanes:
+        return _looped_by_lanes(loops, "j" if SAMPLES in shape else "", body)
     if not loops:
         return ["{", *body, "}"]
-    if not by_lanes:
-        heads = [f"UNROLL for (int {place} = 0; {place} < {size}; {place}++) {{" for place, size in loops]
-        return [*heads, *body, "}" * len(loops)]
+    pragma = "UNROLL " if unroll else ""
+    heads = [f"{pragma}for (int {place} = 0; {place} < {size}; {place}++) {{" for place, size in loops]
+    return [*heads, *body, "}" * len(loops)]
+
+
+def _looped_by_lanes(loops: list[tuple[str, int]], sample: str, body: list[str]) -> list[str]:
     total = math.prod(size for _, size in loops)
-    lines = [f"for (int e = LANE; e < {total}; e += LANES) {{"]
+    lines = [f"for (int e = LANE; e < {f'n * {total}' if sample else total}; e += LANES) {{"]
+    if sample:
+        lines.append(f"const int {sample} = e / {total};")
     behind = total
-    for place, size in loops:
+    for number, (place, size) in enumerate(loops):
         behind //= size
         whole = f"e / {behind}" if behind != 1 else "e"
-        lines.append(
-            f"const int {place} = ({whole}) % {size};" if total != size else f"const int {place} = e;"
-        )
+        first = number == 0 and not sample
+        lines.append(f"const int {place} = {whole};" if first else f"const int {place} = ({whole}) % {size};")
     return [*lines, *body, "}"]
