@@ -49,7 +49,7 @@ def _ranks_in_catalogue(scores: Tensor, clients: Clients, who: Tensor) -> Tensor
     if kernel is None:
         return ranks_in_torch(scores, clients, who)
     held_out = clients.held_out["validation"], clients.held_out["test"]
-    first, ties = who.storage_offset(), clients.protocol.rank_ties
+    first, ties = int(who.storage_offset()), clients.protocol.rank_ties
     return ranks_by(kernel, scores, first, clients.start, clients.train_item, held_out, ties)
 
 

@@ -111,16 +111,19 @@ def samples(
     round_: int,
     purpose: Purpose,
 ) -> Tensor:
-    """The training interactions of the clients `who`, and behind each its `count` negatives.
+    """The training interactions of some clients, none twice, and behind each its `count` negatives.
 
     `start` and `train_item` hold the training items of all clients; negatives are those of `draws.negatives`.
     """
-    end = start.diff()[who].cumsum(0)
-    rows = int(end[-1]) if len(who) else 0
+    size = start.diff()[who]
+    end = size.cumsum(0)
+    # Of everyone the number is known: a GPU need not be waited for.
+    everyone = len(who) == len(start) - 1
+    rows = len(train_item) if everyone else int(end[-1]) if len(who) else 0
     sample = torch.empty((rows, 1 + count), dtype=torch.int64, device=who.device)
     kernel(
         len(who),
-        who=who.contiguous(), row=end - start.diff()[who],
+        who=who.contiguous(), row=end - size,
         start=start, train_item=train_item,
         forbidden=forbidden.key, forbidden_start=forbidden.start, items=forbidden.items,
         count=count, seed=seed, round=round_, purpose=int(purpose),

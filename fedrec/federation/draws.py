@@ -72,9 +72,8 @@ def shuffled(
 
     Samples stand client by client, `size` of each, and still do so afterwards.
     """
-    (own,) = orders(who, size, seed, round_, epoch, 1, purpose)
-    start: Tensor = torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
-    return start + own
+    own = orders(who, size, seed, round_, epoch, 1, purpose)[0]
+    return own + torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
 
 
 def orders(

@@ -34,7 +34,8 @@ def counted(sizes: Tensor) -> Tensor:
     """0, 1, ... for each size, one after the other."""
     ends = sizes.cumsum(0)
     total = int(ends[-1]) if len(ends) else 0
-    return torch.arange(total, device=sizes.device) - torch.repeat_interleave(ends - sizes, sizes)
+    start = torch.repeat_interleave(ends - sizes, sizes, output_size=total)
+    return torch.arange(total, device=sizes.device) - start
 
 
 @dataclass(frozen=True)
