@@ -435,7 +435,7 @@ class _Writer:
             yield "}"
             yield "SYNC();"
         yield "for (int i = LANE; i < n; i += LANES) {"
-        yield "const int at = order[(integer)epoch * sample_count + s0 + first + i];"
+        yield "const integer at = s0 + order[epoch * sample_count + s0 + first + i];"
         yield "const int r = slots[at];"
         yield "slot[i] = r;"
         if "labels" in self.parts:
