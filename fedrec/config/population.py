@@ -22,7 +22,7 @@ class Population:
         fewest = FEWEST_PER_USER * self.users
         if not fewest <= self.interactions <= most:
             raise ConfigurationError(
-                f"{self.interactions:,} interactions of {self.users:,} users with {self.items:,} items: there "
-                f"must be at least {fewest:,}, {FEWEST_PER_USER} for each user, and at most {most:,}, one in "
-                f"{FEWEST_PER_USER} of all pairs."
+                f"{self.interactions:,} interactions of {self.users:,} users with {self.items:,} items: "
+                f"there must be at least {fewest:,}, {FEWEST_PER_USER} for each user, and at most {most:,}, "
+                f"one in {FEWEST_PER_USER} of all pairs."
             )

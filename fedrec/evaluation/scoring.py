@@ -10,15 +10,18 @@ from fedrec.federation.learner import Learner
 HELD_OUT_PARTS = ("validation", "test")
 """The held-out parts of a split: one item of each per client."""
 _CHUNK = 1 << 21
-"""Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more."""
+"""Scores computed at once: each needs a row of every table, and more."""
 
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
-    everyone = clients.everyone
-    items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
-    scores = protocol_scores(learner, clients, everyone, items)
-    return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)
+    held_out, candidates = clients.held_out[part], clients.candidates[part]
+    ranks = []
+    for who in clients.everyone.split(max(1, _CHUNK // (1 + candidates.shape[1]))):
+        items = torch.cat((held_out[who].unsqueeze(1), candidates[who]), dim=1)
+        scores = protocol_scores(learner, clients, who, items)
+        ranks.append(rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties))
+    return torch.cat(ranks)
 
 
 def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
@@ -28,14 +31,15 @@ def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tens
     return torch.sigmoid(scores) if probability else scores
 
 
-def catalogue_ranks(learner: Learner, clients: Clients) -> dict[str, Tensor]:
+def catalogue_ranks(learner: Learner, clients: Clients, those: Tensor | None = None) -> dict[str, Tensor]:
     """The rank of each client's held-out item among all items outside its training items, by part.
 
-    For test the validation item is left out, too.
+    For test the validation item is left out, too. Of all clients, or of `those`.
     """
     all_items = torch.arange(clients.items, device=clients.device)
     ranks: dict[str, list[Tensor]] = {part: [] for part in HELD_OUT_PARTS}
-    for who in clients.everyone.split(max(1, _CHUNK // clients.items)):
+    chosen = clients.everyone if those is None else those
+    for who in chosen.split(max(1, _CHUNK // clients.items)):
         scores = protocol_scores(learner, clients, who, all_items.expand(len(who), -1))
         excluded = torch.zeros_like(scores, dtype=torch.bool)
         item, place = clients.training(who)

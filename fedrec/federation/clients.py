@@ -14,6 +14,9 @@ from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
 from fedrec.random.purpose import Purpose
 
+_DRAWN_AT_ONCE = 1 << 22
+"""Training interactions whose negatives are drawn together."""
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -67,7 +70,9 @@ class Clients:
     @classmethod
     def of_split(cls, split: Split, device: torch.device) -> Self:
         """The clients of a frozen split."""
-        users, dense = np.unique(split.user, return_inverse=True)
+        # Sorted by user: numbers follow from where the next one begins.
+        begins = np.diff(split.user, prepend=-1) != 0
+        users, dense = split.user[begins], np.cumsum(begins) - 1
         trained = split.part == TRAIN
         start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
         held_out = {"validation": split.pairs_of(VALIDATION)[1], "test": split.pairs_of(TEST)[1]}
@@ -123,12 +128,19 @@ class Clients:
         """The samples of the clients `who` in `round_`: each training interaction and its negatives."""
         positive, owner = self.training(who)
         sizes = self.sizes[who]
-        drawn = negatives(who[owner], counted(sizes), self.forbidden, per_positive, seed, round_, purpose)
+        place = counted(sizes)
         width = 1 + per_positive
-        item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
+        item = positive.new_empty(len(owner), width)
+        item[:, 0] = positive
+        # Draws need several times the memory of what is drawn: of some interactions at a time.
+        for first in range(0, len(owner), _DRAWN_AT_ONCE):
+            some = slice(first, first + _DRAWN_AT_ONCE)
+            item[some, 1:] = negatives(
+                who[owner[some]], place[some], self.forbidden, per_positive, seed, round_, purpose
+            )
         label = torch.zeros(len(owner), width, device=self.device)
         label[:, 0] = 1
-        return Samples(item, label.reshape(-1), sizes * width, width)
+        return Samples(item.reshape(-1), label.reshape(-1), sizes * width, width)
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""

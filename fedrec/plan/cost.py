@@ -55,7 +55,7 @@ def announcement(seconds: list[float], cores: int | None) -> str:
 
 
 def _interactions(dataset: Dataset) -> int:
-    """About how many a dataset has: as printed or asked for, of so many synthetic users, or as many as is usual."""
+    """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
     if isinstance(dataset.synthetic, Population):
         return dataset.synthetic.interactions
     if dataset.synthetic is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.federation.pairs import PairTable
@@ -11,6 +12,8 @@ from fedrec.federation.state.kept import Kept
 
 _SLAB = 1 << 18
 """Rows of one piece of a row store: it grows without ever being copied."""
+_WORTH_SEARCHING = 16
+"""Slots are searched one by one where less than one in so many rows of a client is asked for."""
 
 
 class RowsKept(Kept):
@@ -53,12 +56,13 @@ class RowsKept(Kept):
 
     @override
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
-        flat_who, flat_item = who.reshape(-1), item.reshape(-1)
-        rows = self.bases[self.version[flat_who], flat_item]
-        rows.mul_(self.factor[flat_who].to(rows.dtype).unsqueeze(1))
-        place = self.slot.get(flat_who, flat_item) - 1
-        changed = place >= 0
-        rows[changed] = self._read(place[changed])
+        start = self.version[who] * self.bases.shape[1] + item
+        rows = functional.embedding(start.reshape(-1), self.bases.flatten(0, 1))
+        if (self.factor != 1).any():
+            rows.mul_(self.factor[who].to(rows.dtype).reshape(-1, 1))
+        place = self._slots(who, item).reshape(-1) - 1
+        changed = (place >= 0).nonzero().squeeze(1)
+        rows.index_copy_(0, changed, self._read(place[changed]))
         return rows.reshape(*who.shape, -1)
 
     @override
@@ -84,8 +88,10 @@ class RowsKept(Kept):
         self.free = torch.cat((self.free, self.slot.entries(who)[2] - 1))
         self.slot.clear(who)
         self.factor[who] = 1
-        self.version[who] = len(self.bases)
-        self.bases = torch.cat((self.bases, value.unsqueeze(0)))
+        if not torch.equal(self.bases[-1], value):
+            # Only the first block of clients in a round brings a new one.
+            self.bases = torch.cat((self.bases, value.unsqueeze(0)))
+        self.version[who] = len(self.bases) - 1
         alive, self.version = torch.unique(self.version, return_inverse=True)
         self.bases = self.bases[alive]
 
@@ -113,6 +119,18 @@ class RowsKept(Kept):
         names = sorted(name for name in tensors if name.startswith("/slab"))
         self.slabs = [tensors[name].to(device) for name in names]
 
+    def _slots(self, who: Tensor, item: Tensor) -> Tensor:
+        """The slot of each row, 0 where it never changed."""
+        items = self.bases.shape[1]
+        one_each = who.dim() == 2 and who.stride(1) == 0
+        if not one_each or _WORTH_SEARCHING * item.shape[1] < items:
+            return self.slot.get(who, item)
+        # Where most rows of few clients are asked for, to lay out their slots costs less than to search.
+        index, known, slot = self.slot.entries(who[:, 0])
+        laid_out = torch.zeros(len(who), items, dtype=torch.int64, device=who.device)
+        laid_out[index, known] = slot
+        return laid_out.gather(1, item)
+
     def _read(self, place: Tensor) -> Tensor:
         rows = self.bases.new_empty(len(place), self.bases.shape[2])
         for slab, inside, row in self._by_slab(place):
@@ -121,7 +139,9 @@ class RowsKept(Kept):
 
     def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Each slab, which of `place` lie in it, and their rows there."""
-        order = torch.argsort(place)
+        # Rows that are new, or all of some clients', most often lie in order.
+        in_order = bool((place[1:] > place[:-1]).all())
+        order = torch.arange(len(place), device=place.device) if in_order else torch.argsort(place)
         counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
         for slab, inside in zip(self.slabs, order.split(counts), strict=True):
             yield slab, inside, place[inside] % _SLAB

@@ -85,9 +85,11 @@ def test_changed_rows_are_whole_tables(steps, seed):
     assert torch.allclose(dense.whole(order), rows.whole(order), rtol=1e-5, atol=1e-7)
     items = torch.tensor([[6, 0], [2, 2], [1, 5]])
     asked = order.unsqueeze(1).expand_as(items)
-    found = rows.rows(asked, items)
-    assert found.shape == (3, 2, SIZE)
-    assert torch.allclose(dense.rows(asked, items), found, rtol=1e-5, atol=1e-7)
+    # One client a row of what is asked: slots are laid out; in any other form they are searched.
+    for clients in (asked, asked.clone()):
+        found = rows.rows(clients, items)
+        assert found.shape == (3, 2, SIZE)
+        assert torch.allclose(dense.rows(asked, items), found, rtol=1e-5, atol=1e-7)
 
 
 @settings(max_examples=50)
@@ -102,6 +104,16 @@ def test_every_client_reads_places_of_its_own(steps, seed):
     used = rows.slot.entries(EVERYONE)[2] - 1
     everything = torch.cat((used, rows.free)).sort().values
     assert torch.equal(everything, torch.arange(rows.used))
+
+
+def test_clients_that_start_from_the_same_table_share_it_however_they_are_cut_into_blocks():
+    rows = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    for number in (1.0, 2.0):
+        for block in EVERYONE.split(2):
+            rows.restart(block, torch.full((ITEMS, SIZE), number))
+            assert len(rows.bases) <= 2 + (number == 1.0)
+        assert torch.equal(rows.whole(EVERYONE), torch.full((CLIENTS, ITEMS, SIZE), number))
+    assert len(rows.bases) == 1
 
 
 def test_an_untouched_store_holds_the_start_and_no_rows():
