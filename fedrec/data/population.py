@@ -29,8 +29,8 @@ _BETWEEN = 1000
 """Steps between two of them."""
 _HEAD = 15
 """In percent of all items: the item of rank r is met with a chance proportional to 1 / (r + head)^2. With 15,
-1 %, 10 % and 50 % of all items have 7 %, 46 % and 88 % of the chances; in MovieLens 1M they have 9 %, 44 % and
-92 % of the interactions."""
+1 %, 10 % and 50 % of all items have 7 %, 46 % and 88 % of the chances; in MovieLens 1M they have 9 %, 44 %
+and 92 % of the interactions."""
 _WEIGHTS = 1 << 29
 """About a fifth of all weights together, which must stay below 2^32."""
 _AT_ONCE = 1 << 22
