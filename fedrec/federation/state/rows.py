@@ -138,13 +138,14 @@ class RowsKept(Kept):
         return rows
 
     def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Each slab, which of `place` lie in it, and their rows there."""
+        """Each slab that holds any of `place`, which of them lie in it, and their rows there."""
         # Rows that are new, or all of some clients', most often lie in order.
         in_order = bool((place[1:] > place[:-1]).all())
         order = torch.arange(len(place), device=place.device) if in_order else torch.argsort(place)
         counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
         for slab, inside in zip(self.slabs, order.split(counts), strict=True):
-            yield slab, inside, place[inside] % _SLAB
+            if len(inside):
+                yield slab, inside, place[inside] % _SLAB
 
     def _allocate(self, count: int) -> Tensor:
         reused, self.free = self.free[:count], self.free[count:]
