@@ -121,16 +121,16 @@ def measure(
     with watch.part("candidates"):
         for part in HELD_OUT_PARTS:
             candidate_ranks(learner, clients, part)
-    some = clients.everyone[:: max(1, len(clients) // ranked_users)][:ranked_users]
+    ranked = min(ranked_users, len(clients))
     with watch.part("catalogue"):
-        catalogue_ranks(learner, clients, some)
+        catalogue_ranks(learner, clients, slice(ranked))
     return Growth(
         machine=device_name(place),
         method=method,
         users=len(clients),
         items=clients.items,
         interactions=made,
-        ranked_users=len(some),
+        ranked_users=ranked,
         **{name: round(watch.seconds[name], 3) for name in ("make", "split", "load", "draws")},
         training=round(report.local_seconds - watch.seconds["draws"], 3),
         server=round(report.server_seconds, 3),
@@ -174,7 +174,7 @@ def main() -> None:
         "--ranked-users",
         type=int,
         default=1000,
-        help="users, spread over all, whose items are ranked in the whole catalogue (default: %(default)s)",
+        help="users, the first ones, whose items are ranked in the whole catalogue (default: %(default)s)",
     )
     parser.add_argument("--config", type=Path, default=Path("config"), help="default: %(default)s")
     parser.add_argument("--out", type=Path, help="csv file to add the line to")

@@ -12,8 +12,6 @@ from fedrec.federation.state.kept import Kept
 
 _SLAB = 1 << 18
 """Rows of one piece of a row store: it grows without ever being copied."""
-_WORTH_SEARCHING = 16
-"""Slots are searched one by one where less than one in so many rows of a client is asked for."""
 
 
 class RowsKept(Kept):
@@ -43,6 +41,10 @@ class RowsKept(Kept):
         return tables
 
     @override
+    def view(self, span: slice) -> Tensor:
+        return self.whole(torch.arange(span.start, span.stop, device=self.version.device))
+
+    @override
     def put(self, who: Tensor, values: Tensor) -> None:
         items = self.bases.shape[1]
         item = torch.arange(items, device=who.device).repeat(len(who))
@@ -60,7 +62,7 @@ class RowsKept(Kept):
         rows = functional.embedding(start.reshape(-1), self.bases.flatten(0, 1))
         if (self.factor != 1).any():
             rows.mul_(self.factor[who].to(rows.dtype).reshape(-1, 1))
-        place = self._slots(who, item).reshape(-1) - 1
+        place = self.slot.get(who, item).reshape(-1) - 1
         changed = (place >= 0).nonzero().squeeze(1)
         rows.index_copy_(0, changed, self._read(place[changed]))
         return rows.reshape(*who.shape, -1)
@@ -118,18 +120,6 @@ class RowsKept(Kept):
         self.slot.load({name.removeprefix("/slot"): value for name, value in tensors.items()})
         names = sorted(name for name in tensors if name.startswith("/slab"))
         self.slabs = [tensors[name].to(device) for name in names]
-
-    def _slots(self, who: Tensor, item: Tensor) -> Tensor:
-        """The slot of each row, 0 where it never changed."""
-        items = self.bases.shape[1]
-        one_each = who.dim() == 2 and who.stride(1) == 0
-        if not one_each or _WORTH_SEARCHING * item.shape[1] < items:
-            return self.slot.get(who, item)
-        # Where most rows of few clients are asked for, to lay out their slots costs less than to search.
-        index, known, slot = self.slot.entries(who[:, 0])
-        laid_out = torch.zeros(len(who), items, dtype=torch.int64, device=who.device)
-        laid_out[index, known] = slot
-        return laid_out.gather(1, item)
 
     def _read(self, place: Tensor) -> Tensor:
         rows = self.bases.new_empty(len(place), self.bases.shape[2])
