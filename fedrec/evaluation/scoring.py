@@ -12,8 +12,8 @@ from fedrec.native.kernel import kernel_or_none
 HELD_OUT_PARTS = ("validation", "test")
 """The held-out parts of a split: one item of each per client."""
 _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 22}
-"""Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a GPU
-is kept busy."""
+"""Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a
+GPU is kept busy."""
 
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
