@@ -12,16 +12,19 @@ from fedrec.native.kernel import kernel_or_none
 HELD_OUT_PARTS = ("validation", "test")
 """The held-out parts of a split: one item of each per client."""
 _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 22}
-"""Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more. A
-CPU keeps what it works on near, a GPU is kept busy."""
+"""Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a
+GPU is kept busy."""
 
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
-    everyone = clients.everyone
-    items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
-    scores = protocol_scores(learner, clients, everyone, items)
-    return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)
+    held_out, candidates = clients.held_out[part], clients.candidates[part]
+    ranks = []
+    for who in clients.everyone.split(max(1, _CHUNK[clients.device.type] // (1 + candidates.shape[1]))):
+        items = torch.cat((held_out[who].unsqueeze(1), candidates[who]), dim=1)
+        scores = protocol_scores(learner, clients, who, items)
+        ranks.append(rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties))
+    return torch.cat(ranks)
 
 
 def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
@@ -31,13 +34,13 @@ def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tens
     return torch.sigmoid(scores) if probability else scores
 
 
-def catalogue_ranks(learner: Learner, clients: Clients) -> dict[str, Tensor]:
+def catalogue_ranks(learner: Learner, clients: Clients, those: slice = slice(None)) -> dict[str, Tensor]:
     """The rank of each client's held-out item among all items outside its training items, by part.
 
-    For test the validation item is left out, too.
+    For test the validation item is left out, too. Of all clients, or of neighbours alone.
     """
     chunks = []
-    for who in clients.everyone.split(max(1, _CHUNK[clients.device.type] // clients.items)):
+    for who in clients.everyone[those].split(max(1, _CHUNK[clients.device.type] // clients.items)):
         scores = protocol_scores(learner, clients, who, clients.catalogue.expand(len(who), -1))
         chunks.append(_ranks_in_catalogue(scores, clients, who))
     return dict(zip(HELD_OUT_PARTS, torch.cat(chunks).unbind(1), strict=True))

@@ -17,6 +17,9 @@ from fedrec.federation.pairs import PairSet, counted
 from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
+_DRAWN_AT_ONCE = 1 << 22
+"""Training interactions whose negatives are drawn together where there are no kernels."""
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -89,7 +92,9 @@ class Clients:
     @classmethod
     def of_split(cls, split: Split, device: torch.device) -> Self:
         """The clients of a frozen split."""
-        users, dense = np.unique(split.user, return_inverse=True)
+        # Sorted by user: numbers follow from where the next one begins.
+        begins = np.diff(split.user, prepend=-1) != 0
+        users, dense = split.user[begins], np.cumsum(begins) - 1
         trained = split.part == TRAIN
         start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
         held_out = {"validation": split.pairs_of(VALIDATION)[1], "test": split.pairs_of(TEST)[1]}
@@ -157,8 +162,15 @@ class Clients:
             return samples(kernel, who, *held, count, seed, round_, purpose)
         positive, owner = self.training(who)
         places = counted(self.sizes[who])
-        drawn = negatives(who[owner], places, self.forbidden, count, seed, round_, purpose)
-        return torch.cat((positive.unsqueeze(1), drawn), dim=1)
+        item = positive.new_empty(len(owner), 1 + count)
+        item[:, 0] = positive
+        # Draws need several times the memory of what is drawn: of some interactions at a time.
+        for first in range(0, len(owner), _DRAWN_AT_ONCE):
+            some = slice(first, first + _DRAWN_AT_ONCE)
+            item[some, 1:] = negatives(
+                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose
+            )
+        return item
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""
