@@ -20,7 +20,7 @@ from fedrec.native.source import Source, hash_of
 _FLAGS = (
     # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
     "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
-    "-fassociative-math", "-ffp-contract=off", "-w",
+    "-fassociative-math", "-ffp-contract=off", "-fopenmp-simd", "-w",
 )  # fmt: skip
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")

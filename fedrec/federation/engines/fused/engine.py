@@ -20,6 +20,7 @@ from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.batched.memory import fitting_blocks
 from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
+from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
 from fedrec.federation.engines.fused.graph import UnsupportedError
 from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lowered_steps
 from fedrec.federation.engines.fused.key import key_of
@@ -206,6 +207,7 @@ class Launch:
             "fresh": not (self.launched or self.keeps), "scratch_bytes": scratch_bytes,
             "most_rows": self.most_rows, "rows_apart": self.apart,
             "stops": self.fit.early_stop is not None, "early_stop": self.fit.early_stop or 0.0,
+            "lowest_root": lowest_root(torch.get_default_dtype()),
             "scratch": torch.empty(self.workers * scratch_bytes, dtype=torch.uint8, device=block.device),
             **self.schedule, **self.moments, **self._values(), **self._client_numbers(),
         }  # fmt: skip
@@ -273,13 +275,14 @@ class Launch:
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
-        count = torch.arange(longest + 1, dtype=torch.float64, device=block.device)
-        slope, root = 1 / (1 - 0.9**count), 1 / (1 - 0.999**count).sqrt()
+        slope, root = corrections(longest, block.device)
         # All steps of a fit shrink alike, or not at all.
         shrinking = min(self.fit.steps, key=lambda step: step.batch_decay)
-        made = {"shrink": self._shrinking(shrinking), "slope": slope, "root": root}
+        shrink = self._shrinking(shrinking)
+        made = {"shrink": shrink, "slope": slope, "root": root}
         dtype = torch.get_default_dtype()
-        return {name: value.to(dtype) for name, value in made.items()} | {"steps_before": before}
+        tables = adam_tables(slope, root, shrink)
+        return {name: value.to(dtype) for name, value in made.items()} | {"steps_before": before} | tables
 
     def _steps_before(self) -> Tensor:
         block = self.block

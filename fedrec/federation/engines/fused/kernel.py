@@ -1,8 +1,9 @@
 """The whole training of one client as a kernel: epochs of mini-batches, each of some steps.
 
 A row of a table that no sample of a mini-batch is about still takes the optimiser's step: it decays, and Adam
-goes on by its moments. Such steps are taken when the row is next looked at, in the same order, in registers:
-`last` is the mini-batch up to which a row has come. The gradients of the samples of a row are added up in the
+goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to which
+a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers, and what
+they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of the samples of a row are added up in the
 order of samples, so that results do not depend on which lane was first.
 """
 
@@ -10,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.graph import Leaf, traced
 from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
 from fedrec.federation.model.client import Fit, Step
@@ -48,7 +50,10 @@ template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
   SYNC();
 }
 #define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
+#define TOTAL UNROLL
 #else
+#define TOTAL _Pragma("omp simd reduction(+:total)")
+#define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
 #define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
 #endif
 INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
@@ -60,6 +65,19 @@ INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
 INLINE real at_least(real x, real low) { return x < low ? low : x; }
 INLINE real at_most(real x, real high) { return x > high ? high : x; }
 /* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
+INLINE void gathered(real* total, const real* gradient, int width, int head, const int* following) {
+  int next = following[head];
+  if (next < 0) { for (int k = 0; k < width; k++) total[k] = gradient[head * width + k]; return; }
+  for (int k = 0; k < width; k++) total[k] = 0;
+  for (int before = -1;;) {
+    int least = 0x7fffffff;
+    for (int sample = head; sample >= 0; sample = following[sample])
+      if (sample > before && sample < least) least = sample;
+    if (least == 0x7fffffff) return;
+    for (int k = 0; k < width; k++) total[k] += gradient[least * width + k];
+    before = least;
+  }
+}
 INLINE real chained(const real* gradient, int width, int k, int head, const int* following) {
   real total = gradient[head * width + k];
   int next = following[head];
@@ -145,6 +163,15 @@ def lowered_steps(method: Method, fit: Fit, *, gpu: bool) -> list[Lowered]:
         first = sum(len(code.constants) for code in codes)
         codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
     return codes
+
+
+@dataclass(frozen=True)
+class _AtOnce:
+    """Statements that take many steps at once: what they need to know, and what they do."""
+
+    second: str
+    known: list[str]
+    moved: list[str]
 
 
 class _Writer:
@@ -235,6 +262,7 @@ class _Writer:
         yield from (("const real*", name) for name in ("all_labels", "all_interactions", "all_held"))
         yield from (("const double*", name) for name in ("constants", "rates"))
         yield from (("const real*", name) for name in ("shrink", "slope", "root", "steps_before"))
+        yield from (("const double*", name) for name in ADAM_TABLES)
         yield from (("real*", f"all_{c_name(name)}") for name in (*self.tables, *self.vectors))
         yield from (("const real*", f"all_derived_{c_name(name)}") for name in self.derived)
         for number, key in self.adam:
@@ -247,6 +275,7 @@ class _Writer:
         )
         yield from (("integer", name) for name in ("rows_apart", "stops"))
         yield ("double", "early_stop")
+        yield ("double", "lowest_root")
         yield ("char*", "scratch")
 
     def _body(self) -> Iterator[str]:
@@ -573,7 +602,7 @@ class _Writer:
         gradients = self.graphs[number].gradients
         own, whole = gradients[Leaf("rows", table.name)], gradients[Leaf("whole", table.name)]
         pooled = gradients[Leaf("training_sum", table.name)]
-        lines = [] if own.is_zero else [self._own_gradient(table)]
+        lines = []
         if not pooled.is_zero:
             lines.append(f"g += (real)times[i] * {pooled.at('0', 'k1')};")
         if not whole.is_zero:
@@ -582,31 +611,34 @@ class _Writer:
         parts = [("value", f"table_{c}")]
         if step.optimiser == "adam":
             parts += [(part, f"{part}{number}_{c}") for part in ("first", "second")]
-        yield from self._by_rows(count, row, width, parts, ["real g = 0;", *lines],
-                                 self._moved(number, step, table.name, "value", "first", "second", "t"))  # fmt: skip
-
-    def _own_gradient(self, table: Table) -> str:
-        """The sum of the gradients of a row's samples."""
-        chained = f"g = chained(gradient_{table.c}, {table.width}, k1, mark[i] - base, following);"
-        # All rows that are touched have samples, unless sums over training items touch some, or all are.
-        return f"if (mark[i] >= base) {chained}" if table.dense or self.sums else chained
+        yield from self._by_rows(
+            count, row, table, parts, None if own.is_zero else table.dense or bool(self.sums), lines,
+            self._moved(number, step, table.name, "value", "first", "second", "t"),
+        )  # fmt: skip
 
     def _by_rows(
         self,
         count: str,
         row: str,
-        width: int,
+        table: Table,
         parts: list[tuple[str, str]],
+        perhaps: bool | None,
         gradient: list[str],
         lines: list[str],
     ) -> Iterator[str]:
-        """Statements for every number of some rows: by its gradient, of the `parts` of its table and moments."""
-        head = [f"const int i = {row};"]
+        """A step of every number of some rows: its gradient, then what becomes of the table and its moments.
+
+        `perhaps` tells whether rows have samples perhaps, or all of them have; None where samples say nothing.
+        """
+        width = table.width
         if self.gpu:
             yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
-            yield f"const int z = e / {width}, k1 = e % {width};"
-            yield from head
+            yield f"const int z = e / {width}, k1 = e % {width}, i = {row};"
             yield f"const integer place = (integer)i * {width} + k1;"
+            yield "real g = 0;"
+            if perhaps is not None:
+                condition = "if (mark[i] >= base) " if perhaps else ""
+                yield f"{condition}g = chained(gradient_{table.c}, {width}, k1, mark[i] - base, following);"
             yield from gradient
             yield from (f"real {name} = {array}[place];" for name, array in parts)
             yield from lines
@@ -615,12 +647,20 @@ class _Writer:
             return
         # Numbers of a row are done at once: first their gradients, then what no loop within stands in the way of.
         yield f"for (int z = 0; z < {count}; z++) {{"
-        yield from head
+        yield f"const int i = {row};"
         yield f"real gradient[{width}];"
-        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
-        yield from gradient
-        yield "gradient[k1] = g;"
-        yield "}"
+        if perhaps is None:
+            yield "memset(gradient, 0, sizeof gradient);"
+        else:
+            gather = f"gathered(gradient, gradient_{table.c}, {width}, mark[i] - base, following);"
+            other = " else memset(gradient, 0, sizeof gradient);"
+            yield f"if (mark[i] >= base) {gather}{other}" if perhaps else gather
+        if gradient:
+            yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
+            yield "real g = gradient[k1];"
+            yield from gradient
+            yield "gradient[k1] = g;"
+            yield "}"
         yield from (
             f"real* restrict const {name}_ = {array} + (integer)i * {width};" for name, array in parts
         )
@@ -650,12 +690,19 @@ class _Writer:
                 f"second{number}{of}", "j", idle=True,
             )  # fmt: skip
             steps += ["{", *moved, "}"] if moved else []
+        at_once = self._at_once(table, until)
         if self.gpu:
             yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
             yield f"const int z = e / {width}, k1 = e % {width}, i = {row};"
             yield f"if ({missed}) {{"
             yield f"const integer place = (integer)i * {width} + k1;"
             yield from (f"real {name} = {array}[place];" for name, array in parts)
+            if at_once:
+                yield from at_once.known
+                yield f"const real root_ = SQRT({at_once.second});"
+                yield "if (root_ > lowest || root_ == 0) {"
+                yield from at_once.moved
+                yield "} else"
             yield f"for (int j = last[i] + 1; j <= {until}; j++) {{"
             yield from steps
             yield "}"
@@ -669,6 +716,19 @@ class _Writer:
         yield from (
             f"memcpy({name}, {array} + (integer)i * {width}, sizeof {name});" for name, array in parts
         )
+        if at_once:
+            yield from at_once.known
+            yield f"real root_[{width}];"
+            yield "real least_root = (real)INFINITY;"
+            yield "LEAST_ROOT"
+            yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
+            yield f"root_[k1] = SQRT({at_once.second}[k1]);"
+            yield "const real real_root = root_[k1] > 0 ? root_[k1] : (real)INFINITY;"
+            yield "least_root = real_root < least_root ? real_root : least_root;"
+            yield "}"
+            yield f"if (least_root > lowest) for (int k1 = 0; k1 < {width}; k1++) {{"
+            yield from at_once.moved
+            yield "} else"
         yield f"for (int j = last[i] + 1; j <= {until}; j++)"
         yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
         yield from steps
@@ -677,6 +737,36 @@ class _Writer:
             f"memcpy({array} + (integer)i * {width}, {name}, sizeof {name});" for name, array in parts
         )
         yield "} }"
+
+    def _at_once(self, table: Table, until: str) -> "_AtOnce | None":
+        """All steps a row has missed as one, where nothing but Adam's moments moves it; see `fused.adam`."""
+        if len(table.steps) != 1 or not self._has_moments(table):
+            return None
+        (number,) = table.steps
+        step = self.fit.steps[number]
+        if step.weight_decay.get(table.name) or (step.keep_state and step.batch_decay != 1):
+            return None
+        since = "before + " if step.keep_state else ""
+        shrunk = "shrunk_" if step.batch_decay != 1 else ""
+        of = "" if self.gpu else "[k1]"
+        first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
+        return _AtOnce(
+            second=second,
+            known=[
+                f"const int from = {since}last[i], to = {since}{until}, gap = to - from;",
+                f"const real moves = {rate} * (real)({shrunk}tail1[from] - past1[gap] * {shrunk}tail1[to]);",
+                f"const real offset = (real)1e-8 * {rate} * "
+                f"(real)({shrunk}tail2[from] - past2[gap] * {shrunk}tail2[to]);",
+                "const real fades1 = (real)past_first[gap], fades2 = (real)past_second[gap];",
+                "const real lowest = (real)(lowest_root / (sqrt(past_second[gap]) * (double)root[to]));",
+            ],
+            moved=[
+                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0;",
+                f"value{of} -= {first}{of} * inverse * (moves - offset * inverse);",
+                f"{first}{of} *= fades1;",
+                f"{second}{of} *= fades2;",
+            ],
+        )
 
     def _epoch_end(self) -> Iterator[str]:
         yield "const int batches = (samples + (int)batch - 1) / (int)batch;"

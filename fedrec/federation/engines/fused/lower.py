@@ -275,6 +275,8 @@ class Lowering:
         start = "-(real)INFINITY" if node.largest else "0"
         gather = f"total = most(total, {term});" if node.largest else f"total += {term};"
         loops = looped(node.over, inner, [gather], by_lanes=False)
+        if not node.largest:
+            loops = _adding(loops)
         return [f"real total = {start};", *loops, f"{target} = total;"]
 
     def _product(self, node: Reduction) -> list[str]:
@@ -499,6 +501,14 @@ def flat(index: Index, shape: tuple[int, ...]) -> str:
         if size not in (SAMPLES, ROWS, 1):
             text = f"({text} * {size} + {place})" if text else place
     return text or "0"
+
+
+def _adding(loops: list[str]) -> list[str]:
+    """Loops whose innermost adds up numbers, in whatever order."""
+    heads = [number for number, line in enumerate(loops) if line.startswith("UNROLL for")]
+    return [
+        line.replace("UNROLL", "TOTAL") if number in heads[-1:] else line for number, line in enumerate(loops)
+    ]
 
 
 def looped(
