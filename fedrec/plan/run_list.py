@@ -26,7 +26,7 @@ def _is_texts(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _is_integer(value: object) -> bool:
@@ -37,9 +37,8 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(("data", "method", "paper", "protocol", "out", "engine", "device"), (_is_text, "a text")),
     "seed": (_is_integer, "an integer"),
     **dict.fromkeys(("set", "record"), (_is_texts, "a list of texts")),
-    "memory": (_is_number, "a number above 0"),
+    **dict.fromkeys(("memory", "checkpoint-seconds", "seconds"), (_is_number, "a number from 0")),
     "code": (_is_text, "a text"),
-    "seconds": (_is_number, "a number above 0"),
 }
 """What a line may say: whether a value can be that, and in words."""
 _OF_THE_PLAN = ("code", "seconds")
