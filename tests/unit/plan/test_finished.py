@@ -7,8 +7,8 @@ import pytest
 from fedrec.files.parquet import write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.asked import runs_asked
-from fedrec.plan.finished import outdated, unfinished
 from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.finished import outdated, unfinished
 from fedrec.plan.runs import FILES
 from tests.projects import Made
 
