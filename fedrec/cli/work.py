@@ -71,12 +71,12 @@ def _work(parsed: argparse.Namespace) -> None:
     from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import read_list
     from fedrec.runs.stopping import stoppable
-    from fedrec.workers.crew import Crew, Task
+    from fedrec.workers.crew import Command, Crew
 
     runs = read_list(parsed.list, load_methods(parsed.methods))
     jobs = _jobs(parsed.jobs)
     more = (f"--methods={parsed.methods}", *(["--replace"] if parsed.replace else []))
-    tasks = [Task(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run)) for run in runs]
+    tasks = [Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run)) for run in runs]
     crew = Crew(tasks, jobs, lambda: _worker(jobs))
     with stoppable() as stop:
         try:

@@ -11,7 +11,7 @@ COMMAND = (sys.executable, "-P", "-m", "fedrec.cli.worker")
 """Starts such a process."""
 
 
-def main() -> None:
+def _main() -> None:
     """Do what comes through the connection whose number is the only argument."""
     from fedrec.cli.commands import perform
 
@@ -19,4 +19,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -16,7 +16,7 @@ _OWN_WORDS = "fedrec: "
 
 
 @dataclass(frozen=True)
-class Task:
+class Command:
     """A command, and what decides who does it when."""
 
     name: str
@@ -31,7 +31,7 @@ class Task:
 class Crew:
     """At most `size` workers, as `start` makes them, that do `tasks`: the long ones first."""
 
-    tasks: Iterable[Task]
+    tasks: Iterable[Command]
     size: int
     start: Callable[[], Worker]
     failures: dict[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Crew:
         if worker is not None:
             worker.end()
 
-    def _next(self, number: int) -> Task | None:
+    def _next(self, number: int) -> Command | None:
         """The first task of the kind the worker did last; else of a kind nobody is at; else the first."""
         with self._lock:
             if self._stopping or not self._left:
@@ -110,7 +110,7 @@ class Crew:
             self._kinds[number] = task.kind
             return task
 
-    def _done(self, number: int, task: Task) -> tuple[int, str]:
+    def _done(self, number: int, task: Command) -> tuple[int, str]:
         """The exit status of a task, and what it said."""
         with tempfile.TemporaryFile() as said:
             status = self._worker(number).do(task.arguments, said.fileno(), said.fileno())

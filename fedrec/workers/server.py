@@ -32,7 +32,7 @@ class _Start:
     sources: str
 
 
-class Server:
+class WorkerServer:
     """Listens at a socket, whose place it notes in the environment of this process, until it is closed.
 
     `command` starts a worker. There are as many workers as commands were handed over at once.

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from fedrec.workers.crew import Crew, Task
+from fedrec.workers.crew import Command, Crew
 from fedrec.workers.process import Worker
 from tests.unit.workers.made import COMMAND, ENVIRONMENT
 
 
 def task(name, *words, kind="kind", seconds=1.0):
-    return Task(name, words, kind, seconds)
+    return Command(name, words, kind, seconds)
 
 
 class Noted:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fedrec.workers.client import PLACE, handed_over
-from fedrec.workers.server import Server
+from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
@@ -19,7 +19,7 @@ CLIENT = "import sys; from fedrec.workers.client import handed_over; sys.exit(ha
 @pytest.fixture(autouse=True)
 def _server(monkeypatch):
     monkeypatch.delenv(PLACE, raising=False)
-    server = Server(COMMAND)
+    server = WorkerServer(COMMAND)
     yield server
     server.close()
     assert PLACE not in os.environ
