@@ -243,8 +243,8 @@ def test_editing_an_entry_re_runs_that_dataset_alone(copied):
 
 def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
     """Listed here, trained without Snakemake, which knows nothing of how they were made."""
-    shutil.rmtree(copied.result("runs"))
-    shutil.rmtree(copied.folder / ".snakemake/metadata")
+    for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
+        shutil.rmtree(folder)
     copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
     assert len(copied.planned("alpha_comparison")["train"]) == 4
     assert "All 4 runs" in copied.fedrec("work", "runs.jsonl", "--jobs", "2")
@@ -261,7 +261,8 @@ def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
 
 def test_jobs_share_a_process(copied):
     """A note of each process that is started: one does the runs and the table after them."""
-    shutil.rmtree(copied.result("runs"))
+    for folder in ("runs", "tables"):
+        shutil.rmtree(copied.result(folder))
     source = copied.folder / "fedrec/cli/worker.py"
     source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
     copied.snakemake("--cores", "1", "alpha_comparison")
