@@ -1,1 +1,1 @@
-"""Speed, measured as ratios within one run; not part of the package."""
+"""Speed, measured as ratios within one run, and growth; not part of the package."""

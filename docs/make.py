@@ -119,6 +119,29 @@ def speed() -> str:
     )
 
 
+def growth() -> str:
+    """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
+    head = ("method", "users", "interactions", "split", "draws", "training", "candidates", "peak, GiB")
+
+    def each(row: Row, *parts: str) -> str:
+        return f"{1e6 * sum(float(row[part]) for part in parts) / int(row['interactions']):.2f}"
+
+    rows = (
+        (
+            f"`{row['method']}`",
+            f"{int(row['users']):,}",
+            f"{int(row['interactions']):,}",
+            each(row, "split"),
+            each(row, "draws"),
+            each(row, "training", "server"),
+            each(row, "candidates"),
+            f"{int(row['peak_host_bytes']) / 2**30:.1f}",
+        )
+        for row in numbers("growth-cpu")
+    )
+    return markdown(head, rows)
+
+
 def machines() -> str:
     """How far two machines, engines or repetitions were apart."""
 
@@ -164,6 +187,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "protocols": protocols,
     "speed": speed,
+    "growth": growth,
     "machines": machines,
     "datasets": datasets,
 }

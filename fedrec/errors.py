@@ -59,6 +59,10 @@ class OutOfMemoryError(FedrecError):
     """A client does not fit into the available memory."""
 
 
+class NoCompilerError(FedrecError):
+    """Kernels cannot be compiled here, or this one cannot: work is done without it."""
+
+
 class ResultError(FedrecError):
     """A result that is asked for is missing, or not whole."""
 

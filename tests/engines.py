@@ -8,6 +8,7 @@ import torch
 from fedrec.errors import OutOfMemoryError
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.engine import Engine, Outcome, Task
+from fedrec.federation.engines.fused.engine import FusedEngine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.model.method import Method
 from fedrec.federation.program import trace
@@ -60,6 +61,7 @@ LOOP = HeldEngine(LoopEngine)
 """The oracle."""
 
 ENGINES = {
+    "fused": HeldEngine(lambda: FusedEngine(GIB)),
     "batched": HeldEngine(lambda: BatchedEngine(GIB)),
     "blocks": HeldEngine(SmallBlocks),
     "rows": HeldEngine(lambda: BatchedEngine(GIB), dense_bytes=0),

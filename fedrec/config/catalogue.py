@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fedrec.config.document import Document, KeyPath
+from fedrec.config.population import Population
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.atomic import canonical_json
@@ -102,7 +103,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Settings of the generator of a made dataset (`fedrec.data.synthetic`)."""
+    """Settings of the generator of a small made dataset (`fedrec.data.synthetic`)."""
 
     seed: int
     users: int
@@ -137,7 +138,7 @@ class Dataset:
     interactions: RawFile | None = None
     titles: RawFile | None = None
     row_orders: Mapping[str, RawFile] = field(default_factory=dict)
-    synthetic: Synthetic | None = None
+    synthetic: Synthetic | Population | None = None
     distinct_pairs: bool = False
     """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
     slice: Slice | None = None
@@ -265,7 +266,9 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
             paper: _raw_file(file, (name, "row_orders", paper), document)
             for paper, file in entry.get("row_orders", {}).items()
         },
-        synthetic=Synthetic(**entry["synthetic"]) if "synthetic" in entry else None,
+        synthetic=_synthetic(entry["synthetic"], (name, "synthetic"), document)
+        if "synthetic" in entry
+        else None,
         distinct_pairs=entry.get("distinct_pairs", False),
         slice=Slice(**rows["slice"]) if "slice" in rows else None,
         homepage=entry.get("homepage", ""),
@@ -355,3 +358,18 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
             "'time: ymd', a single column with the other formats."
         )
     return format_
+
+
+def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -> Synthetic | Population:
+    """A made dataset: a small one with tastes, or one of so many interactions."""
+    if ("tastes" in settings) == ("interactions" in settings):
+        raise ConfigurationError(
+            f"{document.place(path)}: give either 'tastes' (a small dataset, with taste groups) or "
+            "'interactions' (one of any size, with popularity alone), and not both."
+        )
+    if "tastes" in settings:
+        return Synthetic(**settings)
+    try:
+        return Population(**settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{document.place(path)}: {error}") from error

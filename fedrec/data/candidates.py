@@ -17,7 +17,9 @@ from fedrec.errors import SplitError
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import below, draws
 
-_LARGEST_BITMAP_BYTES = 64 * 1024**2
+_BITMAP_BYTES = 64 * 1024**2
+_FEWEST_AT_ONCE = 256
+"""Users whose candidates are drawn together at least, however many items there are."""
 _DRAWS_AT_ONCE = 16 * LANES
 
 
@@ -60,14 +62,19 @@ def draw_candidates(
     ends = np.cumsum(lengths)
     wanted = candidates_of(protocol)
     drawn = np.empty((len(users), wanted), dtype=np.int32)
-    at_once = max(1, _LARGEST_BITMAP_BYTES // items)
+    at_once = min(len(users), max(_FEWEST_AT_ONCE, _BITMAP_BYTES // items))
+    # One bitmap for all blocks of users, of which each takes back its marks: to clear it would take time by
+    # users x items.
+    seen = np.zeros((at_once, items), dtype=bool)
     for first in range(0, len(users), at_once):
         block = slice(first, min(first + at_once, len(users)))
         interactions = slice(ends[block][0] - lengths[block][0], ends[block][-1])
-        seen = np.zeros((len(users[block]), items), dtype=bool)
-        seen[np.repeat(np.arange(len(seen)), lengths[block]), item[interactions]] = True
-        _refuse_small_pools(users[block], seen, wanted, protocol, dataset)
+        places = np.repeat(np.arange(len(users[block])), lengths[block]), item[interactions]
+        seen[places] = True
+        _refuse_small_pools(users[block], lengths[block], seen, wanted, protocol, dataset)
         drawn[block] = _first_unseen(protocol.seed, users[block], seen, wanted)
+        seen[places] = False
+        np.put_along_axis(seen[: len(users[block])], drawn[block], False, axis=1)
     return Candidates(users, drawn[:, : protocol.candidates], drawn[:, -protocol.candidates :])
 
 
@@ -104,14 +111,22 @@ def _first_unseen(
 
 
 def _refuse_small_pools(
-    users: NDArray[np.int32], seen: NDArray[np.bool_], wanted: int, protocol: Protocol, dataset: str
+    users: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    seen: NDArray[np.bool_],
+    wanted: int,
+    protocol: Protocol,
+    dataset: str,
 ) -> None:
-    unseen = seen.shape[1] - np.count_nonzero(seen, axis=1)
+    items = seen.shape[1]
+    # Items met more than once are counted once only where that may matter.
+    perhaps = np.flatnonzero(items - lengths < wanted)
+    unseen = items - np.count_nonzero(seen[perhaps], axis=1)
     if (unseen >= wanted).all():
         return
     worst = int(np.argmin(unseen))
     raise SplitError(
         f"{dataset}, {protocol.name}: {np.count_nonzero(unseen < wanted):,} users have too few unseen items "
-        f"for {wanted} candidates; user {users[worst]} has {unseen[worst]} of {seen.shape[1]}. Lower "
+        f"for {wanted} candidates; user {users[perhaps[worst]]} has {unseen[worst]} of {items}. Lower "
         f"'candidates' ({protocol.candidates}) in the protocol, or leave out so dense a dataset."
     )

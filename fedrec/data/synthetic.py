@@ -1,4 +1,4 @@
-"""A small dataset made from a seed, for demonstrations and tests without a network.
+"""A dataset made from a seed, for demonstrations and tests without a network; a large one by `population`.
 
 Users and items belong to taste groups. A user mostly picks items of its own group, the
 better known ones more often, and now and then any item; so popularity helps, and knowing
@@ -12,7 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fedrec.config.catalogue import Synthetic
+from fedrec.config.population import Population
 from fedrec.data.parse import INTERACTION_SCHEMA
+from fedrec.data.population import population_interactions
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_numpy import below, draws
 
@@ -28,8 +30,24 @@ _LONGEST_PAUSE = 90_000  # seconds
 _DRAWS_PER_PICK = LANES
 
 
-def synthetic_interactions(settings: Synthetic) -> pl.DataFrame:
+def synthetic_interactions(settings: Synthetic | Population) -> pl.DataFrame:
     """The interactions of the synthetic dataset, as `fedrec.data.parse.read_interactions` gives them."""
+    return _typed(_of_population(settings) if isinstance(settings, Population) else _of_tastes(settings))
+
+
+def _typed(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(row=pl.int_range(pl.len())).with_columns(
+        pl.col(name).cast(kind) for name, kind in INTERACTION_SCHEMA.items()
+    )
+
+
+def _of_population(settings: Population) -> pl.DataFrame:
+    made = population_interactions(settings, "population")
+    columns = {"user": made.user, "item": made.item, "rating": made.rating, "time": made.time}
+    return pl.DataFrame(columns).with_columns(pl.col("user", "item").cast(pl.Int64) + 1)
+
+
+def _of_tastes(settings: Synthetic) -> pl.DataFrame:
     taste_of_item = np.arange(settings.items) % settings.tastes
     # Rank inside a taste group: items 0..tastes-1 lead their groups, and so on.
     weights = _WEIGHT_SCALE // (np.arange(settings.items) // settings.tastes + _HEAD_SOFTENING)
@@ -41,21 +59,17 @@ def synthetic_interactions(settings: Synthetic) -> pl.DataFrame:
         columns["item"].append(items + 1)
         columns["rating"].append(ratings)
         columns["time"].append(times)
-    table = pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
-    return table.with_columns(row=pl.int_range(pl.len())).with_columns(
-        pl.col(name).cast(kind) for name, kind in INTERACTION_SCHEMA.items()
-    )
+    return pl.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
-def synthetic_titles(settings: Synthetic) -> pl.DataFrame:
-    """A title for every item that tells its taste group and its rank there."""
+def synthetic_titles(settings: Synthetic | Population) -> pl.DataFrame:
+    """A title for every item: its taste group and its rank there, or its number where there are no tastes."""
     numbers = range(settings.items)
-    return pl.DataFrame(
-        {
-            "item": [str(number + 1) for number in numbers],
-            "title": [f"Taste {n % settings.tastes + 1}, No. {n // settings.tastes + 1}" for n in numbers],
-        }
-    )
+    if isinstance(settings, Population):
+        titles = [f"No. {number + 1}" for number in numbers]
+    else:
+        titles = [f"Taste {n % settings.tastes + 1}, No. {n // settings.tastes + 1}" for n in numbers]
+    return pl.DataFrame({"item": [str(number + 1) for number in numbers], "title": titles})
 
 
 def _history(

@@ -3,22 +3,28 @@
 import torch
 from torch import Tensor
 
+from fedrec.evaluation.rank_kernel import RANKS, ranks_by
 from fedrec.evaluation.ranking import rank_in_catalogue, rank_of_target
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner
+from fedrec.native.kernel import kernel_or_none
 
 HELD_OUT_PARTS = ("validation", "test")
 """The held-out parts of a split: one item of each per client."""
-_CHUNK = 1 << 21
-"""Scores computed at once when the whole catalogue is ranked: each needs a row of every table, and more."""
+_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 22}
+"""Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a
+GPU is kept busy."""
 
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
-    everyone = clients.everyone
-    items = torch.cat((clients.held_out[part].unsqueeze(1), clients.candidates[part]), dim=1)
-    scores = protocol_scores(learner, clients, everyone, items)
-    return rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties)
+    held_out, candidates = clients.held_out[part], clients.candidates[part]
+    ranks = []
+    for who in clients.everyone.split(max(1, _CHUNK[clients.device.type] // (1 + candidates.shape[1]))):
+        items = torch.cat((held_out[who].unsqueeze(1), candidates[who]), dim=1)
+        scores = protocol_scores(learner, clients, who, items)
+        ranks.append(rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties))
+    return torch.cat(ranks)
 
 
 def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:
@@ -28,20 +34,36 @@ def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tens
     return torch.sigmoid(scores) if probability else scores
 
 
-def catalogue_ranks(learner: Learner, clients: Clients) -> dict[str, Tensor]:
+def catalogue_ranks(learner: Learner, clients: Clients, those: slice = slice(None)) -> dict[str, Tensor]:
     """The rank of each client's held-out item among all items outside its training items, by part.
 
-    For test the validation item is left out, too.
+    For test the validation item is left out, too. Of all clients, or of neighbours alone.
     """
-    all_items = torch.arange(clients.items, device=clients.device)
-    ranks: dict[str, list[Tensor]] = {part: [] for part in HELD_OUT_PARTS}
-    for who in clients.everyone.split(max(1, _CHUNK // clients.items)):
-        scores = protocol_scores(learner, clients, who, all_items.expand(len(who), -1))
-        excluded = torch.zeros_like(scores, dtype=torch.bool)
-        item, place = clients.training(who)
-        excluded[place, item] = True
-        for part in HELD_OUT_PARTS:
-            target = clients.held_out[part][who]
-            ranks[part].append(rank_in_catalogue(scores, target, excluded, clients.protocol.rank_ties))
-            excluded[torch.arange(len(who), device=clients.device), target] = True
-    return {part: torch.cat(chunks) for part, chunks in ranks.items()}
+    chunks = []
+    for who in clients.everyone[those].split(max(1, _CHUNK[clients.device.type] // clients.items)):
+        scores = protocol_scores(learner, clients, who, clients.catalogue.expand(len(who), -1))
+        chunks.append(_ranks_in_catalogue(scores, clients, who))
+    return dict(zip(HELD_OUT_PARTS, torch.cat(chunks).unbind(1), strict=True))
+
+
+def _ranks_in_catalogue(scores: Tensor, clients: Clients, who: Tensor) -> Tensor:
+    """The ranks of the held-out items of neighbouring clients, one column for each part."""
+    kernel = kernel_or_none(RANKS[scores.dtype], clients.device)
+    if kernel is None:
+        return ranks_in_torch(scores, clients, who)
+    held_out = clients.held_out["validation"], clients.held_out["test"]
+    first, ties = int(who.storage_offset()), clients.protocol.rank_ties
+    return ranks_by(kernel, scores, first, clients.start, clients.train_item, held_out, ties)
+
+
+def ranks_in_torch(scores: Tensor, clients: Clients, who: Tensor) -> Tensor:
+    """The ranks of the held-out items of the clients `who`, where there are no kernels."""
+    excluded = torch.zeros_like(scores, dtype=torch.bool)
+    item, place = clients.training(who)
+    excluded[place, item] = True
+    ranks = []
+    for part in HELD_OUT_PARTS:
+        target = clients.held_out[part][who]
+        ranks.append(rank_in_catalogue(scores, target, excluded, clients.protocol.rank_ties))
+        excluded[torch.arange(len(who), device=clients.device), target] = True
+    return torch.stack(ranks, dim=1)

@@ -1,6 +1,7 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -10,9 +11,14 @@ from torch import Tensor
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
 from fedrec.errors import SplitError
+from fedrec.federation.draw_kernels import SAMPLES, samples
 from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
+from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
+
+_DRAWN_AT_ONCE = 1 << 22
+"""Training interactions whose negatives are drawn together where there are no kernels."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,31 @@ class Clients:
         """Where the clients' data lies."""
         return self.user.device
 
-    @property
+    @cached_property
     def everyone(self) -> Tensor:
         """The indices of all clients."""
         return torch.arange(len(self), device=self.device)
 
-    @property
+    @cached_property
+    def catalogue(self) -> Tensor:
+        """The numbers of all items."""
+        return torch.arange(self.items, device=self.device)
+
+    def span(self, who: Tensor) -> slice | None:
+        """The neighbours that `who` are if it is a piece of `everyone`, which is seen by its memory alone;
+        None for others.
+        """
+        if who.untyped_storage().data_ptr() != self.everyone.untyped_storage().data_ptr():
+            return None
+        first = who.storage_offset()
+        return slice(first, first + len(who)) if who.is_contiguous() else None
+
+    def is_catalogue(self, items: Tensor) -> bool:
+        """Whether `items` are those of `catalogue` for each client, which is seen by their memory alone."""
+        same = items.data_ptr() == self.catalogue.data_ptr() and items.shape[1:] == self.catalogue.shape
+        return same and items.stride() == (0, 1)
+
+    @cached_property
     def sizes(self) -> Tensor:
         """Number of training interactions of each client."""
         return self.start.diff()
@@ -67,7 +92,9 @@ class Clients:
     @classmethod
     def of_split(cls, split: Split, device: torch.device) -> Self:
         """The clients of a frozen split."""
-        users, dense = np.unique(split.user, return_inverse=True)
+        # Sorted by user: numbers follow from where the next one begins.
+        begins = np.diff(split.user, prepend=-1) != 0
+        users, dense = split.user[begins], np.cumsum(begins) - 1
         trained = split.part == TRAIN
         start = np.concatenate(([0], np.cumsum(np.bincount(dense[trained], minlength=len(users)))))
         held_out = {"validation": split.pairs_of(VALIDATION)[1], "test": split.pairs_of(TEST)[1]}
@@ -121,14 +148,29 @@ class Clients:
         purpose: Purpose = Purpose.NEGATIVES,
     ) -> Samples:
         """The samples of the clients `who` in `round_`: each training interaction and its negatives."""
-        positive, owner = self.training(who)
-        sizes = self.sizes[who]
-        drawn = negatives(who[owner], counted(sizes), self.forbidden, per_positive, seed, round_, purpose)
-        width = 1 + per_positive
-        item = torch.cat((positive.unsqueeze(1), drawn), dim=1).reshape(-1)
-        label = torch.zeros(len(owner), width, device=self.device)
+        item = self._with_negatives(who, per_positive, seed, round_, purpose)
+        label = torch.zeros(item.shape, device=self.device)
         label[:, 0] = 1
-        return Samples(item, label.reshape(-1), sizes * width, width)
+        width = item.shape[1]
+        return Samples(item.reshape(-1), label.reshape(-1), self.sizes[who] * width, width)
+
+    def _with_negatives(self, who: Tensor, count: int, seed: int, round_: int, purpose: Purpose) -> Tensor:
+        """The training items of the clients `who`, and behind each its negatives."""
+        kernel = kernel_or_none(SAMPLES, self.device)
+        if kernel is not None:
+            held = (self.start, self.train_item, self.forbidden)
+            return samples(kernel, who, *held, count, seed, round_, purpose)
+        positive, owner = self.training(who)
+        places = counted(self.sizes[who])
+        item = positive.new_empty(len(owner), 1 + count)
+        item[:, 0] = positive
+        # Draws need several times the memory of what is drawn: of some interactions at a time.
+        for first in range(0, len(owner), _DRAWN_AT_ONCE):
+            some = slice(first, first + _DRAWN_AT_ONCE)
+            item[some, 1:] = negatives(
+                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose
+            )
+        return item
 
     def check_pools(self, per_positive: int) -> None:
         """Raise `SplitError` unless every client has enough items to draw negatives from."""

@@ -6,7 +6,9 @@ Every function gives the same numbers for a client whether it is asked for alone
 import torch
 from torch import Tensor
 
+from fedrec.federation import draw_kernels
 from fedrec.federation.pairs import PairSet, counted
+from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_torch import philox
 
@@ -70,6 +72,36 @@ def shuffled(
 
     Samples stand client by client, `size` of each, and still do so afterwards.
     """
+    own = orders(who, size, seed, round_, epoch, 1, purpose)[0]
+    return own + torch.repeat_interleave(size.cumsum(0) - size, size, output_size=len(own))
+
+
+def orders(
+    who: Tensor,
+    size: Tensor,
+    seed: int,
+    round_: int,
+    first_epoch: int,
+    epochs: int,
+    purpose: Purpose = Purpose.SHUFFLE,
+) -> Tensor:
+    """An order of each client's own samples, counted from 0, in some epochs: epochs x samples, of 32 bits.
+
+    Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all.
+    """
+    kernel = kernel_or_none(draw_kernels.ORDERS, who.device)
+    if kernel is not None:
+        return draw_kernels.orders(kernel, who, size, seed, round_, first_epoch, epochs, purpose)
+    start = torch.repeat_interleave(size.cumsum(0) - size, size)
+    later = range(first_epoch, first_epoch + epochs)
+    every = [shuffled_in_torch(who, size, seed, round_, epoch, purpose) - start for epoch in later]
+    return torch.stack(every).to(torch.int32)
+
+
+def shuffled_in_torch(
+    who: Tensor, size: Tensor, seed: int, round_: int, epoch: int, purpose: Purpose = Purpose.SHUFFLE
+) -> Tensor:
+    """What `shuffled` gives, where there are no kernels."""
     blocks = -(-size // LANES)
     owner = torch.repeat_interleave(who, blocks)
     words = philox(epoch * _PLACES + counted(blocks), owner, round_, int(purpose), seed)

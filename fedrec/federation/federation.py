@@ -286,13 +286,18 @@ class _ScoredTable:
     common: Tensor
 
     def __getitem__(self, items: Tensor) -> Tensor:
+        if self.clients.is_catalogue(items):
+            return self.whole().expand(len(self.who), -1, -1)
         if self.kept is None:
             return functional.embedding(items, self.common)
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:
         """Every row, of each client or for all of them."""
-        return self.common if self.kept is None else self.kept.whole(self.who)
+        if self.kept is None:
+            return self.common
+        span = self.clients.span(self.who)
+        return self.kept.whole(self.who) if span is None else self.kept.view(span)
 
     def squared_norm(self) -> Tensor:
         """The sum of the squares of each table."""

@@ -6,6 +6,7 @@ clients x items few are ever met, and a table of all of them would not fit for a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -33,7 +34,8 @@ def counted(sizes: Tensor) -> Tensor:
     """0, 1, ... for each size, one after the other."""
     ends = sizes.cumsum(0)
     total = int(ends[-1]) if len(ends) else 0
-    return torch.arange(total, device=sizes.device) - torch.repeat_interleave(ends - sizes, sizes)
+    start = torch.repeat_interleave(ends - sizes, sizes, output_size=total)
+    return torch.arange(total, device=sizes.device) - start
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,15 @@ class PairSet:
         held.view(-1)[perhaps] = _positions(self.key, wanted.view(-1)[perhaps])[1]
         return held
 
+    @cached_property
+    def start(self) -> Tensor:
+        """Where in `key` the pairs of each client begin, and at last where they end."""
+        everyone = torch.arange(self.clients + 1, device=self.key.device)
+        return torch.searchsorted(self.key, everyone * self.items)
+
     def sizes(self) -> Tensor:
         """How many items go with each client."""
-        everyone = torch.arange(self.clients + 1, device=self.key.device)
-        return torch.searchsorted(self.key, everyone * self.items).diff()
+        return self.start.diff()
 
     def only(self, who: Tensor) -> Self:
         """The pairs of the clients `who` (sorted), who are numbered by their index in `who`."""

@@ -4,12 +4,14 @@ Reads and writes with pyarrow alone, so that training, which has no polars, can 
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import atomic, canonical_json
@@ -17,6 +19,8 @@ from fedrec.files.sealed import sealed, unsealed
 
 _KEY = b"fedrec"
 _REBUILD = "Delete it and run again the command that writes it."
+_SPELLED_AT_ONCE = 1 << 18
+"""Values that are no plain numbers, of which a text is made together to be hashed."""
 _DAMAGE = (
     pa.ArrowException,
     OSError,
@@ -101,7 +105,8 @@ def content_hash(*tables: pa.Table) -> str:
     for table in tables:
         for name, column in zip(table.column_names, table.columns, strict=True):
             digest.update(canonical_json([name, _type_name(column.type), len(column)]).encode())
-            digest.update(_bytes_of(column))
+            for piece in _bytes_of(column):
+                digest.update(piece)
     return digest.hexdigest()
 
 
@@ -114,14 +119,31 @@ def _type_name(kind: pa.DataType) -> str:
     return str(kind).removeprefix("large_").removesuffix("_view")
 
 
-def _bytes_of(column: pa.ChunkedArray) -> bytes | memoryview:
+def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
+    """The bytes of plain numbers; the JSON of a list of everything else, some values at a time."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
+    words = None
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        if pa.types.is_primitive(array.type.value_type):
+            array = array.dictionary_decode()
+        else:
+            words, array = _spelled(array)
     if pa.types.is_fixed_size_list(array.type):
         array = array.flatten()
-    if pa.types.is_primitive(array.type) and array.null_count == 0:
-        return memoryview(array.to_numpy(zero_copy_only=False)).cast("B")
-    return canonical_json(array.to_pylist()).encode()
+    if words is None and pa.types.is_primitive(array.type) and array.null_count == 0:
+        yield memoryview(array.to_numpy(zero_copy_only=False)).cast("B")
+        return
+    yield b"["
+    for first in range(0, len(array), _SPELLED_AT_ONCE):
+        some = array.slice(first, _SPELLED_AT_ONCE)
+        text = canonical_json(some.to_pylist())[1:-1] if words is None else ",".join(words[some.to_numpy()])
+        yield (f",{text}" if first else text).encode()
+    yield b"]"
+
+
+def _spelled(array: pa.DictionaryArray) -> tuple[NDArray[np.object_], pa.Array]:
+    """The JSON of each word of a dictionary, that of no word behind them, and the index of each value's."""
+    words = [canonical_json(word) for word in array.dictionary.to_pylist()]
+    return np.array([*words, "null"], dtype=object), array.indices.fill_null(len(words))

@@ -6,12 +6,13 @@ from typing import Any
 from fedrec.config.catalogue import Catalogue, Dataset
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
+from fedrec.config.population import Population
 from fedrec.plan.runs import RunId
 
 _MEASURED_INTERACTIONS = 100_000
 """Interactions of the dataset that the methods' seconds were measured on."""
 _SYNTHETIC_PER_USER = 20
-"""Interactions of a user of a synthetic dataset."""
+"""Interactions of a user of a small synthetic dataset."""
 _DEFAULT_SECONDS = 5.0
 """Seconds of a round where a method's entry has none."""
 _SECONDS_PER_MINUTE = 60
@@ -54,7 +55,9 @@ def announcement(seconds: list[float], cores: int | None) -> str:
 
 
 def _interactions(dataset: Dataset) -> int:
-    """About how many a dataset has: as printed, of so many synthetic users, or as many as is usual."""
+    """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
+    if isinstance(dataset.synthetic, Population):
+        return dataset.synthetic.interactions
     if dataset.synthetic is not None:
         return _SYNTHETIC_PER_USER * dataset.synthetic.users
     printed = (

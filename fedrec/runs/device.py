@@ -99,8 +99,8 @@ def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> 
     return {
         "seconds": sum(seconds),
         "seconds_per_round": float(np.median(seconds)),
-        "peak_memory_bytes": _peak_memory(device),
-        "device": _device_name(device),
+        "peak_memory_bytes": peak_memory(device),
+        "device": device_name(device),
         "versions": {
             "fedrec": __version__,
             "python": platform.python_version(),
@@ -127,14 +127,16 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _peak_memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
+    """The most bytes this process held since `forget_peak_memory`: on the device, or on a CPU all of them."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # Linux counts in KiB, macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """A device as results name it."""
     return (
         torch.cuda.get_device_name(device)
         if device.type == "cuda"

@@ -96,16 +96,19 @@ class Training:
         return progress
 
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
-        sampled = {part: candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS}
+        # One copy for all ranks: a GPU is waited for once.
+        by_part = [candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS]
+        sampled = torch.stack(by_part, dim=1).cpu()
         row: dict[str, float] = {"round": round_, "loss": report.loss}
-        for part, ranks in sampled.items():
-            row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.cpu().numpy()).items()}
+        for part, ranks in zip(HELD_OUT_PARTS, sampled.unbind(1), strict=True):
+            row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.numpy()).items()}
         progress.curve.append(row)
         progress.timing.append(_timing(round_, report))
         reported = [name for name in REPORTED if self._is_reported(name, round_, progress)]
         if reported:
             whole = catalogue_ranks(self.learner, self.clients)
-            ranks = torch.stack([*sampled.values(), *(whole[part] for part in HELD_OUT_PARTS)], dim=1).cpu()
+            in_catalogue = torch.stack([whole[part] for part in HELD_OUT_PARTS], dim=1).cpu()
+            ranks = torch.cat((sampled, in_catalogue), dim=1)
             progress.round_of |= dict.fromkeys(reported, round_)
             progress.ranks |= dict.fromkeys(reported, ranks)
 

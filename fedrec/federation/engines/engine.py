@@ -3,7 +3,7 @@
 import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from fedrec.federation.state.state import State
 NOISE_STEPS = 1024
 """Mini-batches an epoch of guarded training may have: each has its own noise."""
 ENGINES = {
+    "fused": "fedrec.federation.engines.fused.engine",
     "batched": "fedrec.federation.engines.batched.engine",
     "loop": "fedrec.federation.engines.loop",
 }
@@ -92,6 +93,10 @@ class Engine(ABC):
     @abstractmethod
     def run(self, task: Task) -> Outcome:
         """Train every client of the task."""
+
+    def notes(self) -> dict[str, Any]:
+        """How it has trained, for `run.json`."""
+        return {}
 
     def supports(self, program: Program) -> str | None:  # noqa: ARG002 - see override
         """None if the engine can run a program, else the reason why not."""

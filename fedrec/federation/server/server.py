@@ -13,6 +13,7 @@ from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.program import Program, Upload
 from fedrec.federation.server.mixing import columns
+from fedrec.federation.server.row_sums import add_rows
 from fedrec.federation.state.state import State
 
 
@@ -72,9 +73,9 @@ class Server:
         """Rows of a shared table that clients changed: for each its client, its item, and its change."""
         self._report(into, who, lambda chosen: change[chosen].double(), item)
         weight = self._row_weight(into, self.weight[who].unsqueeze(1), change)
-        self._sum(into).index_add_(0, item, change.double() * weight)
+        add_rows(self._sum(into), item, change.double() * weight)
         if into in self._counted:
-            self._counted[into].index_add_(0, item, weight)
+            add_rows(self._counted[into], item, weight)
 
     def receive_scaling(self, into: str, who: Tensor, factor: Tensor) -> None:
         """A shared table that clients multiplied by 1 + `factor`, one number each."""

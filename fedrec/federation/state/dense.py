@@ -21,6 +21,10 @@ class DenseKept(Kept):
         return self.value[who]
 
     @override
+    def view(self, span: slice) -> Tensor:
+        return self.value[span]
+
+    @override
     def put(self, who: Tensor, values: Tensor) -> None:
         self.value[who] = values
 

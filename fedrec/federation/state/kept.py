@@ -12,6 +12,9 @@ class Kept(Protocol):
     def whole(self, who: Tensor) -> Tensor:
         """The values of some clients, on a leading client axis."""
 
+    def view(self, span: slice) -> Tensor:
+        """The values of neighbouring clients, to be looked at only; copied where they do not lie there."""
+
     def put(self, who: Tensor, values: Tensor) -> None:
         """Replace the values of some clients."""
 

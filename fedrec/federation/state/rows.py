@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.federation.pairs import PairTable
@@ -40,6 +41,10 @@ class RowsKept(Kept):
         return tables
 
     @override
+    def view(self, span: slice) -> Tensor:
+        return self.whole(torch.arange(span.start, span.stop, device=self.version.device))
+
+    @override
     def put(self, who: Tensor, values: Tensor) -> None:
         items = self.bases.shape[1]
         item = torch.arange(items, device=who.device).repeat(len(who))
@@ -53,12 +58,13 @@ class RowsKept(Kept):
 
     @override
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
-        flat_who, flat_item = who.reshape(-1), item.reshape(-1)
-        rows = self.bases[self.version[flat_who], flat_item]
-        rows.mul_(self.factor[flat_who].to(rows.dtype).unsqueeze(1))
-        place = self.slot.get(flat_who, flat_item) - 1
-        changed = place >= 0
-        rows[changed] = self._read(place[changed])
+        start = self.version[who] * self.bases.shape[1] + item
+        rows = functional.embedding(start.reshape(-1), self.bases.flatten(0, 1))
+        if (self.factor != 1).any():
+            rows.mul_(self.factor[who].to(rows.dtype).reshape(-1, 1))
+        place = self.slot.get(who, item).reshape(-1) - 1
+        changed = (place >= 0).nonzero().squeeze(1)
+        rows.index_copy_(0, changed, self._read(place[changed]))
         return rows.reshape(*who.shape, -1)
 
     @override
@@ -84,8 +90,10 @@ class RowsKept(Kept):
         self.free = torch.cat((self.free, self.slot.entries(who)[2] - 1))
         self.slot.clear(who)
         self.factor[who] = 1
-        self.version[who] = len(self.bases)
-        self.bases = torch.cat((self.bases, value.unsqueeze(0)))
+        if not torch.equal(self.bases[-1], value):
+            # Only the first block of clients in a round brings a new one.
+            self.bases = torch.cat((self.bases, value.unsqueeze(0)))
+        self.version[who] = len(self.bases) - 1
         alive, self.version = torch.unique(self.version, return_inverse=True)
         self.bases = self.bases[alive]
 
@@ -120,11 +128,14 @@ class RowsKept(Kept):
         return rows
 
     def _by_slab(self, place: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Each slab, which of `place` lie in it, and their rows there."""
-        order = torch.argsort(place)
+        """Each slab that holds any of `place`, which of them lie in it, and their rows there."""
+        # Rows that are new, or all of some clients', most often lie in order.
+        in_order = bool((place[1:] > place[:-1]).all())
+        order = torch.arange(len(place), device=place.device) if in_order else torch.argsort(place)
         counts = torch.bincount(place // _SLAB, minlength=len(self.slabs)).tolist()
         for slab, inside in zip(self.slabs, order.split(counts), strict=True):
-            yield slab, inside, place[inside] % _SLAB
+            if len(inside):
+                yield slab, inside, place[inside] % _SLAB
 
     def _allocate(self, count: int) -> Tensor:
         reused, self.free = self.free[:count], self.free[count:]

@@ -174,6 +174,22 @@ def test_an_impossible_entry_is_refused(write_catalogue, change, said):
     assert said in refused(write_catalogue(alpha=changed(change)))
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "give either 'tastes'"),
+        ({"tastes": 3, "interactions": 90}, "and not both"),
+        ({"interactions": 20}, "there must be at least 30"),
+        ({"interactons": 90}, "Did you mean 'interactions'?"),
+    ],
+)
+def test_an_impossible_made_dataset_is_refused(write_catalogue, more, said):
+    made = {"synthetic": {"seed": 1, "users": 3, "items": 300} | more}
+    answer = refused(write_catalogue(alpha=made))
+    assert said in answer
+    assert "alpha" in answer
+
+
 def test_two_datasets_must_agree_about_a_shared_file(write_catalogue):
     other = changed(lambda e: e["interactions"].update(sources=[{"url": "https://example.org/alpha.csv"}]))
     said = refused(write_catalogue(alpha=entry("alpha.csv"), beta=other))

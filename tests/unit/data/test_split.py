@@ -146,8 +146,10 @@ def test_blocks_do_not_change_candidates(monkeypatch, protocols):
     rows = [(user, item, 0) for user in range(30) for item in rng.permutation(300)[:20].tolist()]
     interactions = made_interactions(rows, items=300)
     whole = make_split(interactions, protocols["clean"])
-    monkeypatch.setattr("fedrec.data.candidates._LARGEST_BITMAP_BYTES", 900)
-    assert make_split(interactions, protocols["clean"]).content_hash() == whole.content_hash()
+    monkeypatch.setattr("fedrec.data.candidates._BITMAP_BYTES", 900)
+    for users in (1, 7, 30):
+        monkeypatch.setattr("fedrec.data.candidates._FEWEST_AT_ONCE", users)
+        assert make_split(interactions, protocols["clean"]).content_hash() == whole.content_hash()
 
 
 def test_candidates_are_drawn_uniformly(protocols):
@@ -234,6 +236,14 @@ def test_a_catalogue_too_small_for_the_candidates_is_an_error(protocols):
         make_split(made_interactions(rows, items=205), protocols["clean"])
     assert "1 users have too few unseen items for 198 candidates; user 1 has 195 of 205" in str(error.value)
     make_split(made_interactions(rows, items=208), protocols["clean"])
+
+
+def test_items_met_twice_leave_as_many_candidates_as_if_met_once(protocols):
+    kept = replace(protocols["clean"], repeated_pairs="keep")
+    rows = [(user, item, item) for user in range(2) for item in range(7)]
+    make_split(made_interactions(rows * 2, items=205), kept)
+    with pytest.raises(SplitError, match="2 users have too few unseen items"):
+        make_split(made_interactions(rows * 2, items=204), kept)
 
 
 @pytest.mark.parametrize("name", NAMES)

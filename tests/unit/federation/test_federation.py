@@ -87,6 +87,15 @@ def test_a_client_can_be_replayed_alone(clients):
     assert torch.equal(order[end - len(own) : end] - (end - len(own)), own)
 
 
+def test_how_many_negatives_are_drawn_together_decides_nothing(clients, monkeypatch):
+    together = clients.samples(torch.arange(len(clients)), 4, seed=3, round_=2)
+    monkeypatch.setattr("fedrec.federation.clients.kernel_or_none", lambda *_: None)
+    monkeypatch.setattr("fedrec.federation.clients._DRAWN_AT_ONCE", 7)
+    pieces = clients.samples(torch.arange(len(clients)), 4, seed=3, round_=2)
+    assert torch.equal(together.item, pieces.item)
+    assert torch.equal(together.label, pieces.label)
+
+
 @pytest.mark.parametrize(
     ("pool", "held_out", "candidates"),
     [

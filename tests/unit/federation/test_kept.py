@@ -104,6 +104,16 @@ def test_every_client_reads_places_of_its_own(steps, seed):
     assert torch.equal(everything, torch.arange(rows.used))
 
 
+def test_clients_that_start_from_the_same_table_share_it_however_they_are_cut_into_blocks():
+    rows = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    for number in (1.0, 2.0):
+        for block in EVERYONE.split(2):
+            rows.restart(block, torch.full((ITEMS, SIZE), number))
+            assert len(rows.bases) <= 2 + (number == 1.0)
+        assert torch.equal(rows.whole(EVERYONE), torch.full((CLIENTS, ITEMS, SIZE), number))
+    assert len(rows.bases) == 1
+
+
 def test_an_untouched_store_holds_the_start_and_no_rows():
     start = torch.arange(14.0).reshape(ITEMS, SIZE)
     rows = RowsKept(start, CLIENTS)

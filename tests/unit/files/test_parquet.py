@@ -1,8 +1,11 @@
+import hashlib
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from fedrec.errors import StorageError
+from fedrec.files.atomic import canonical_json
 from fedrec.files.parquet import content_hash, read_table, write_table
 
 
@@ -12,6 +15,22 @@ def test_content_not_storage_is_hashed():
     encoded = pa.table({"a": pa.array(["x", None, "y"]).dictionary_encode()})
     chunked = pa.table({"a": pa.chunked_array([["x"], [None, "y"]])})
     assert len({content_hash(table) for table in (plain, large, encoded, chunked)}) == 1
+
+
+def test_text_is_hashed_as_one_list_however_many_values_are_spelt_at_once(monkeypatch):
+    words = ["x", None, 'a "quote"', "ä", "x", "y", "y"]
+    tables = [pa.table({"a": values}) for values in (pa.array(words), pa.array(words).dictionary_encode())]
+    expected = hashlib.sha256(b'["a","string",7]' + canonical_json(words).encode()).hexdigest()
+    for at_once in (1, 2, 7, 1 << 18):
+        monkeypatch.setattr("fedrec.files.parquet._SPELLED_AT_ONCE", at_once)
+        assert [content_hash(table) for table in tables] == [expected, expected]
+
+
+def test_the_same_numbers_are_hashed_alike_in_a_dictionary_or_not():
+    numbers = pa.array([5, 7, 5])
+    assert content_hash(pa.table({"a": numbers})) == content_hash(
+        pa.table({"a": numbers.dictionary_encode()})
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.engines.engine import Task, check_clients_finite
+from fedrec.federation.held_rows import held_rows
 from fedrec.federation.model.parameters import Parameter
 
 
@@ -87,8 +88,7 @@ class Block:
             row_item = torch.arange(items, device=self.device).repeat(clients)
             row_client = torch.arange(clients, device=self.device).repeat_interleave(items)
             return row_item, row_client, self.rank * items + item
-        pair, slot = torch.unique(self.rank * items + item, return_inverse=True)
-        return pair % items, pair // items, slot
+        return held_rows(item, self.size, items)
 
     def _downloaded(self, name: str) -> Tensor:
         """A fresh copy of what the clients start from."""

@@ -1,6 +1,7 @@
 """The engine that trains many clients at once, in plain torch, on CPU or GPU, block by block."""
 
 import logging
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -100,16 +101,20 @@ class BlockRound(Interpreter):
     def _schedule(self, half: Half | None) -> Schedule:
         """The mini-batches of all samples, or of a half of each client's training interactions."""
         if half not in self._schedules:
-            block, task = self.block, self.block.task
-            size, slot, labels = block.size, block.slot, block.labels
-            if half is not None:
-                group = task.samples.group
-                parts = halves(block.who, size // group, task.seed, task.round_)
-                chosen = parts[("first", "second").index(half)].repeat_interleave(group)
-                size = torch.bincount(block.rank[chosen], minlength=len(size))
-                slot, labels = slot[chosen], labels[chosen]
-            self._schedules[half] = Schedule(size, slot, labels, block.row_end, task.batch_size)
+            chosen = self.chosen_samples(half)
+            self._schedules[half] = Schedule(*chosen, self.block.row_end, self.block.task.batch_size)
         return self._schedules[half]
+
+    def chosen_samples(self, half: Half | None) -> tuple[Tensor, Tensor, Tensor]:
+        """All samples, or those of a half: how many each client has, their held rows and their labels."""
+        block, task = self.block, self.block.task
+        size, slot, labels = block.size, block.slot, block.labels
+        if half is None:
+            return size, slot, labels
+        group = task.samples.group
+        parts = halves(block.who, size // group, task.seed, task.round_)
+        chosen = parts[("first", "second").index(half)].repeat_interleave(group)
+        return torch.bincount(block.rank[chosen], minlength=len(size)), slot[chosen], labels[chosen]
 
     def _order(self, schedule: Schedule) -> Tensor:
         """The order of an epoch's samples."""
@@ -150,13 +155,13 @@ class BatchedEngine(Engine):
         order = torch.argsort(task.samples.size, descending=True, stable=True)
         end = task.samples.size.cumsum(0)
         loss = torch.empty(len(task.who), device=task.who.device)
-        waiting = list(blocks(task, order, self.memory, self.alone))
+        waiting = list(self.cut(task, order))
         while waiting:
             chosen = waiting.pop(0)
             size = task.samples.size[chosen]
             try:
                 block = Block(task, chosen, _ranges(end[chosen] - size, size))
-                round_ = BlockRound(block)
+                round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
                 # Nothing was sent or stored yet: do the same clients again, in two halves.
@@ -173,6 +178,14 @@ class BatchedEngine(Engine):
             deliver(block, round_.replay)
             loss[chosen] = block.last_loss
         return Outcome(loss)
+
+    def cut(self, task: Task, order: Tensor) -> Iterator[Tensor]:
+        """The clients of each block."""
+        return blocks(task, order, self.memory, self.alone)
+
+    def make_round(self, block: Block) -> BlockRound:
+        """What interprets a program for a block."""
+        return BlockRound(block)
 
 
 def _ranges(start: Tensor, length: Tensor) -> Tensor:

@@ -20,10 +20,17 @@ _ACTIVATIONS = 8
 
 
 def blocks(task: Task, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:
-    """Neighbours of `order` whose training fits into `memory` bytes together.
+    """Neighbours of `order` that take least time, each block's training in `memory` bytes.
 
     Where one client needs more than that, it is given what it needs, up to `alone` bytes.
     """
+    overhead = _OVERHEAD[task.who.device.type]
+    sizes = task.samples.size[order].cpu().numpy()
+    yield from fitting_blocks(task, order, alike_sizes(sizes, task.batch_size, overhead), memory, alone)
+
+
+def fitting_blocks(task: Task, order: Tensor, parts: list[int], memory: int, alone: int) -> Iterator[Tensor]:
+    """Each of the `parts` of neighbours, cut further until its training fits into memory; see `blocks`."""
     need = needed_bytes(task)
     largest = int(need.max())
     if largest > max(memory, alone):
@@ -34,9 +41,7 @@ def blocks(task: Task, order: Tensor, memory: int, alone: int) -> Iterator[Tenso
             "or d."
         )
     memory = max(memory, largest)
-    overhead = _OVERHEAD[task.who.device.type]
-    sizes = task.samples.size[order].cpu().numpy()
-    for alike in order.split(alike_sizes(sizes, task.batch_size, overhead)):
+    for alike in order.split(parts):
         yield from alike.split(_fitting(need[alike].tolist(), memory))
 
 

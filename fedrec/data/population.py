@@ -1,0 +1,150 @@
+"""A large dataset made from a seed, in time and memory linear in its interactions; to measure growth with.
+
+Users are as unequally active as those of MovieLens 1M, and items as unequally popular. A user's items are the
+first distinct ones of its own endless sequence of draws, so that they do not depend on how many users are
+made at once. There is no taste but popularity: which method is best here says nothing. All arithmetic is on
+integers: the same settings give the same interactions on every machine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.config.population import Population
+from fedrec.data.interactions import Interactions
+from fedrec.random.purpose import LANES, Purpose
+from fedrec.random.with_numpy import below, draw_at, philox
+
+# fmt: off
+_ACTIVITY = np.array((
+    121, 133, 145, 163, 181, 199, 217, 242, 266, 290, 320, 356, 386, 429, 471, 519, 580, 622, 688, 749, 827,
+    912, 1002, 1129, 1256, 1401, 1606, 1824, 2114, 2470, 3071, 4126, 13974,
+))
+# fmt: on
+"""Interactions of a user of MovieLens 1M in thousandths of the mean: of the least active user, at every 32nd
+part of all users, and of the most active one."""
+_BETWEEN = 1000
+"""Steps between two of them."""
+_HEAD = 15
+"""In percent of all items: the item of rank r is met with a chance proportional to 1 / (r + head)^2. With 15,
+1 %, 10 % and 50 % of all items have 7 %, 46 % and 88 % of the chances; in MovieLens 1M they have 9 %, 44 %
+and 92 % of the interactions."""
+_WEIGHTS = 1 << 29
+"""About a fifth of all weights together, which must stay below 2^32."""
+_AT_ONCE = 1 << 22
+"""Interactions made together."""
+_FEWEST, _MOST_OF_ITEMS = 3, 2
+"""A user has so many interactions at least, and at most one in so many of all items."""
+_FIRST_TIME, _PAUSE = 1_600_000_000, 60  # seconds
+_SIZES, _PICKS, _NAMES = range(1, 4)
+"""What draws of `Purpose.SYNTHETIC` are for, in place of a round; 0 is the small dataset's."""
+
+
+@dataclass(frozen=True)
+class Market:
+    """The items, each with the place on a line of `ends[-1]` places at which its own end."""
+
+    item: NDArray[np.int32]
+    """By rank, the most popular first."""
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, settings: Population) -> "Market":
+        """The items of a population; which number has which rank is drawn."""
+        numbers = np.arange(settings.items, dtype=np.int64)
+        names = draw_at(settings.seed, Purpose.SYNTHETIC, user=0, index=numbers, round_=_NAMES)
+        away = 100 * numbers + _HEAD * settings.items + 1
+        scale = (_WEIGHTS // settings.items) * (100 * settings.items) ** 2
+        return cls(
+            np.argsort(names, kind="stable").astype(np.int32), np.cumsum(np.maximum(1, scale // away**2))
+        )
+
+    def met(self, words: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The item that each word stands for."""
+        return self.item[np.searchsorted(self.ends, below(words, int(self.ends[-1])), side="right")]
+
+
+def population_interactions(settings: Population, dataset: str) -> Interactions:
+    """The interactions of a population, user by user, each user's in the order of time."""
+    sizes = history_sizes(settings)
+    market = Market.of(settings)
+    item = np.empty(int(sizes.sum()), dtype=np.int32)
+    end = 0
+    for users in _together(sizes):
+        made = _histories(settings.seed, np.arange(users.start, users.stop), sizes[users], market)
+        item[end : end + len(made)] = made
+        end += len(made)
+    return Interactions(
+        dataset=dataset,
+        users=settings.users,
+        items=settings.items,
+        timed=True,
+        user=np.repeat(np.arange(settings.users, dtype=np.int32), sizes),
+        item=item,
+        rating=np.ones(end, dtype=np.float32),
+        time=_FIRST_TIME + _PAUSE * _counted(sizes),
+        row=np.arange(end),
+    )
+
+
+def history_sizes(settings: Population) -> NDArray[np.int64]:
+    """How many interactions each user has; all together as many as are asked for, but for the bounds."""
+    numbers = np.arange(settings.users)
+    words = draw_at(settings.seed, Purpose.SYNTHETIC, user=0, index=numbers, round_=_SIZES)
+    place, step = np.divmod(below(words, _BETWEEN * (len(_ACTIVITY) - 1)), _BETWEEN)
+    weight = _ACTIVITY[place] * (_BETWEEN - step) + _ACTIVITY[place + 1] * step
+    sizes = weight * settings.interactions // int(weight.sum())
+    sizes[: settings.interactions - int(sizes.sum())] += 1
+    bounded: NDArray[np.int64] = sizes.clip(_FEWEST, settings.items // _MOST_OF_ITEMS)
+    return bounded
+
+
+def _together(sizes: NDArray[np.int64]) -> Iterator[slice]:
+    """Neighbouring users who are made together."""
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(sizes):
+        made = int(ends[first]) - int(sizes[first])
+        last = max(first + 1, int(np.searchsorted(ends, made + _AT_ONCE, side="right")))
+        yield slice(first, last)
+        first = last
+
+
+def _histories(
+    seed: int, users: NDArray[np.int64], sizes: NDArray[np.int64], market: Market
+) -> NDArray[np.int32]:
+    """The items of some users, user by user: the first `sizes` distinct ones of each one's sequence."""
+    items = len(market.item)
+    # A pair is one number, the index of its user x items + item. Below, `short` are the users who have too
+    # few, and `held` their pairs in the order of draws.
+    full: list[NDArray[np.int64]] = []
+    held, drawn = np.empty(0, dtype=np.int64), np.zeros(len(users), dtype=np.int64)
+    short, missing = np.arange(len(users)), sizes
+    while len(short):
+        # Some draws are repetitions: a few more than are missing.
+        blocks = missing * 5 // (4 * LANES) + 1
+        owner = np.repeat(short, blocks)
+        words = philox((_counted(blocks) + drawn[owner], users[owner], _PICKS, int(Purpose.SYNTHETIC)), seed)
+        drawn[short] += blocks
+        pairs = np.concatenate((held, (owner[:, None] * items + market.met(words)).ravel()))
+        pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])]
+        pairs = pairs[np.argsort(pairs // items, kind="stable")]
+        owner = pairs // items
+        count = np.bincount(owner, minlength=len(users))
+        enough = count >= sizes
+        place = _counted(count)
+        full.append(pairs[enough[owner] & (place < sizes[owner])])
+        held = pairs[~enough[owner]]
+        short = short[~enough[short]]
+        missing = (sizes - count)[short]
+    pairs = np.concatenate(full)
+    pairs = pairs[np.argsort(pairs // items, kind="stable")]
+    return (pairs % items).astype(np.int32)
+
+
+def _counted(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, ... for each size, one after the other."""
+    ends = np.cumsum(sizes)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)

@@ -1,0 +1,132 @@
+"""The draws of a round as kernels: the very numbers that `draws` has in torch."""
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.pairs import PairSet
+from fedrec.native.kernel import AnyKernel
+from fedrec.native.shuffle import PHILOX, SHUFFLE
+from fedrec.native.source import Source
+from fedrec.random.purpose import Purpose
+
+ORDERS = Source(
+    "orders",
+    (
+        ("const integer*", "who"), ("const integer*", "size"), ("const integer*", "start"),
+        ("integer", "clients"), ("integer", "samples"), ("integer", "widest"), ("word64*", "space"),
+        ("word64", "seed"), ("integer", "round"), ("integer", "purpose"), ("integer", "first_epoch"),
+        ("int*", "order"),
+    ),
+    """
+  integer client = item % clients, epoch = item / clients;
+  shuffle(order + epoch * samples + start[client], space + worker * 2 * widest, (int)size[client],
+          (word32)who[client], (word32)round, (word32)purpose, seed, (word32)(first_epoch + epoch));
+""",
+    PHILOX + SHUFFLE,
+)  # fmt: skip
+"""A piece of work is one client's order in one epoch."""
+
+SAMPLES = Source(
+    "samples",
+    (
+        ("const integer*", "who"), ("const integer*", "row"),
+        ("const integer*", "start"), ("const integer*", "train_item"),
+        ("const integer*", "forbidden"), ("const integer*", "forbidden_start"), ("integer", "items"),
+        ("integer", "count"), ("word64", "seed"), ("integer", "round"), ("integer", "purpose"),
+        ("integer*", "sample"),
+    ),
+    """
+  integer user = who[item], first = start[user], size = start[user + 1] - first;
+  const integer* refused = forbidden + forbidden_start[user];
+  integer refusals = forbidden_start[user + 1] - forbidden_start[user];
+  for (integer place = LANE; place < size; place += LANES) {
+    integer* taken = sample + (row[item] + place) * (1 + count);
+    *taken++ = train_item[first + place];
+    integer filled = 0;
+    for (word64 attempt = 0; filled < count; attempt++) {
+      word32 words[4];
+      philox(words, (attempt << 20) + place, (word32)user, (word32)round, (word32)purpose, seed);
+      for (int lane = 0; lane < 4 && filled < count; lane++) {
+        integer drawn = (integer)(words[lane] * (word64)items >> 32);
+        int is_new = !holds(refused, refusals, user * items + drawn);
+        for (integer other = 0; other < filled; other++) is_new &= taken[other] != drawn;
+        if (is_new) taken[filled++] = drawn;
+      }
+    }
+  }
+""",
+    PHILOX
+    + """
+/* Whether one of sorted numbers is `wanted`. */
+INLINE int holds(const integer* number, integer size, integer wanted) {
+  if (size == 0) return 0;
+  while (size > 1) {
+    integer half = size / 2;
+    number += number[half] <= wanted ? half : 0;
+    size -= half;
+  }
+  return *number == wanted;
+}
+""",
+)  # fmt: skip
+"""A piece of work is one client's training interactions, each with its negatives."""
+
+
+def orders(
+    kernel: AnyKernel,
+    who: Tensor,
+    size: Tensor,
+    seed: int,
+    round_: int,
+    first_epoch: int,
+    epochs: int,
+    purpose: Purpose,
+) -> Tensor:
+    """See `draws.orders`."""
+    if not len(who):
+        return torch.empty((epochs, 0), dtype=torch.int32, device=who.device)
+    end = size.cumsum(0)
+    samples, widest = torch.stack((end[-1], size.max())).tolist()
+    order = torch.empty((epochs, samples), dtype=torch.int32, device=who.device)
+    items = epochs * len(who)
+    kernel(
+        items,
+        who=who.contiguous(), size=size.contiguous(), start=end - size,
+        clients=len(who), samples=samples, widest=widest,
+        space=torch.empty(kernel.workers(items) * 2 * widest, dtype=torch.int64, device=who.device),
+        seed=seed, round=round_, purpose=int(purpose), first_epoch=first_epoch,
+        order=order,
+    )  # fmt: skip
+    return order
+
+
+def samples(
+    kernel: AnyKernel,
+    who: Tensor,
+    start: Tensor,
+    train_item: Tensor,
+    forbidden: PairSet,
+    count: int,
+    seed: int,
+    round_: int,
+    purpose: Purpose,
+) -> Tensor:
+    """The training interactions of some clients, none twice, and behind each its `count` negatives.
+
+    `start` and `train_item` hold the training items of all clients; negatives are those of `draws.negatives`.
+    """
+    size = start.diff()[who]
+    end = size.cumsum(0)
+    # Of everyone the number is known: a GPU need not be waited for.
+    everyone = len(who) == len(start) - 1
+    rows = len(train_item) if everyone else int(end[-1]) if len(who) else 0
+    sample = torch.empty((rows, 1 + count), dtype=torch.int64, device=who.device)
+    kernel(
+        len(who),
+        who=who.contiguous(), row=end - size,
+        start=start, train_item=train_item,
+        forbidden=forbidden.key, forbidden_start=forbidden.start, items=forbidden.items,
+        count=count, seed=seed, round=round_, purpose=int(purpose),
+        sample=sample,
+    )  # fmt: skip
+    return sample

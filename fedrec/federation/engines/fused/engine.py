@@ -1,0 +1,367 @@
+"""The engine that trains every client by one compiled loop, made of the method's own loss.
+
+All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and stored.
+A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from fedrec.errors import NoCompilerError
+from fedrec.federation.draws import orders
+from fedrec.federation.engines.batched.block import Block
+from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
+from fedrec.federation.engines.batched.memory import fitting_blocks
+from fedrec.federation.engines.batched.replay import Scaled
+from fedrec.federation.engines.engine import Engine, Task
+from fedrec.federation.engines.fused.graph import UnsupportedError
+from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lowered_steps
+from fedrec.federation.engines.fused.key import key_of
+from fedrec.federation.engines.fused.lower import c_name
+from fedrec.federation.model.client import Fit, Half, Step
+from fedrec.federation.model.method import Method
+from fedrec.native.kernel import Argument, Kernel
+
+logger = logging.getLogger(__name__)
+_LANES = (32, 256)
+"""The fewest and most threads that train a client on a GPU."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A fit that was compiled: its kernel, and what that is given."""
+
+    code: FitCode
+    kernel: Kernel
+    fit: Fit
+    """The one it was made of, which keeps the objects of its key alive."""
+
+
+class Compiler:
+    """Compiles the fits of a run, each once, and remembers why some are not."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[Any, Compiled | str] = {}
+        self._kept: list[Fit] = []
+        self.said: dict[str, str] = {}
+        """What was compiled or why not, by what the fit trains."""
+
+    def of(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | None:
+        """The compiled fit, or None where it is left to the batched engine."""
+        key = (_fit_key(fit), device.type, torch.get_default_dtype(), batch)
+        if key not in self._compiled:
+            self._compiled[key] = self._made(method, fit, device, batch)
+            self._kept.append(fit)
+        made = self._compiled[key]
+        return None if isinstance(made, str) else made
+
+    def _made(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | str:
+        label = " then ".join(", ".join(step.rates) for step in fit.steps)
+        try:
+            made = compiled(method, fit, device, batch)
+        except (UnsupportedError, NoCompilerError) as error:
+            if label not in self.said:
+                logger.warning("%s: training of %s is not compiled: %s", _name_of(method), label, error)
+            self.said[label] = str(error)
+            return str(error)
+        self.said[label] = "compiled"
+        return made
+
+
+def compiled(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
+    """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
+    code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
+    return Compiled(code, Kernel(code.source, device, lanes_for(batch)), fit)
+
+
+def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
+    """The code of a fit; raise `UnsupportedError` where there is none."""
+    if any(step.guarded for step in fit.steps):
+        raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
+    if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
+        raise UnsupportedError("rates of its steps shrink each in their own way")
+    steps = lowered_steps(method, fit, gpu=gpu)
+    double = torch.get_default_dtype() == torch.float64
+    return fit_code(method, fit, steps, name=f"{_name_of(method)}_fit", gpu=gpu, double=double, batch=batch)
+
+
+def lanes_for(batch: int) -> int:
+    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
+    fewest, most = _LANES
+    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
+
+
+def _name_of(method: Method) -> str:
+    return type(method).__name__.lower()
+
+
+def _fit_key(fit: Fit) -> Any:  # noqa: ANN401 - nested tuples
+    steps = tuple(
+        (
+            tuple(step.rates),
+            step.optimiser,
+            tuple(name for name, decay in step.weight_decay.items() if decay),
+            step.batch_decay == 1,
+            bool(step.guarded),
+            step.keep_state,
+            key_of(step.loss or fit.loss),
+        )
+        for step in fit.steps
+    )
+    return steps
+
+
+class FusedRound(BlockRound):
+    """A round of a block whose fits are compiled where they can be."""
+
+    def __init__(self, block: Block, compiler: Compiler) -> None:
+        super().__init__(block)
+        self._compiler = compiler
+        self._sampled: dict[Half | None, _Sampled] = {}
+
+    @override
+    def fit(self, fit: Fit) -> None:
+        block = self.block
+        made = self._compiler.of(block.task.method, fit, block.device, block.task.batch_size)
+        if made is None:
+            super().fit(fit)
+            return
+        launch = Launch(self, made, fit, self._samples(fit.samples))
+        together = not made.code.derived
+        order = self._orders(launch.sampled.size, fit.epochs)
+        for part in [order] if together else order.split(1):
+            if not together:
+                self.weights.derive()
+            launch.train(part)
+        launch.finish()
+
+    def _samples(self, half: Half | None) -> "_Sampled":
+        if half not in self._sampled:
+            size, slot, labels = self.chosen_samples(half)
+            block = self.block
+            starts = torch.cat((torch.zeros(1, dtype=torch.int64, device=block.device), size.cumsum(0)))
+            rows = torch.tensor([0, *block.row_end], device=block.device)
+            owner = torch.repeat_interleave(torch.arange(len(size), device=block.device), size)
+            self._sampled[half] = _Sampled(size, starts, rows, (slot - rows[owner]).int(), labels)
+        return self._sampled[half]
+
+    def _orders(self, size: Tensor, epochs: int) -> Tensor:
+        """The order of samples in each epoch: (epochs, samples)."""
+        block, task = self.block, self.block.task
+        first = block.epochs_done
+        block.epochs_done += epochs
+        return orders(block.who, size, task.seed, task.round_, first, epochs)
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """The samples of a block's clients: sizes, where each client's begin, where its rows do, rows and labels."""
+
+    size: Tensor
+    starts: Tensor
+    rows: Tensor
+    slots: Tensor
+    labels: Tensor
+
+
+class Launch:
+    """A compiled fit on a block: what the kernel is given, and what becomes of what it leaves."""
+
+    def __init__(self, round_: FusedRound, made: Compiled, fit: Fit, sampled: _Sampled) -> None:
+        self.block = round_.block
+        self.round = round_
+        self.code, self.kernel, self.fit, self.sampled = made.code, made.kernel, fit, sampled
+        block = self.block
+        clients, device = len(block), block.device
+        self.factor_before = {name: factor.clone() for name, factor in block.factor.items()}
+        self.losses = block.last_loss.double()
+        self.totals, self.means = (torch.zeros(clients, dtype=torch.float64, device=device) for _ in range(2))
+        self.done, self.stopped = (torch.zeros(clients, dtype=torch.int32, device=device) for _ in range(2))
+        self.launched = False
+        self.most_rows = int(sampled.rows.diff().max())
+        self.workers = self.kernel.workers(clients)
+        self.keeps = any(step.optimiser == "adam" and step.keep_state for step in fit.steps)
+        self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
+        self.moments = self._moments()
+        self.schedule = self._schedule()
+
+    def train(self, order: Tensor) -> None:
+        """Do the epochs of `order`."""
+        block, code, sampled = self.block, self.code, self.sampled
+        scratch_bytes = code.scratch.bytes(block.task.batch_size, self.most_rows)
+        scratch_bytes = -(-scratch_bytes // 64) * 64
+        arguments: dict[str, Argument] = {
+            "sample_start": sampled.starts, "row_start": sampled.rows, "slots": sampled.slots,
+            "order": order.contiguous(), "all_labels": sampled.labels,
+            "constants": self._doubles(code.constants), "rates": self._doubles(self._rates()),
+            "losses": self.losses, "totals": self.totals, "means": self.means,
+            "steps_done": self.done, "stopped": self.stopped,
+            "epochs": len(order), "sample_count": order.shape[1], "batch": block.task.batch_size,
+            "fresh": not (self.launched or self.keeps), "scratch_bytes": scratch_bytes,
+            "most_rows": self.most_rows, "rows_apart": self.apart,
+            "stops": self.fit.early_stop is not None, "early_stop": self.fit.early_stop or 0.0,
+            "scratch": torch.empty(self.workers * scratch_bytes, dtype=torch.uint8, device=block.device),
+            **self.schedule, **self.moments, **self._values(), **self._client_numbers(),
+        }  # fmt: skip
+        self.kernel(len(block), **arguments)
+        self.launched = True
+        self._scale()
+
+    def finish(self) -> None:
+        """Hand on what the kernel left: losses, moments that outlast the round, shrunken rows outside."""
+        block = self.block
+        block.last_loss = self.losses.to(block.last_loss.dtype)
+        if self.keeps:
+            self._store_moments()
+        for name, factor in block.factor.items():
+            if not torch.equal(factor, self.factor_before[name]):
+                self.round.replay.events.append(Scaled(name, factor / self.factor_before[name]))
+
+    def _values(self) -> dict[str, Argument]:
+        block, code = self.block, self.code
+        for name in (*code.tables, *code.vectors):
+            block.values[name] = block.values[name].contiguous()
+        values: dict[str, Argument] = {
+            f"all_{c_name(name)}": block.values[name] for name in (*code.tables, *code.vectors)
+        }
+        for name, width in code.derived.items():
+            each = block.derived[name].reshape(-1, width)
+            values[f"all_derived_{c_name(name)}"] = each.expand(len(block), width).contiguous()
+        return values
+
+    def _client_numbers(self) -> dict[str, Argument]:
+        """What a method sees of a client beside its parameters."""
+        block, parts = self.block, self.code.parts
+        nothing = torch.zeros(1, device=block.device)
+        others = self.round.weights.others(len(block))
+        numbers: dict[str, Argument] = {
+            f"all_{part}": others[part].reshape(-1).contiguous() if part in parts else nothing
+            for part in ("interactions", "held")
+        }
+        if "training_sum" in parts:
+            positive = block.labels == 1
+            rows = self.sampled.rows
+            counts = torch.bincount(block.rank[positive], minlength=len(block))
+            zero = torch.zeros(1, dtype=torch.int64, device=block.device)
+            numbers["positives"] = (block.slot[positive] - rows[block.rank[positive]]).int()
+            numbers["positive_start"] = torch.cat((zero, counts.cumsum(0)))
+        else:
+            numbers |= {"positives": nothing, "positive_start": nothing}
+        return numbers
+
+    def _rates(self) -> list[float]:
+        return [
+            value
+            for step in self.fit.steps
+            for name, rate in step.rates.items()
+            for value in (rate, step.weight_decay.get(name, 0.0))
+        ]
+
+    def _doubles(self, values: "tuple[float, ...] | list[float]") -> Tensor:
+        return torch.tensor([*values, 0.0], dtype=torch.float64, device=self.block.device)
+
+    def _schedule(self) -> dict[str, Tensor]:
+        """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
+        block = self.block
+        batches = int(-(-self.sampled.size.max() // block.task.batch_size))
+        self.most_steps = self.fit.epochs * batches
+        before = self._steps_before()
+        longest = self.most_steps + (int(before.max()) if self.keeps else 0)
+        count = torch.arange(longest + 1, dtype=torch.float64, device=block.device)
+        slope, root = 1 / (1 - 0.9**count), 1 / (1 - 0.999**count).sqrt()
+        # All steps of a fit shrink alike, or not at all.
+        shrinking = min(self.fit.steps, key=lambda step: step.batch_decay)
+        made = {"shrink": self._shrinking(shrinking), "slope": slope, "root": root}
+        dtype = torch.get_default_dtype()
+        return {name: value.to(dtype) for name, value in made.items()} | {"steps_before": before}
+
+    def _steps_before(self) -> Tensor:
+        block = self.block
+        if not self.keeps:
+            return torch.zeros(1, device=block.device)
+        kept = next(name for step in self.fit.steps if step.keep_state for name in step.rates)
+        return block.task.state.moments(kept)[2][block.who]
+
+    def _moments(self) -> dict[str, Tensor]:
+        block = self.block
+        moments: dict[str, Tensor] = {}
+        for number, name in self.code.adam:
+            value = block.values[name]
+            kept = self.fit.steps[number].keep_state
+            for place, part in enumerate(("first", "second")):
+                if kept:
+                    made = block.task.state.moments(name)[place][block.who].reshape(value.shape).contiguous()
+                elif self.keeps:
+                    made = torch.zeros_like(value)
+                elif block.parameter(name).table and not self.apart:
+                    made = value.new_empty(self.workers * self.most_rows, value.shape[1])
+                else:
+                    made = torch.empty_like(value)
+                moments[f"all_{part}{number}_{c_name(name)}"] = made
+        return moments
+
+    def _store_moments(self) -> None:
+        block = self.block
+        for number, name in self.code.adam:
+            if not self.fit.steps[number].keep_state:
+                continue
+            shape = block.parameter(name).shape
+            first, second, steps = block.task.state.moments(name)
+            for kept, part in ((first, "first"), (second, "second")):
+                made = self.moments[f"all_{part}{number}_{c_name(name)}"]
+                kept[block.who] = made.reshape(-1, *shape)
+            steps[block.who] += self.done.to(steps.dtype)
+
+    def _scale(self) -> None:
+        """What weight decay has made of the rows of tables that are not held."""
+        block = self.block
+        for name in block.factor:
+            decays = [
+                step for step in self.fit.steps if step.optimiser == "sgd" and step.weight_decay.get(name)
+            ]
+            if decays:
+                factor = self.factor_before[name]
+                for step in decays:
+                    each = 1 - step.rates[name] * step.weight_decay[name] * self._shrinking(step)
+                    each[0] = 1.0
+                    factor = factor * each.cumprod(0)[self.done.long()]
+                block.factor[name] = factor
+
+    def _shrinking(self, step: Step) -> Tensor:
+        """What a step's rates are multiplied by, mini-batch by mini-batch from 1."""
+        count = torch.arange(self.most_steps + 1, dtype=torch.float64, device=self.block.device)
+        return step.batch_decay ** (count - 1).clamp(min=0)
+
+
+class FusedEngine(BatchedEngine):
+    """The batched engine with compiled fits."""
+
+    name = "fused"
+
+    def __init__(self, memory: int, alone: int = 0) -> None:
+        super().__init__(memory, alone)
+        self.compiler = Compiler()
+
+    @override
+    def cut(self, task: Task, order: Tensor) -> Iterator[Tensor]:
+        # A client takes what time it takes, whoever is beside it.
+        return fitting_blocks(task, order, [len(order)], self.memory, self.alone)
+
+    @override
+    def make_round(self, block: Block) -> BlockRound:
+        return FusedRound(block, self.compiler)
+
+    @override
+    def notes(self) -> dict[str, Any]:
+        return {"training": dict(sorted(self.compiler.said.items()))}
+
+
+def make(memory: int, alone: int) -> Engine:
+    """The engine, for clients that may take `memory` bytes together, and one that needs more `alone`."""
+    return FusedEngine(memory, alone)

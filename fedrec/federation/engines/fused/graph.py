@@ -1,0 +1,578 @@
+"""The loss of a step and its gradients as a graph of few kinds of nodes, traced for one client.
+
+The method's own loss is run once on made-up tensors while torch writes down its operators, forward and
+backward; every operator becomes a node here. Sizes are numbers, but for the two that differ from client to
+client: `SAMPLES`, those of a mini-batch, and `ROWS`, those of a table.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx
+from torch._decomp import core_aten_decompositions
+from torch.func import functionalize, grad_and_value
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fedrec.errors import FedrecError
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import Values
+from fedrec.federation.model.weights import Loss, Weights
+
+SAMPLES, ROWS = 4099, 4111
+"""Stand for the sizes that differ from client to client: no other axis may be as long."""
+Index = tuple[str, ...]
+"""Where in a tensor: an expression of C for every axis."""
+
+
+class UnsupportedError(FedrecError):
+    """A loss does something that is not compiled; says what."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An input of a graph.
+
+    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of the
+    mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
+    `interactions` or `held`.
+    """
+
+    part: str
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Node:
+    """A tensor: what it is computed from, element by element."""
+
+    shape: tuple[int, ...]
+    inputs: tuple["Node", ...] = ()
+
+    @property
+    def varying(self) -> tuple[int, ...]:
+        """Its axes whose size differs from client to client."""
+        return tuple(axis for axis, size in enumerate(self.shape) if size in (SAMPLES, ROWS))
+
+    @property
+    def count(self) -> int:
+        """Its elements, of one sample or row where it has such an axis."""
+        return math.prod(size for size in self.shape if size not in (SAMPLES, ROWS))
+
+
+@dataclass(eq=False)
+class Input(Node):
+    """What the graph is given."""
+
+    leaf: Leaf = field(default_factory=lambda: Leaf("value"))
+
+
+@dataclass(eq=False)
+class Constant(Node):
+    """One number everywhere: written into the code, or given with each call where it may change."""
+
+    value: float = 0.0
+
+
+@dataclass(eq=False)
+class Count(Node):
+    """How many samples a mini-batch has, or rows a table."""
+
+    of: int = SAMPLES
+
+
+@dataclass(eq=False)
+class Pointwise(Node):
+    """A formula of the same element of every input; inputs broadcast."""
+
+    formula: str = "{0}"
+
+
+@dataclass(eq=False)
+class View(Node):
+    """Other names for the elements of its input: `at` gives the input's index for one of its own."""
+
+    at: Callable[[Index], Index] = lambda index: index
+    turned: bool = False
+    """Whether axes have changed places."""
+
+
+@dataclass(eq=False)
+class Reduction(Node):
+    """A sum or maximum over axes of a product of inputs.
+
+    Its own axes come first, then those it goes over, of sizes `over`; `places` tells for each input
+    which of all these axes index it.
+    """
+
+    over: tuple[int, ...] = ()
+    places: tuple[tuple[int | None, ...], ...] = ()
+    largest: bool = False
+
+
+@dataclass(eq=False)
+class Joined(Node):
+    """Its inputs, one behind the other along an axis."""
+
+    axis: int = 0
+
+
+@dataclass(eq=False)
+class OnDiagonal(Node):
+    """The first input, with the second one on its diagonal."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The loss of a step, and its gradient by every leaf of a trained parameter that it depends on."""
+
+    loss: Node
+    gradients: Mapping[Leaf, Node]
+
+
+def traced(method: Method, loss: Loss, trained: Sequence[str]) -> Graph:
+    """The graph of a loss; raise `UnsupportedError` where there is none."""
+    leaves = list(_leaves(method))
+    _check_sizes(leaves)
+    names = [leaf for leaf, _ in leaves]
+    wanted = tuple(
+        place for place, leaf in enumerate(names) if leaf.name in trained and leaf.part != "derived"
+    )
+
+    def of_leaves(*values: Tensor) -> Tensor:
+        given = dict(zip(names, values, strict=True))
+        view = _view(method.parameters(), given)
+        return loss(cast(Weights, view), _TracedBatch(given)).sum()
+
+    try:
+        module = make_fx(
+            functionalize(grad_and_value(of_leaves, argnums=wanted)), decomposition_table=_decompositions()
+        )(*(value for _, value in leaves))
+    except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
+        raise UnsupportedError(f"its loss cannot be traced: {str(error).strip().splitlines()[0]}") from error
+    module.graph.eliminate_dead_code()
+    gradients, value = _Reader(module, names).read()
+    return Graph(value, {names[place]: node for place, node in zip(wanted, gradients, strict=True)})
+
+
+def _decompositions() -> dict[Any, Any]:
+    return {
+        key: value
+        for key, value in core_aten_decompositions().items()
+        if "clone" not in str(key) and "copy" not in str(key)
+    }
+
+
+def _leaves(method: Method) -> Iterator[tuple[Leaf, Tensor]]:
+    """Everything a loss may ask for, made up."""
+    parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
+    shapes: dict[Leaf, tuple[int, ...]] = {}
+    for name, part in parameters.items():
+        if part.table:
+            shapes[Leaf("rows", name)] = (SAMPLES, part.shape[1])
+            shapes[Leaf("whole", name)] = (ROWS, part.shape[1])
+            shapes[Leaf("training_sum", name)] = (1, part.shape[1])
+        else:
+            shapes[Leaf("value", name)] = tuple(part.shape)
+    shapes |= {Leaf(of_samples): (SAMPLES,) for of_samples in ("labels", "occurrences", "distinct")}
+    shapes |= {Leaf("size"): (1,), Leaf("interactions"): (1, 1), Leaf("held"): (1, 1)}
+    values = {leaf: _made_up(shape) for leaf, shape in shapes.items()}
+    with torch.no_grad():
+        derived = method.derived(cast(Weights, _view(parameters, values)))
+    yield from values.items()
+    yield from ((Leaf("derived", name), value.detach().clone()) for name, value in derived.items())
+
+
+def _made_up(shape: tuple[int, ...]) -> Tensor:
+    return torch.linspace(0.1, 0.9, math.prod(shape)).reshape(shape)
+
+
+def _check_sizes(leaves: list[tuple[Leaf, Tensor]]) -> None:
+    for leaf, value in leaves:
+        static = value.shape[1:] if leaf.part in ("rows", "whole") else value.shape
+        if leaf.part not in ("labels", "occurrences", "distinct") and {SAMPLES, ROWS} & set(static):
+            raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that stands for another")
+
+
+def _view(parameters: Mapping[str, Parameter], given: Mapping[Leaf, Tensor]) -> Values:
+    values = Values({leaf.name: value for leaf, value in given.items() if leaf.part in ("value", "derived")})
+    values |= {part: given[Leaf(part)] for part in ("interactions", "held")}
+    for name, part in parameters.items():
+        if part.table:
+            values[name] = _TracedTable(given, name)
+    return values
+
+
+class _TracedTable:
+    """A table as a loss sees it while it is traced."""
+
+    def __init__(self, given: Mapping[Leaf, Tensor], name: str) -> None:
+        self._given = given
+        self._name = name
+
+    def __getitem__(self, items: object) -> Tensor:
+        if items is not _ITEMS:
+            raise UnsupportedError(f"its loss looks up other rows of {self._name} than the mini-batch's")
+        return self._given[Leaf("rows", self._name)]
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        return self._given[Leaf("whole", self._name)]
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of training items."""
+        return self._given[Leaf("training_sum", self._name)]
+
+    def squared_norm(self) -> Tensor:
+        """A number of the right shape: derived values are computed elsewhere, of true ones."""
+        return torch.ones(1, 1)
+
+    def row_sum(self) -> Tensor:
+        """A vector of the right shape."""
+        return torch.zeros_like(self.training_sum())
+
+
+_ITEMS = torch.arange(SAMPLES)
+
+
+class _TracedBatch:
+    """A mini-batch as a loss sees it while it is traced."""
+
+    def __init__(self, given: Mapping[Leaf, Tensor]) -> None:
+        self._given = given
+        self.items = _ITEMS
+        self.labels = given[Leaf("labels")]
+        self.size = given[Leaf("size")]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the batch."""
+        return values.sum() / self.size
+
+    def distinct(self) -> Tensor:
+        """1 for one sample of every item."""
+        return self._given[Leaf("distinct")]
+
+    def occurrences(self) -> Tensor:
+        """For each sample, how many are of the same item."""
+        return self._given[Leaf("occurrences")]
+
+
+_FORMULAS = {
+    "neg": "(-{0})", "exp": "EXP({0})", "log": "LOG({0})", "log1p": "LOG1P({0})", "abs": "ABS({0})",
+    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})", "sgn": "sign({0})",
+    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "add": "({0} + {1})",
+    "rsub": "({1} - {0})", "minimum": "least({0}, {1})", "maximum": "most({0}, {1})",
+    "ge": "(real)({0} >= {1})", "le": "(real)({0} <= {1})", "gt": "(real)({0} > {1})",
+    "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",
+    "where": "({0} != 0 ? {1} : {2})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
+    "clone": "{0}", "alias": "{0}", "detach": "{0}", "_to_copy": "{0}", "lift_fresh_copy": "{0}",
+}  # fmt: skip
+"""Operators that go element by element, as formulas of C."""
+_SAME = ("clone", "alias", "detach", "_to_copy", "lift_fresh_copy")
+_POWERS = {2.0: "square({0})", 1.0: "{0}", 0.5: "SQRT({0})", -1.0: "(1 / {0})", -0.5: "(1 / SQRT({0}))"}
+
+
+class _Reader:
+    """Turns the operators that torch wrote down into nodes."""
+
+    def __init__(self, module: fx.GraphModule, names: Sequence[Leaf]) -> None:
+        self._module = module
+        self._names = iter(names)
+        self._nodes: dict[fx.Node, Node] = {}
+
+    def read(self) -> tuple[list[Node], Node]:
+        """The gradients and the value that the graph gives."""
+        for node in self._module.graph.nodes:
+            if node.op == "placeholder":
+                self._nodes[node] = Input(_shape_of(node), leaf=next(self._names))
+            elif node.op == "get_attr":
+                self._nodes[node] = self._attribute(node)
+            elif node.op == "call_function":
+                self._nodes[node] = self._called(node)
+            elif node.op == "output":
+                gradients, value = node.args[0]
+                return [self._nodes[each] for each in gradients], self._nodes[value]
+        raise AssertionError("a graph ends with its output")
+
+    def _attribute(self, node: fx.Node) -> Node:
+        value = getattr(self._module, str(node.target))
+        if value.numel() != 1:
+            raise UnsupportedError("its loss uses a tensor that is no parameter")
+        return _number(tuple(value.shape), float(value))
+
+    def _called(self, node: fx.Node) -> Node:
+        name = str(node.target).split(".")[1]
+        shape = _shape_of(node)
+        if name in _SAME:
+            return self._nodes[node.args[0]]  # type: ignore[index]
+        if name in _FORMULAS:
+            if node.kwargs.get("alpha", 1) != 1:
+                raise UnsupportedError(f"its loss uses {node.target} with a factor")
+            return Pointwise(shape, tuple(map(self._operand, node.args)), _FORMULAS[name])
+        special = getattr(self, f"_{name.lstrip('_')}", None)
+        if special is None:
+            raise UnsupportedError(f"its loss uses the operator {node.target}")
+        made: Node = special(shape, *node.args, **node.kwargs)
+        return made
+
+    def _operand(self, argument: Any) -> Node:  # noqa: ANN401 - a node or a number
+        if isinstance(argument, fx.Node):
+            return self._nodes[argument]
+        return _number((), float(argument))
+
+    def _pow(self, shape: tuple[int, ...], base: fx.Node, exponent: float) -> Node:
+        if exponent not in _POWERS:
+            inputs = (self._nodes[base], _number((), float(exponent)))
+            return Pointwise(shape, inputs, "POW({0}, {1})")
+        return Pointwise(shape, (self._nodes[base],), _POWERS[float(exponent)])
+
+    def _clamp(
+        self, shape: tuple[int, ...], base: fx.Node, low: float | None = None, high: float | None = None
+    ) -> Node:
+        value = self._nodes[base]
+        if low is not None:
+            value = Pointwise(shape, (value, Constant((), value=float(low))), "at_least({0}, {1})")
+        if high is not None:
+            value = Pointwise(shape, (value, Constant((), value=float(high))), "at_most({0}, {1})")
+        return value
+
+    def _full_like(self, shape: tuple[int, ...], _like: fx.Node, value: float, **_how: Any) -> Node:
+        return _number(shape, float(value))
+
+    def _full(self, shape: tuple[int, ...], _size: object, value: float, **_how: Any) -> Node:
+        return _number(shape, float(value))
+
+    def _scalar_tensor(self, shape: tuple[int, ...], value: float, **_how: Any) -> Node:
+        return _number(shape, float(value))
+
+    def _empty_permuted(self, shape: tuple[int, ...], *_size: object, **_how: Any) -> Node:
+        return Constant(shape, value=0.0)
+
+    def _expand(self, shape: tuple[int, ...], source: fx.Node, _size: object) -> Node:
+        base = self._nodes[source]
+        ahead = len(shape) - len(base.shape)
+
+        def at(index: Index) -> Index:
+            return tuple(
+                "0" if size == 1 else own for own, size in zip(index[ahead:], base.shape, strict=True)
+            )
+
+        return View(shape, (base,), at)
+
+    def _unsqueeze(self, shape: tuple[int, ...], source: fx.Node, axis: int) -> Node:
+        place = axis % len(shape)
+        return View(shape, (self._nodes[source],), lambda index: index[:place] + index[place + 1 :])
+
+    def _squeeze(self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int] | int) -> Node:
+        base = self._nodes[source]
+        asked = {axis % len(base.shape) for axis in ([axes] if isinstance(axes, int) else axes)}
+        gone = {axis for axis in asked if base.shape[axis] == 1}
+
+        def at(index: Index) -> Index:
+            left = iter(index)
+            return tuple("0" if axis in gone else next(left) for axis in range(len(base.shape)))
+
+        return View(shape, (base,), at)
+
+    def _permute(self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int]) -> Node:
+        base = self._nodes[source]
+        order = [axis % len(shape) for axis in axes]
+        return View(
+            shape, (base,), lambda index: tuple(index[order.index(axis)] for axis in range(len(order))), True
+        )
+
+    def _view(self, shape: tuple[int, ...], source: fx.Node, _size: object) -> Node:
+        base = self._nodes[source]
+        return View(shape, (base,), _reshaping(base.shape, shape))
+
+    _reshape = _unsafe_view = _view
+
+    def _slice(
+        self,
+        shape: tuple[int, ...],
+        source: fx.Node,
+        axis: int = 0,
+        start: int | None = None,
+        _end: int | None = None,
+        step: int = 1,
+    ) -> Node:
+        base = self._nodes[source]
+        place, first = axis % len(shape), start or 0
+        if step != 1 or first < 0 or (base.shape[place] in (SAMPLES, ROWS) and shape != base.shape):
+            raise UnsupportedError("its loss cuts a tensor in an unusual way")
+
+        def at(index: Index) -> Index:
+            moved = f"({index[place]} + {first})" if first else index[place]
+            return (*index[:place], moved, *index[place + 1 :])
+
+        return View(shape, (base,), at)
+
+    def _diagonal(self, shape: tuple[int, ...], source: fx.Node, *where: int) -> Node:
+        base = self._nodes[source]
+        if len(base.shape) != 2 or (where and where[0] != 0):
+            raise UnsupportedError("its loss takes a diagonal in an unusual way")
+        return View(shape, (base,), lambda index: (index[0], index[0]))
+
+    def _diagonal_scatter(self, shape: tuple[int, ...], source: fx.Node, value: fx.Node, *where: int) -> Node:
+        if len(shape) != 2 or (where and where[0] != 0):
+            raise UnsupportedError("its loss sets a diagonal in an unusual way")
+        return OnDiagonal(shape, (self._nodes[source], self._nodes[value]))
+
+    def _cat(self, shape: tuple[int, ...], parts: Sequence[fx.Node], axis: int = 0) -> Node:
+        place = axis % len(shape)
+        if shape[place] in (SAMPLES, ROWS):
+            raise UnsupportedError("its loss joins samples")
+        return Joined(shape, tuple(self._nodes[part] for part in parts), place)
+
+    def _sum(
+        self,
+        shape: tuple[int, ...],
+        source: fx.Node,
+        axes: Sequence[int] = (),
+        keep: bool = False,
+        **_how: Any,
+    ) -> Node:
+        return self._reduced(shape, self._nodes[source], axes, keep)
+
+    def _mean(
+        self,
+        shape: tuple[int, ...],
+        source: fx.Node,
+        axes: Sequence[int] = (),
+        keep: bool = False,
+        **_how: Any,
+    ) -> Node:
+        base = self._nodes[source]
+        total: Node = self._reduced(shape, base, axes, keep)
+        for axis in _axes(axes, base.shape):
+            size = base.shape[axis]
+            total = Pointwise(shape, (total, _number((), float(size))), "({0} / {1})")
+        return total
+
+    def _amax(
+        self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int] = (), keep: bool = False
+    ) -> Node:
+        return self._reduced(shape, self._nodes[source], axes, keep, largest=True)
+
+    def _linalg_vector_norm(
+        self, shape: tuple[int, ...], source: fx.Node, order: float, axes: Sequence[int], keep: bool = False
+    ) -> Node:
+        if order != 2:
+            raise UnsupportedError(f"its loss uses a norm of order {order}")
+        base = self._nodes[source]
+        squares = Pointwise(base.shape, (base,), "square({0})")
+        return Pointwise(shape, (self._reduced(shape, squares, axes, keep),), "SQRT({0})")
+
+    def _reduced(
+        self, shape: tuple[int, ...], base: Node, axes: Sequence[int], keep: bool, largest: bool = False
+    ) -> Node:
+        gone = _axes(axes, base.shape)
+        own = iter(range(len(shape)))
+        places: list[int | None] = []
+        over: list[int] = []
+        for axis, size in enumerate(base.shape):
+            if axis in gone:
+                places.append(len(shape) + len(over))
+                over.append(size)
+                if keep:
+                    next(own)
+            else:
+                places.append(next(own))
+        return Reduction(shape, (base,), tuple(over), (tuple(places),), largest)
+
+    def _mm(self, shape: tuple[int, ...], left: fx.Node, right: fx.Node) -> Node:
+        a, b = self._nodes[left], self._nodes[right]
+        return Reduction(shape, (a, b), (a.shape[1],), ((0, 2), (2, 1)))
+
+
+def _number(shape: tuple[int, ...], value: float) -> Node:
+    """A number; one that torch has computed from the size of a made-up tensor stands for the true size."""
+    for size in (SAMPLES, ROWS):
+        if value and math.isfinite(value) and value % size == 0:
+            times = Constant((), value=value / size)
+            return Pointwise(shape, (Count((), of=size), times), "({0} * {1})")
+        if 0 < abs(value) < 1 and abs(1 / value / size - round(1 / value / size)) < 1e-9:
+            raise UnsupportedError("its loss divides by the number of samples in an unusual way")
+    return Constant(shape, value=value)
+
+
+def _axes(axes: Sequence[int], shape: tuple[int, ...]) -> list[int]:
+    """The axes that are meant: none given are all."""
+    return sorted({axis % len(shape) for axis in axes} or range(len(shape))) if shape else []
+
+
+def _shape_of(node: fx.Node) -> tuple[int, ...]:
+    meta = node.meta["val"] if "val" in node.meta else node.meta["tensor_meta"]
+    return tuple(int(size) for size in meta.shape)
+
+
+def _reshaping(before: tuple[int, ...], after: tuple[int, ...]) -> Callable[[Index], Index]:
+    """How an index after a reshape finds its element before it."""
+    groups = list(_groups(before, after))
+
+    def at(index: Index) -> Index:
+        found: list[str] = []
+        for old, new in groups:
+            found += _unravelled(_ravelled([index[axis] for axis in new], [after[axis] for axis in new]),
+                                 [before[axis] for axis in old])  # fmt: skip
+        return tuple(found)
+
+    return at
+
+
+def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
+    """Neighbouring axes on both sides that hold the same elements."""
+    old, new = iter(range(len(before))), iter(range(len(after)))
+    olds: list[int] = []
+    news: list[int] = []
+    for axis in itertools.chain(old, [None]):
+        if axis is not None:
+            olds.append(axis)
+        while math.prod(before[a] for a in olds) > math.prod(after[a] for a in news) or axis is None:
+            following = next(new, None)
+            if following is None:
+                break
+            news.append(following)
+        if math.prod(before[a] for a in olds) == math.prod(after[a] for a in news) and (olds or news):
+            _check_group([before[a] for a in olds], [after[a] for a in news])
+            yield olds, news
+            olds, news = [], []
+
+
+def _check_group(before: list[int], after: list[int]) -> None:
+    varying = [size for size in (*before, *after) if size in (SAMPLES, ROWS)]
+    # An axis of samples or rows goes over into one, with axes of size 1 beside it at most.
+    plain = all(size in (1, SAMPLES, ROWS) for size in (*before, *after))
+    if varying and not (plain and len(varying) == 2):
+        raise UnsupportedError("its loss folds samples into another axis")
+
+
+def _ravelled(index: Sequence[str], sizes: Sequence[int]) -> str:
+    """The place of an index among all of neighbouring axes."""
+    real = [(place, size) for place, size in zip(index, sizes, strict=True) if size != 1]
+    if not real:
+        return "0"
+    text = real[0][0]
+    for place, size in real[1:]:
+        text = f"({text} * {size} + {place})"
+    return text
+
+
+def _unravelled(place: str, sizes: Sequence[int]) -> list[str]:
+    """The index of a place among neighbouring axes."""
+    real = [size for size in sizes if size != 1]
+    index: list[str] = []
+    for number, size in enumerate(sizes):
+        if size == 1:
+            index.append("0")
+            continue
+        real = real[1:]
+        behind = math.prod(real)
+        own = f"({place} / {behind})" if behind != 1 else place
+        first = all(before == 1 for before in sizes[:number])
+        index.append(own if first else f"({own} % {size})")
+    return index

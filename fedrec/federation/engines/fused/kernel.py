@@ -1,0 +1,719 @@
+"""The whole training of one client as a kernel: epochs of mini-batches, each of some steps.
+
+A row of a table that no sample of a mini-batch is about still takes the optimiser's step: it decays, and Adam
+goes on by its moments. Such steps are taken when the row is next looked at, in the same order, in registers:
+`last` is the mini-batch up to which a row has come. The gradients of the samples of a row are added up in the
+order of samples, so that results do not depend on which lane was first.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
+from fedrec.federation.model.client import Fit, Step
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.parameters import Parameter
+from fedrec.native.source import Source
+
+_SHARED_BYTES = 32 * 1024
+"""Of a block's memory on the GPU that arrays may take; the rest of them lies in the worker's scratch memory."""
+_STACK_BYTES = 256 * 1024
+"""The same on the CPU."""
+_ALIGNED = 64
+
+FUNCTIONS = """
+#if NATIVE_GPU
+#define EXP exp
+#define LOG log
+#define LOG1P log1p
+#define ABS fabs
+#define SQRT sqrt
+#define TANH tanh
+#define POW pow
+template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
+  __shared__ real parts[COUNT * (LANES > 32 ? LANES / 32 : 1)];
+  UNROLL for (int k = 0; k < COUNT; k++) {
+    real x = own[k];
+    UNROLL for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(0xffffffffu, x, apart);
+    if ((LANE & 31) == 0) parts[(LANE >> 5) * COUNT + k] = x;
+  }
+  SYNC();
+  for (int k = LANE; k < COUNT; k += LANES) {
+    real x = parts[k];
+    for (int warp = 1; warp < LANES / 32; warp++) x += parts[warp * COUNT + k];
+    total[k] = x;
+  }
+  SYNC();
+}
+#define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
+#else
+#define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
+#endif
+INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
+INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
+INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
+INLINE real square(real x) { return x * x; }
+INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
+INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
+INLINE real at_least(real x, real low) { return x < low ? low : x; }
+INLINE real at_most(real x, real high) { return x > high ? high : x; }
+/* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
+INLINE real chained(const real* gradient, int width, int k, int head, const int* following) {
+  real total = gradient[head * width + k];
+  int next = following[head];
+  if (next < 0) return total;
+  if (following[next] < 0) return total + gradient[next * width + k];
+  total = 0;
+  for (int before = -1;;) {
+    int least = 0x7fffffff;
+    for (int sample = head; sample >= 0; sample = following[sample])
+      if (sample > before && sample < least) least = sample;
+    if (least == 0x7fffffff) return total;
+    total += gradient[least * width + k];
+    before = least;
+  }
+}
+"""
+_CPU_MATH = {
+    False: "EXP expf|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
+    True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a kernel: its width, the steps that train it, and whether they move all of its rows by gradient."""
+
+    name: str
+    width: int
+    steps: tuple[int, ...]
+    dense: bool
+    idle: bool
+    """Whether rows move that no sample was about."""
+
+    @property
+    def c(self) -> str:
+        """Its name in C."""
+        return c_name(self.name)
+
+
+@dataclass(frozen=True)
+class FitCode:
+    """A kernel for a fit, and what it has to be given."""
+
+    source: Source
+    tables: Mapping[str, Table]
+    vectors: Mapping[str, tuple[int, ...]]
+    derived: Mapping[str, int]
+    parts: frozenset[str]
+    """What of the client and its mini-batches is read."""
+    adam: tuple[tuple[int, str], ...]
+    """The steps and names that have moments."""
+    constants: tuple[float, ...]
+    rates: tuple[float, ...]
+    """Rate and decay of every step and name."""
+    scratch: "Scratch"
+
+
+@dataclass
+class Scratch:
+    """A worker's memory: arrays of so many bytes by mini-batch sample, by held row, and besides."""
+
+    per_sample: int = 0
+    per_row: int = 0
+    fixed: int = 0
+    arrays: int = 0
+
+    def bytes(self, batch: int, rows: int) -> int:
+        """What a worker needs."""
+        return self.per_sample * batch + self.per_row * rows + self.fixed + _ALIGNED * (self.arrays + 1)
+
+
+def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
+             batch: int) -> FitCode:  # fmt: skip
+    """The kernel of a fit whose losses are lowered."""
+    return _Writer(method, fit, list(graphs), name, gpu, double, batch).code()
+
+
+def lowered_steps(method: Method, fit: Fit, *, gpu: bool) -> list[Lowered]:
+    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be."""
+    codes: list[Lowered] = []
+    for number, step in enumerate(fit.steps):
+        graph = traced(method, step.loss or fit.loss, list(step.rates))
+        first = sum(len(code.constants) for code in codes)
+        codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
+    return codes
+
+
+class _Writer:
+    """Writes the text of a kernel."""
+
+    def __init__(
+        self, method: Method, fit: Fit, graphs: list[Lowered], name: str, gpu: bool, double: bool, batch: int
+    ) -> None:
+        self.parameters: Mapping[str, Parameter] = method.parameters()
+        self.fit = fit
+        self.graphs = graphs
+        self.name = name
+        self.gpu = gpu
+        self.double = double
+        self.batch = batch
+        self.scratch = Scratch()
+        self.fast_left = _SHARED_BYTES if gpu else _STACK_BYTES
+        self.leaves = {leaf: shape for graph in graphs for leaf, shape in graph.leaves.items()}
+        self.parts = frozenset(leaf.part for leaf in self.leaves)
+        trained = {name for step in fit.steps for name in step.rates}
+        seen = {leaf.name for leaf in self.leaves if leaf.part in ("rows", "whole", "training_sum", "value")}
+        used = {name: part for name, part in self.parameters.items() if name in trained | seen}
+        self.tables = {name: self._table(name) for name, part in used.items() if part.table}
+        self.vectors = {name: tuple(part.shape) for name, part in used.items() if not part.table}
+        self.derived = {
+            leaf.name: math.prod(shape) for leaf, shape in self.leaves.items() if leaf.part == "derived"
+        }
+        self.sums = [name for name in self.tables if Leaf("training_sum", name) in self.leaves]
+        self.rates = {
+            f"{kind}{number}_{c_name(key)}": value
+            for number, step in enumerate(fit.steps)
+            for key, rate in step.rates.items()
+            for kind, value in (("rate", rate), ("decay", step.weight_decay.get(key, 0.0)))
+        }
+        self.adam = tuple(
+            (number, key)
+            for number, step in enumerate(fit.steps)
+            if step.optimiser == "adam"
+            for key in step.rates
+        )
+
+    def code(self) -> FitCode:
+        """The kernel."""
+        body = "\n".join(_indented(self._body()))
+        mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
+        functions = ("" if self.gpu else mathematics) + FUNCTIONS
+        return FitCode(
+            source=Source(self.name, tuple(self._arguments()), body, functions, self.double),
+            tables=self.tables,
+            vectors=self.vectors,
+            derived=self.derived,
+            parts=self.parts,
+            adam=self.adam,
+            constants=tuple(value for graph in self.graphs for value in graph.constants),
+            rates=tuple(self.rates.values()),
+            scratch=self.scratch,
+        )
+
+    def _table(self, name: str) -> Table:
+        steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]
+        whole = Leaf("whole", name)
+        dense = any(not self.graphs[number].gradients[whole].is_zero for number, _ in steps)
+        idle = any(
+            step.weight_decay.get(name, 0.0) or (step.optimiser == "adam" and step.keep_state)
+            for _, step in steps
+        )
+        return Table(
+            name, self.parameters[name].shape[1], tuple(number for number, _ in steps), dense, bool(idle)
+        )
+
+    @property
+    def _trained(self) -> list[Table]:
+        return [table for table in self.tables.values() if table.steps]
+
+    @property
+    def _lazy(self) -> list[Table]:
+        """Tables whose rows are caught up when they are looked at."""
+        return [
+            table for table in self._trained if not table.dense and (table.idle or self._has_moments(table))
+        ]
+
+    def _has_moments(self, table: Table) -> bool:
+        return any((number, table.name) in self.adam for number in table.steps)
+
+    def _arguments(self) -> Iterator[tuple[str, str]]:
+        yield from (("const integer*", name) for name in ("sample_start", "row_start", "positive_start"))
+        yield from (("const int*", name) for name in ("slots", "order", "positives"))
+        yield from (("const real*", name) for name in ("all_labels", "all_interactions", "all_held"))
+        yield from (("const double*", name) for name in ("constants", "rates"))
+        yield from (("const real*", name) for name in ("shrink", "slope", "root", "steps_before"))
+        yield from (("real*", f"all_{c_name(name)}") for name in (*self.tables, *self.vectors))
+        yield from (("const real*", f"all_derived_{c_name(name)}") for name in self.derived)
+        for number, key in self.adam:
+            yield from (("real*", f"all_{part}{number}_{c_name(key)}") for part in ("first", "second"))
+        yield from (("double*", name) for name in ("losses", "totals", "means"))
+        yield from (("int*", name) for name in ("steps_done", "stopped"))
+        yield from (
+            ("integer", name)
+            for name in ("epochs", "sample_count", "batch", "fresh", "scratch_bytes", "most_rows")
+        )
+        yield from (("integer", name) for name in ("rows_apart", "stops"))
+        yield ("double", "early_stop")
+        yield ("char*", "scratch")
+
+    def _body(self) -> Iterator[str]:
+        yield from self._opening()
+        yield "for (int epoch = 0; epoch < epochs; epoch++) {"
+        yield "double epoch_loss = 0;"
+        yield "for (int first = 0; first < samples; first += batch) {"
+        yield "const int n = samples - first < batch ? samples - first : (int)batch;"
+        yield "t++;"
+        yield from self._mini_batch()
+        yield "}"
+        yield from self._epoch_end()
+        yield "}"
+        yield from self._closing()
+
+    def _opening(self) -> Iterator[str]:
+        yield "if (stopped[item]) return;"
+        yield "const integer s0 = sample_start[item], r0 = row_start[item];"
+        yield "const int samples = (int)(sample_start[item + 1] - s0), rows = (int)(row_start[item + 1] - r0);"
+        yield "int t = steps_done[item];"
+        yield f"const int before = {'(int)steps_before[item]' if self._keeps_state else '0'};"
+        for number, name in enumerate(self.rates):
+            yield f"const real {name} = (real)rates[{number}];"
+        for number in range(sum(len(graph.constants) for graph in self.graphs)):
+            yield f"const real constant{number} = (real)constants[{number}];"
+        for part in ("interactions", "held"):
+            if part in self.parts:
+                yield f"const real {part} = all_{part}[item];"
+        yield "char* free_ = scratch + worker * scratch_bytes;"
+        yield from self._arrays()
+        yield from self._loaded()
+
+    @property
+    def _keeps_state(self) -> bool:
+        return any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)
+
+    def _arrays(self) -> Iterator[str]:
+        """Memory of the client and of its mini-batches."""
+        for name, shape in self.vectors.items():
+            size = math.prod(shape)
+            yield from self._fixed(f"x_{c_name(name)}", size)
+            for number, key in self.adam:
+                if key == name:
+                    yield from self._fixed(f"first{number}_{c_name(name)}", size)
+                    yield from self._fixed(f"second{number}_{c_name(name)}", size)
+        for name in self.sums:
+            yield from self._fixed(f"sum_{c_name(name)}", self.tables[name].width)
+        for graph in self.graphs:
+            for name, size in graph.arrays.items():
+                yield from self._fixed(name, size)
+            for name, size in graph.kept.items():
+                yield from self._per_sample("real", name, size)
+        for table in self._trained:
+            if self._row_gradient(table):
+                yield from self._per_sample("real", f"gradient_{table.c}", table.width)
+        yield from self._per_sample("int", "slot", 1)
+        for part in ("labels", "occurrences", "distinct"):
+            if part in self.parts:
+                yield from self._per_sample("real", part, 1)
+        for table in self.tables.values():
+            yield f"real* const table_{table.c} = all_{table.c} + r0 * {table.width};"
+        for name, width in self.derived.items():
+            yield f"const real* const derived_{c_name(name)} = all_derived_{c_name(name)} + item * {width};"
+        if self._trained or self._chains:
+            yield from self._per_sample("int", "following", 1)
+            yield from self._per_row("mark")
+        if self._trained:
+            yield from self._per_row("last")
+            yield from self._per_row("touched")
+        if self.sums:
+            yield from self._per_row("stamp")
+            yield from self._per_row("times")
+        for number, key in self.adam:
+            if key in self.tables:
+                yield from self._row_moments(number, self.tables[key])
+        yield "SHARED int touched_rows;"
+
+    @property
+    def _chains(self) -> bool:
+        return bool({"occurrences", "distinct"} & self.parts)
+
+    def _row_gradient(self, table: Table) -> bool:
+        """Whether samples have gradients by their rows."""
+        leaf = Leaf("rows", table.name)
+        return any(not self.graphs[number].gradients[leaf].is_zero for number in table.steps)
+
+    def _fixed(self, name: str, size: int) -> Iterator[str]:
+        """An array of known size: fast memory while there is any left."""
+        count = size * (8 if self.double else 4)
+        if count <= self.fast_left:
+            self.fast_left -= count
+            yield f"SHARED real {name}[{size}];"
+            return
+        self.scratch.fixed += count
+        self.scratch.arrays += 1
+        yield f"real* const {name} = (real*)free_; free_ += {_rounded(f'sizeof(real) * {size}')};"
+
+    def _per_sample(self, kind: str, name: str, size: int) -> Iterator[str]:
+        """An array of so many numbers for each sample of a mini-batch."""
+        width = 8 if kind == "real" and self.double else 4
+        if self.gpu and size * width * self.batch <= self.fast_left:
+            self.fast_left -= size * width * self.batch
+            yield f"SHARED {kind} {name}[{size * self.batch}];"
+            return
+        self.scratch.per_sample += size * width
+        self.scratch.arrays += 1
+        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {_rounded(f'sizeof({kind}) * {size} * batch')};"
+
+    def _per_row(self, name: str) -> Iterator[str]:
+        self.scratch.per_row += 4
+        self.scratch.arrays += 1
+        yield f"int* const {name} = (int*)free_; free_ += {_rounded('sizeof(int) * rows')};"
+
+    def _row_moments(self, number: int, table: Table) -> Iterator[str]:
+        """Moments of a table: the worker's own, or with `rows_apart` those of each held row."""
+        for part in ("first", "second"):
+            name = f"{part}{number}_{table.c}"
+            yield (
+                f"real* const {name} = all_{name} + (rows_apart ? r0 : worker * (integer)most_rows) * {table.width};"
+            )
+
+    def _loaded(self) -> Iterator[str]:
+        """What the client starts from."""
+        for name, shape in self.vectors.items():
+            size, c = math.prod(shape), c_name(name)
+            yield f"for (int e = LANE; e < {size}; e += LANES) x_{c}[e] = all_{c}[item * {size} + e];"
+        for number, key in self.adam:
+            c = c_name(key)
+            if key in self.tables:
+                width = self.tables[key].width
+                yield "if (fresh)"
+                yield (
+                    f"for (int e = LANE; e < rows * {width}; e += LANES) "
+                    f"first{number}_{c}[e] = second{number}_{c}[e] = 0;"
+                )
+            else:
+                size = math.prod(self.vectors[key])
+                for part in ("first", "second"):
+                    name = f"{part}{number}_{c}"
+                    yield (
+                        f"for (int e = LANE; e < {size}; e += LANES) "
+                        f"{name}[e] = fresh ? (real)0 : all_{name}[item * {size} + e];"
+                    )
+        rows = []
+        if self._trained or self._chains:
+            rows.append("mark[r] = -1;")
+        if self._trained:
+            rows.append("last[r] = t;")
+        if self.sums:
+            rows.append("stamp[r] = -1; times[r] = 0;")
+        if rows:
+            yield f"for (int r = LANE; r < rows; r += LANES) {{ {' '.join(rows)} }}"
+        yield "SYNC();"
+        if self.sums:
+            yield "const integer p0 = positive_start[item];"
+            yield "const int training = (int)(positive_start[item + 1] - p0);"
+            yield "for (int p = LANE; p < training; p += LANES) TAKE(times + positives[p0 + p], 1);"
+            yield "SYNC();"
+
+    def _mini_batch(self) -> Iterator[str]:
+        yield from self._rows_of_samples()
+        yield "SYNC();"
+        for table in self._lazy:
+            yield from self._caught_up(table, "touched_rows", "touched[z]", "t - 1")
+        if self._lazy:
+            yield "SYNC();"
+        for number, step in enumerate(self.fit.steps):
+            yield "{"
+            yield from self._step(number, step)
+            yield "}"
+        if self._trained and not all(table.dense for table in self._trained):
+            yield "for (int z = LANE; z < touched_rows; z += LANES) last[touched[z]] = t;"
+            yield "SYNC();"
+
+    def _rows_of_samples(self) -> Iterator[str]:
+        """Find the rows of the mini-batch, each once, and chain the samples of each."""
+        tracked = bool(self._trained) or self._chains
+        if tracked:
+            yield "const int base = t * (int)batch;"
+            yield "if (LANE == 0) touched_rows = 0;"
+            yield "SYNC();"
+        if self.sums:
+            yield "for (int p = LANE; p < training; p += LANES) {"
+            yield "const int r = positives[p0 + p];"
+            yield "if (SWAP(stamp + r, t) != t) touched[TAKE(&touched_rows, 1)] = r;"
+            yield "}"
+            yield "SYNC();"
+        yield "for (int i = LANE; i < n; i += LANES) {"
+        yield "const integer at = s0 + order[epoch * sample_count + s0 + first + i];"
+        yield "const int r = slots[at];"
+        yield "slot[i] = r;"
+        if "labels" in self.parts:
+            yield "labels[i] = all_labels[at];"
+        if tracked:
+            yield "const int other = SWAP(mark + r, base + i);"
+            yield "following[i] = other >= base ? other - base : -1;"
+        if self._trained:
+            new = "SWAP(stamp + r, t) != t" if self.sums else "other < base"
+            yield f"if ({new}) touched[TAKE(&touched_rows, 1)] = r;"
+        yield "}"
+        if self._chains:
+            yield "SYNC();"
+            yield "for (int i = LANE; i < n; i += LANES) {"
+            yield "int alike = 0, least = i;"
+            yield "for (int s = mark[slot[i]] - base; s >= 0; s = following[s]) { alike++; if (s < least) least = s; }"
+            if "occurrences" in self.parts:
+                yield "occurrences[i] = (real)alike;"
+            if "distinct" in self.parts:
+                yield "distinct[i] = (real)(least == i);"
+            yield "}"
+
+    def _step(self, number: int, step: Step) -> Iterator[str]:
+        graph = self.graphs[number]
+        for name in self.sums:
+            if Leaf("training_sum", name) in graph.leaves:
+                yield from self._training_sum(self.tables[name])
+        for place, stage in enumerate(graph.stages):
+            yield from self._stage(graph, f"s{number}_", place, stage)
+        if number == len(self.fit.steps) - 1:
+            yield f"epoch_loss += (double)({graph.loss});"
+        yield "SYNC();"
+        # Rows whose gradient is a formula of whole tables come first, before anything it reads has moved.
+        tables = sorted(
+            (self.tables[key] for key in step.rates if key in self.tables), key=lambda each: not each.dense
+        )
+        for table in tables:
+            yield from self._row_update(number, step, table)
+        for key in step.rates:
+            if key in self.vectors:
+                yield from self._vector_update(number, step, key)
+        yield "SYNC();"
+
+    def _training_sum(self, table: Table) -> Iterator[str]:
+        c, width = table.c, table.width
+        yield f"for (int k = LANE; k < {width}; k += LANES) {{"
+        yield "real total = 0;"
+        yield f"for (int p = 0; p < training; p++) total += table_{c}[(integer)positives[p0 + p] * {width} + k];"
+        yield f"sum_{c}[k] = total;"
+        yield "}"
+        yield "SYNC();"
+
+    def _stage(self, graph: Lowered, prefix: str, place: int, stage: Stage) -> Iterator[str]:
+        yield from stage.client
+        if stage.sums:
+            yield f"real {prefix}sum{place}[{stage.sums}];"
+            yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
+        if stage.sample:
+            yield "for (int i = LANE; i < n; i += LANES) {"
+            text = "\n".join(stage.sample)
+            for table in self.tables.values():
+                if f"row_{table.c}[" in text:
+                    yield from self._row_loaded(table)
+            yield from stage.sample
+            yield "}"
+        if stage.row:
+            yield "for (int i = LANE; i < rows; i += LANES) {"
+            yield from stage.row
+            yield "}"
+        if stage.sums:
+            yield f"SHARED real {prefix}total{place}[{stage.sums}];"
+            yield f"SUM_LANES({prefix}sum{place}, {prefix}total{place}, {stage.sums});"
+        if stage.after:
+            yield "SYNC();"
+            yield from stage.after
+        if stage.sample or stage.after:
+            yield "SYNC();"
+
+    def _row_loaded(self, table: Table) -> Iterator[str]:
+        c, width = table.c, table.width
+        if not self.gpu:
+            yield f"const real* const row_{c} = table_{c} + (integer)slot[i] * {width};"
+            return
+        yield f"real row_{c}[{width}];"
+        yield f"UNROLL for (int k = 0; k < {width}; k++) row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
+
+    def _vector_update(self, number: int, step: Step, key: str) -> Iterator[str]:
+        shape, c = self.vectors[key], c_name(key)
+        index = tuple("0" if size == 1 else f"k{axis}" for axis, size in enumerate(shape))
+        gradient = self.graphs[number].gradients[Leaf("value", key)].at(*index)
+        yield from looped(shape, index, by_lanes=self.gpu, body=[
+            f"const int place = {flat(index, shape)};",
+            f"real g = {gradient};",
+            *self._moved(number, step, key, f"x_{c}[place]", f"first{number}_{c}[place]", f"second{number}_{c}[place]", "t"),
+        ])  # fmt: skip
+
+    def _moved(
+        self,
+        number: int,
+        step: Step,
+        key: str,
+        value: str,
+        first: str,
+        second: str,
+        at: str,
+        idle: bool = False,
+    ) -> list[str]:
+        """One step of the optimiser at mini-batch `at`, by the gradient `g`; `idle` where that is 0."""
+        c, lines = c_name(key), []
+        decays = bool(step.weight_decay.get(key, 0.0))
+        if decays:
+            gain = f"decay{number}_{c} * {value}"
+            lines.append(f"const real g = {gain};" if idle else f"g += {gain};")
+        still = idle and not decays
+        rate = f"rate{number}_{c}"
+        if step.batch_decay != 1:
+            rate = f"{rate} * shrink[{at}]"
+        if step.optimiser == "sgd":
+            return lines if still else [*lines, f"{value} -= {rate} * g;"]
+        if still:
+            lines += [f"{first} *= (real)0.9;", f"{second} *= (real)0.999;"]
+        else:
+            lines += [
+                f"{first} += (real)0.1 * (g - {first});",
+                f"{second} = (real)0.999 * {second} + (real)0.001 * g * g;",
+            ]
+        since = f"before + {at}" if step.keep_state else at
+        lines.append(
+            f"{value} -= {rate} * slope[{since}] * {first} / (SQRT({second}) * root[{since}] + (real)1e-8);"
+        )
+        return lines
+
+    def _row_update(self, number: int, step: Step, table: Table) -> Iterator[str]:
+        c, width = table.c, table.width
+        gradients = self.graphs[number].gradients
+        own, whole = gradients[Leaf("rows", table.name)], gradients[Leaf("whole", table.name)]
+        pooled = gradients[Leaf("training_sum", table.name)]
+        lines = [] if own.is_zero else [self._own_gradient(table)]
+        if not pooled.is_zero:
+            lines.append(f"g += (real)times[i] * {pooled.at('0', 'k1')};")
+        if not whole.is_zero:
+            lines.append(f"g += {whole.at('i', 'k1')};")
+        count, row = ("rows", "z") if table.dense else ("touched_rows", "touched[z]")
+        parts = [("value", f"table_{c}")]
+        if step.optimiser == "adam":
+            parts += [(part, f"{part}{number}_{c}") for part in ("first", "second")]
+        yield from self._by_rows(count, row, width, parts, ["real g = 0;", *lines],
+                                 self._moved(number, step, table.name, "value", "first", "second", "t"))  # fmt: skip
+
+    def _own_gradient(self, table: Table) -> str:
+        """The sum of the gradients of a row's samples."""
+        chained = f"g = chained(gradient_{table.c}, {table.width}, k1, mark[i] - base, following);"
+        # All rows that are touched have samples, unless sums over training items touch some, or all are.
+        return f"if (mark[i] >= base) {chained}" if table.dense or self.sums else chained
+
+    def _by_rows(
+        self,
+        count: str,
+        row: str,
+        width: int,
+        parts: list[tuple[str, str]],
+        gradient: list[str],
+        lines: list[str],
+    ) -> Iterator[str]:
+        """Statements for every number of some rows: by its gradient, of the `parts` of its table and moments."""
+        head = [f"const int i = {row};"]
+        if self.gpu:
+            yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
+            yield f"const int z = e / {width}, k1 = e % {width};"
+            yield from head
+            yield f"const integer place = (integer)i * {width} + k1;"
+            yield from gradient
+            yield from (f"real {name} = {array}[place];" for name, array in parts)
+            yield from lines
+            yield from (f"{array}[place] = {name};" for name, array in parts)
+            yield "}"
+            return
+        # Numbers of a row are done at once: first their gradients, then what no loop within stands in the way of.
+        yield f"for (int z = 0; z < {count}; z++) {{"
+        yield from head
+        yield f"real gradient[{width}];"
+        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
+        yield from gradient
+        yield "gradient[k1] = g;"
+        yield "}"
+        yield from (
+            f"real* restrict const {name}_ = {array} + (integer)i * {width};" for name, array in parts
+        )
+        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
+        yield "real g = gradient[k1];"
+        yield from (f"real {name} = {name}_[k1];" for name, _ in parts)
+        yield from lines
+        yield from (f"{name}_[k1] = {name};" for name, _ in parts)
+        yield "} }"
+
+    def _caught_up(self, table: Table, count: str, row: str, until: str) -> Iterator[str]:
+        """Steps that some rows have missed, up to the mini-batch `until`."""
+        c, width = table.c, table.width
+        parts = [("value", f"table_{c}")]
+        for number in table.steps:
+            if (number, table.name) in self.adam:
+                parts += [
+                    (f"first{number}", f"first{number}_{c}"),
+                    (f"second{number}", f"second{number}_{c}"),
+                ]
+        missed = f"last[i] < {until}" + ("" if table.idle else " && last[i] > 0")
+        steps: list[str] = []
+        for number in table.steps:
+            of = "" if self.gpu else "[k1]"
+            moved = self._moved(
+                number, self.fit.steps[number], table.name, f"value{of}", f"first{number}{of}",
+                f"second{number}{of}", "j", idle=True,
+            )  # fmt: skip
+            steps += ["{", *moved, "}"] if moved else []
+        if self.gpu:
+            yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
+            yield f"const int z = e / {width}, k1 = e % {width}, i = {row};"
+            yield f"if ({missed}) {{"
+            yield f"const integer place = (integer)i * {width} + k1;"
+            yield from (f"real {name} = {array}[place];" for name, array in parts)
+            yield f"for (int j = last[i] + 1; j <= {until}; j++) {{"
+            yield from steps
+            yield "}"
+            yield from (f"{array}[place] = {name};" for name, array in parts)
+            yield "} }"
+            return
+        yield f"for (int z = 0; z < {count}; z++) {{"
+        yield f"const int i = {row};"
+        yield f"if ({missed}) {{"
+        yield " ".join(f"real {name}[{width}];" for name, _ in parts)
+        yield from (
+            f"memcpy({name}, {array} + (integer)i * {width}, sizeof {name});" for name, array in parts
+        )
+        yield f"for (int j = last[i] + 1; j <= {until}; j++)"
+        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
+        yield from steps
+        yield "}"
+        yield from (
+            f"memcpy({array} + (integer)i * {width}, {name}, sizeof {name});" for name, array in parts
+        )
+        yield "} }"
+
+    def _epoch_end(self) -> Iterator[str]:
+        yield "const int batches = (samples + (int)batch - 1) / (int)batch;"
+        yield "if (LANE == 0) losses[item] = epoch_loss / batches;"
+        yield "if (stops) {"
+        yield "const double total = totals[item] + epoch_loss, mean = total / t, earlier = means[item];"
+        yield "const int stop = t > batches && fabs(mean - earlier) < early_stop * (earlier + 1e-5);"
+        yield "SYNC();"
+        yield "if (LANE == 0) { totals[item] = total; means[item] = mean; stopped[item] = stop; }"
+        yield "SYNC();"
+        yield "if (stop) break;"
+        yield "}"
+
+    def _closing(self) -> Iterator[str]:
+        for table in self._lazy:
+            yield from self._caught_up(table, "rows", "z", "t")
+        for name, shape in self.vectors.items():
+            size, c = math.prod(shape), c_name(name)
+            if any(name in step.rates for step in self.fit.steps):
+                yield f"for (int e = LANE; e < {size}; e += LANES) all_{c}[item * {size} + e] = x_{c}[e];"
+        for number, key in self.adam:
+            if key in self.vectors:
+                size = math.prod(self.vectors[key])
+                for part in ("first", "second"):
+                    name = f"{part}{number}_{c_name(key)}"
+                    yield f"for (int e = LANE; e < {size}; e += LANES) all_{name}[item * {size} + e] = {name}[e];"
+        yield "if (LANE == 0) steps_done[item] = t;"
+
+
+def _rounded(size: str) -> str:
+    return f"({size} + {_ALIGNED - 1}) / {_ALIGNED} * {_ALIGNED}"
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    """Lines moved in by the braces that are open."""
+    depth = 1
+    for line in lines:
+        leading = len(line) - len(line.lstrip("}"))
+        yield "  " * (depth - leading) + line
+        depth += line.count("{") - line.count("}")

@@ -1,0 +1,531 @@
+"""A graph as statements of C: per client, per sample and per row, in stages.
+
+A sum over all samples is known when the last of them has been looked at. What follows from it, and what every
+sample makes of that, comes in the next stage: a stage is work on the client's own numbers, then a loop over
+samples and one over rows. A tensor of one sample lives in registers, unless a later stage needs it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fedrec.federation.engines.fused.graph import (
+    ROWS,
+    SAMPLES,
+    Constant,
+    Count,
+    Graph,
+    Index,
+    Input,
+    Joined,
+    Leaf,
+    Node,
+    OnDiagonal,
+    Pointwise,
+    Reduction,
+    UnsupportedError,
+    View,
+)
+
+_LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
+"""Numbers that are written into the code; others are given with each call, since rounds may change them."""
+_FEW = 40
+"""Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
+_SMALL = 256
+"""Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
+
+
+def c_name(name: str) -> str:
+    """The name of a parameter as a part of names in C."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
+@dataclass
+class Stage:
+    """The statements of a stage, and the sums that its loops make: the first of each, and how many."""
+
+    client: list[str] = field(default_factory=list)
+    sample: list[str] = field(default_factory=list)
+    row: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    """What lanes add up once every sample has left what it has."""
+    sums: int = 0
+
+
+@dataclass
+class Lowered:
+    """The code of a step's loss and gradients."""
+
+    stages: list[Stage]
+    leaves: dict[Leaf, tuple[int, ...]]
+    """What it reads, and its shape."""
+    arrays: dict[str, int]
+    """Arrays of the client, by name, and their numbers."""
+    kept: dict[str, int]
+    """Arrays of one entry per sample, by name, and the numbers in an entry."""
+    constants: list[float]
+    """Numbers to be given with each call."""
+    loss: str
+    gradients: dict[Leaf, "Gradient"]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient by a leaf: an expression for each element of a client or row; of samples it is stored."""
+
+    node: Node
+    lowering: "Lowering"
+
+    def at(self, *index: str) -> str:
+        """The expression of an element."""
+        return self.lowering.read(self.node, index)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the loss does not depend on the leaf."""
+        node = self.node
+        while isinstance(node, View):
+            (node,) = node.inputs
+        return isinstance(node, Constant) and node.value == 0
+
+
+def lowered(graph: Graph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
+    """The code of a graph; names of its arrays begin with `prefix`."""
+    return Lowering(graph, prefix, gpu, first_constant).result()
+
+
+class Lowering:
+    """Turns a graph into statements."""
+
+    def __init__(self, graph: Graph, prefix: str, gpu: bool, first_constant: int) -> None:
+        self._prefix = prefix
+        self._gpu = gpu
+        self._first_constant = first_constant
+        self._graph = graph = Graph(
+            graph.loss, {leaf: _own_array(node) for leaf, node in graph.gradients.items()}
+        )
+        self._order = list(_in_order([graph.loss, *graph.gradients.values()]))
+        for node in self._order:
+            _check(node)
+        self._inlined = _inlined(self._order, [graph.loss, *graph.gradients.values()])
+        self._number = {node: number for number, node in enumerate(self._order)}
+        self._stage: dict[Node, int] = {}
+        self._by_lanes: set[Node] = set()
+        sums: dict[int, int] = {}
+        for node in self._order:
+            stage = self._stage[node] = max((self._ready(each) for each in node.inputs), default=0)
+            if isinstance(node, Reduction) and gpu:
+                before = sums.get(stage, 0)
+                if _is_for_lanes(node, before):
+                    self._by_lanes.add(node)
+                elif _varying_over(node):
+                    sums[stage] = before + node.count
+        self._kept = set(self._needed_later())
+        self._sum_place: dict[Node, int] = {}
+        self._arrays: dict[str, int] = {}
+        self._constants: list[Constant] = []
+        self._leaves: dict[Leaf, tuple[int, ...]] = {}
+
+    def result(self) -> Lowered:
+        """All statements."""
+        outputs = list(self._graph.gradients.values())
+        count = 1 + max((self._ready(node) for node in (self._graph.loss, *outputs)), default=0)
+        stages = [Stage() for _ in range(count)]
+        for node in self._order:
+            if not isinstance(node, Input | Constant | Count | View) and node not in self._inlined:
+                self._emit(node, stages[self._stage[node]])
+        for leaf, node in self._graph.gradients.items():
+            if leaf.part == "rows" and not Gradient(node, self).is_zero:
+                stage = stages[self._output_stage(node)]
+                stage.sample += self._store(leaf.name, node)
+        gradients = {leaf: Gradient(node, self) for leaf, node in self._graph.gradients.items()}
+        loss = self.read(self._graph.loss, ("0",) * len(self._graph.loss.shape))
+        for leaf, gradient in gradients.items():
+            if leaf.part != "rows":
+                # Reads what it needs: leaves and constants are noted.
+                gradient.at(*("0" for _ in gradient.node.shape))
+        kept = {self._name(node): node.count for node in self._order if node in self._kept}
+        constants = [node.value for node in self._constants]
+        return Lowered(stages, self._leaves, self._arrays, kept, constants, loss, gradients)
+
+    def read(self, node: Node, index: Sequence[str]) -> str:
+        """The expression of an element of a tensor; `i` is the sample or row at hand."""
+        if isinstance(node, View):
+            return self.read(node.inputs[0], node.at(tuple(index)))
+        if isinstance(node, Constant):
+            return self._constant(node)
+        if isinstance(node, Count):
+            return "(real)n" if node.of == SAMPLES else "(real)rows"
+        if isinstance(node, Input):
+            return self._read_leaf(node, tuple(index))
+        if node in self._inlined:
+            assert isinstance(node, Pointwise)
+            return self._formula(node, tuple(index))
+        return self._read_array(node, tuple(index))
+
+    def _formula(self, node: Pointwise, index: Index) -> str:
+        parts = [self.read(each, _broadcast(index, each.shape)) for each in node.inputs]
+        return node.formula.format(*parts)
+
+    def _read_leaf(self, node: Input, index: Index) -> str:
+        leaf = node.leaf
+        self._leaves[leaf] = node.shape
+        name = c_name(leaf.name)
+        if leaf.part == "rows":
+            sample, place = index
+            if sample == "i":
+                return f"row_{name}[{place}]"
+            return f"table_{name}[(integer)slot[{sample}] * {node.shape[1]} + {place}]"
+        if leaf.part == "whole":
+            return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
+        if leaf.part == "training_sum":
+            return f"sum_{name}[{index[1]}]"
+        if leaf.part in ("labels", "occurrences", "distinct"):
+            return f"{leaf.part}[{index[0]}]"
+        if leaf.part in ("interactions", "held"):
+            return leaf.part
+        if leaf.part == "size":
+            return "(real)n"
+        letter = "x" if leaf.part == "value" else "derived"
+        return f"{letter}_{name}[{flat(index, node.shape)}]"
+
+    def _read_array(self, node: Node, index: Index) -> str:
+        name = self._name(node)
+        static = flat(index, node.shape)
+        if SAMPLES in node.shape:
+            sample = index[node.shape.index(SAMPLES)]
+            if node in self._kept:
+                return f"{name}[{sample} * {node.count} + {static}]"
+            assert sample == "i", "only what is kept is known of other samples"
+            return name if node.count == 1 else f"{name}[{static}]"
+        if node in self._sum_place:
+            return f"{self._sums(self._stage[node])}[{self._sum_place[node]} + {static}]"
+        return name if node.count == 1 else f"{name}[{static}]"
+
+    def _name(self, node: Node) -> str:
+        return f"{self._prefix}{self._number[node]}"
+
+    def _sums(self, stage: int) -> str:
+        return f"{self._prefix}total{stage}"
+
+    def _constant(self, node: Constant) -> str:
+        value = node.value
+        if value in _LITERALS:
+            return f"(real){value!r}" if value >= 0 else f"((real){value!r})"
+        if value == float("inf"):
+            return "(real)INFINITY"
+        if value == float("-inf"):
+            return "(-(real)INFINITY)"
+        # The same number twice may be two numbers in the next round: every place has its own.
+        if node not in self._constants:
+            self._constants.append(node)
+        return f"constant{self._first_constant + self._constants.index(node)}"
+
+    def _emit(self, node: Node, stage: Stage) -> None:
+        if node in self._by_lanes:
+            assert isinstance(node, Reduction)
+            stage.after += self._shared_out(node)
+        elif isinstance(node, Reduction) and _varying_over(node):
+            self._emit_sum(node, stage)
+        elif SAMPLES in node.shape:
+            stage.sample += self._assigned(node)
+        elif ROWS in node.shape:
+            stage.row += self._assigned(node)
+        else:
+            stage.client += self._of_client(node)
+
+    def _assigned(self, node: Node) -> list[str]:
+        """Statements that compute a tensor of one sample or row, or a number of the client."""
+        name = self._name(node)
+        if node in self._kept:
+            return self._computed(node, by_lanes=False)
+        if node.count > 1:
+            return [f"real {name}[{node.count}];", *self._computed(node, by_lanes=False)]
+        if isinstance(node, Pointwise):
+            return [f"const real {name} = {self._formula(node, _loop_index(node.shape))};"]
+        return [f"real {name};", *self._computed(node, by_lanes=False)]
+
+    def _of_client(self, node: Node) -> list[str]:
+        """Statements that compute a tensor of the client: every lane a number of it, or all lanes one number."""
+        if node.count == 1:
+            return self._assigned(node)
+        self._arrays[self._name(node)] = node.count
+        return [*self._computed(node, by_lanes=True), "SYNC();"]
+
+    def _computed(self, node: Node, *, by_lanes: bool) -> list[str]:
+        if isinstance(node, Joined):
+            return list(self._joined(node, by_lanes))
+        if isinstance(node, Reduction) and len(node.inputs) == 2 and not by_lanes and node.count > 1:
+            return self._product(node)
+        index = _loop_index(node.shape)
+        body = self._element(node, index)
+        return looped(node.shape, index, body, by_lanes)
+
+    def _element(self, node: Node, index: Index) -> list[str]:
+        target = self._read_array(node, index)
+        if isinstance(node, Pointwise):
+            return [f"{target} = {self._formula(node, index)};"]
+        if isinstance(node, OnDiagonal):
+            base, line = node.inputs
+            on, off = self.read(line, (index[0],)), self.read(base, index)
+            return [f"{target} = {index[0]} == {index[1]} ? {on} : {off};"]
+        assert isinstance(node, Reduction)
+        inner = tuple(f"s{number}" for number in range(len(node.over)))
+        term = self._term(node, index, inner)
+        start = "-(real)INFINITY" if node.largest else "0"
+        gather = f"total = most(total, {term});" if node.largest else f"total += {term};"
+        loops = looped(node.over, inner, [gather], by_lanes=False)
+        return [f"real total = {start};", *loops, f"{target} = total;"]
+
+    def _product(self, node: Reduction) -> list[str]:
+        """A product with a matrix, added up row by row of it, so that neighbours are done at once."""
+        index, inner = _loop_index(node.shape), ("s0",)
+        turned = isinstance(node.inputs[1], View) and node.inputs[1].turned
+        if turned:
+            return looped(node.shape, index, self._element(node, index), by_lanes=False)
+        target = self._read_array(node, index)
+        zero = looped(node.shape, index, [f"{target} = 0;"], by_lanes=False)
+        add = looped(node.shape, index, [f"{target} += {self._term(node, index, inner)};"], by_lanes=False)
+        return [*zero, *looped(node.over, inner, add, by_lanes=False)]
+
+    def _term(self, node: Reduction, index: Index, inner: Index) -> str:
+        every = (*index, *inner)
+        parts = []
+        for each, places in zip(node.inputs, node.places, strict=True):
+            own = tuple("0" if place is None else every[place] for place in places)
+            parts.append(self.read(each, own))
+        return " * ".join(parts)
+
+    def _joined(self, node: Joined, by_lanes: bool) -> Iterator[str]:
+        first = 0
+        for part in node.inputs:
+            index = _loop_index(part.shape)
+            moved = tuple(
+                f"({place} + {first})" if axis == node.axis and first else place
+                for axis, place in enumerate(index)
+            )
+            line = f"{self._read_array(node, moved)} = {self.read(part, index)};"
+            yield from looped(part.shape, index, [line], by_lanes)
+            first += part.shape[node.axis]
+
+    def _emit_sum(self, node: Reduction, stage: Stage) -> None:
+        """A sum over samples or rows, and perhaps over axes of each of them."""
+        if node.largest:
+            raise UnsupportedError("its loss looks for the largest of all samples")
+        self._sum_place[node] = stage.sums
+        stage.sums += node.count
+        index = _loop_index(node.shape)
+        inner = tuple(
+            "i" if size in (SAMPLES, ROWS) else f"s{number}" for number, size in enumerate(node.over)
+        )
+        target = f"{self._prefix}sum{self._stage[node]}[{self._sum_place[node]} + {flat(index, node.shape)}]"
+        line = f"{target} += {self._term(node, index, inner)};"
+        static = tuple(1 if size in (SAMPLES, ROWS) else size for size in node.over)
+        body = looped(static, inner, [line], by_lanes=False)
+        lines = looped(node.shape, index, body, by_lanes=False)
+        (stage.sample if SAMPLES in node.over else stage.row).extend(lines)
+
+    def _shared_out(self, node: Reduction) -> list[str]:
+        """A sum or product that lanes share out, once every sample has left what it has."""
+        index = tuple("j" if place == "i" else place for place in _loop_index(node.shape))
+        inner = tuple("j" if size == SAMPLES else f"s{number}" for number, size in enumerate(node.over))
+        static = tuple(1 if size == SAMPLES else size for size in node.over)
+        add = looped(
+            static, inner, [f"total += {self._term(node, index, inner)};"], by_lanes=False, unroll=False
+        )
+        if SAMPLES in node.over:
+            add = ["for (int j = 0; j < n; j++) {", *add, "}"]
+            self._arrays[self._name(node)] = node.count
+        body = ["real total = 0;", *add, f"{self._read_array(node, index)} = total;"]
+        return looped(node.shape, index, body, by_lanes=True)
+
+    def _store(self, table: str, node: Node) -> list[str]:
+        """Leave a sample's gradient where its row will find it."""
+        index = ("i", "k1")
+        width = node.shape[1]
+        line = f"gradient_{c_name(table)}[i * {width} + k1] = {self.read(node, index)};"
+        return looped(node.shape, index, [line], by_lanes=False)
+
+    def _ready(self, node: Node) -> int:
+        """The first stage in which a tensor can be read."""
+        if node in self._by_lanes or (isinstance(node, Reduction) and _varying_over(node)):
+            return self._stage[node] + 1
+        return self._stage[node]
+
+    def _output_stage(self, node: Node) -> int:
+        return max((self._ready(source) for source in self._sources(node)), default=0)
+
+    def _sources(self, node: Node) -> Iterator[Node]:
+        """The arrays that an expression of `node` reads."""
+        if isinstance(node, View) or node in self._inlined:
+            for each in node.inputs:
+                yield from self._sources(each)
+        elif not isinstance(node, Input | Constant | Count):
+            yield node
+
+    def _needed_later(self) -> Iterator[Node]:
+        """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
+        for node in self._order:
+            if isinstance(node, Input | Constant | Count | View) or node in self._inlined:
+                continue
+            for each in node.inputs:
+                for source in self._sources(each):
+                    later = self._stage[source] < self._stage[node] or node in self._by_lanes
+                    if SAMPLES in source.shape and later:
+                        yield source
+            if node in self._by_lanes and SAMPLES in node.shape:
+                yield node
+        for leaf, node in self._graph.gradients.items():
+            if leaf.part == "rows":
+                stage = self._output_stage(node)
+                for source in self._sources(node):
+                    if SAMPLES in source.shape and self._stage[source] < stage:
+                        yield source
+
+
+def _own_array(gradient: Node) -> Node:
+    """A gradient that is nobody else's value: parameters move one after the other, by gradients from before."""
+    source = gradient
+    while isinstance(source, View):
+        (source,) = source.inputs
+    if isinstance(source, Input) and not _varying(gradient.shape):
+        return Pointwise(gradient.shape, (gradient,), "{0}")
+    return gradient
+
+
+def _in_order(outputs: Sequence[Node]) -> Iterator[Node]:
+    """Every node that outputs depend on, each behind its inputs."""
+    seen: set[Node] = set()
+    for output in outputs:
+        waiting = [(output, False)]
+        while waiting:
+            node, visited = waiting.pop()
+            if visited:
+                yield node
+            elif node not in seen:
+                seen.add(node)
+                waiting.append((node, True))
+                waiting += [(each, False) for each in node.inputs]
+
+
+def _check(node: Node) -> None:
+    if len(node.varying) > 1:
+        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
+    inner = [size for size in node.over if size in (SAMPLES, ROWS)] if isinstance(node, Reduction) else []
+    if inner and (len(inner) > 1 or node.varying):
+        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
+
+
+def _is_for_lanes(node: Reduction, sums: int) -> bool:
+    """Whether lanes of a GPU share out a sum or product: where its numbers are too many for registers.
+
+    `sums` are those over samples that are in registers already.
+    """
+    if SAMPLES in node.over:
+        return sums + node.count > _FEW
+    return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
+
+
+def _varying_over(node: Reduction) -> bool:
+    return any(size in (SAMPLES, ROWS) for size in node.over)
+
+
+def _inlined(order: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
+    """Formulas that are written where they are used: by one reader, as often as they would be computed."""
+    readers: dict[Node, list[Node | None]] = {node: [] for node in order}
+    for node in order:
+        for each in node.inputs:
+            readers[each].append(node)
+    for output in outputs:
+        readers[output].append(None)
+
+    def final(node: Node) -> list[Node | None]:
+        """Who reads a node, through other names for it."""
+        found: list[Node | None] = []
+        for reader in readers[node]:
+            found += final(reader) if isinstance(reader, View) else [reader]
+        return found
+
+    inlined: set[Node] = set()
+    for node in order:
+        if not isinstance(node, Pointwise):
+            continue
+        reading = final(node)
+        once = len(reading) == 1 and reading[0] is not None and _as_often(node, reading[0])
+        # Rows are many and their formulas short: nothing is kept of them.
+        if once or ROWS in node.shape:
+            inlined.add(node)
+    return inlined
+
+
+def _as_often(node: Node, reader: Node) -> bool:
+    """Whether a reader asks for every element of a formula once."""
+    if isinstance(reader, Reduction):
+        sizes = (*reader.shape, *reader.over)
+        if len(reader.inputs) > 1:
+            return False
+    elif isinstance(reader, Pointwise):
+        sizes = reader.shape
+    else:
+        return False
+    return _varying(sizes) == _varying(node.shape) and node.count == _static(sizes)
+
+
+def _varying(sizes: Sequence[int]) -> set[int]:
+    return {size for size in sizes if size in (SAMPLES, ROWS)}
+
+
+def _static(sizes: Sequence[int]) -> int:
+    return math.prod(size for size in sizes if size not in (SAMPLES, ROWS))
+
+
+def _broadcast(index: Index, shape: tuple[int, ...]) -> Index:
+    """The index into a tensor that is broadcast to one of more axes."""
+    own = index[len(index) - len(shape) :]
+    return tuple("0" if size == 1 else place for place, size in zip(own, shape, strict=True))
+
+
+def _loop_index(shape: tuple[int, ...]) -> Index:
+    return tuple(
+        "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"k{axis}"
+        for axis, size in enumerate(shape)
+    )
+
+
+def flat(index: Index, shape: tuple[int, ...]) -> str:
+    """The place of an element among those of one client, sample or row."""
+    text = ""
+    for place, size in zip(index, shape, strict=True):
+        if size not in (SAMPLES, ROWS, 1):
+            text = f"({text} * {size} + {place})" if text else place
+    return text or "0"
+
+
+def looped(
+    shape: Sequence[int], index: Index, body: list[str], by_lanes: bool, unroll: bool = True
+) -> list[str]:
+    """Statements for every element; `by_lanes` divides them, and all samples, among the lanes of a block."""
+    loops = [
+        (place, size) for place, size in zip(index, shape, strict=True) if size not in (SAMPLES, ROWS, 1)
+    ]
+    if by_lanes:
+        return _looped_by_lanes(loops, "j" if SAMPLES in shape else "", body)
+    if not loops:
+        return ["{", *body, "}"]
+    pragma = "UNROLL " if unroll else ""
+    heads = [f"{pragma}for (int {place} = 0; {place} < {size}; {place}++) {{" for place, size in loops]
+    return [*heads, *body, "}" * len(loops)]
+
+
+def _looped_by_lanes(loops: list[tuple[str, int]], sample: str, body: list[str]) -> list[str]:
+    total = math.prod(size for _, size in loops)
+    lines = [f"for (int e = LANE; e < {f'n * {total}' if sample else total}; e += LANES) {{"]
+    if sample:
+        lines.append(f"const int {sample} = e / {total};")
+    behind = total
+    for number, (place, size) in enumerate(loops):
+        behind //= size
+        whole = f"e / {behind}" if behind != 1 else "e"
+        first = number == 0 and not sample
+        lines.append(f"const int {place} = {whole};" if first else f"const int {place} = ({whole}) % {size};")
+    return [*lines, *body, "}"]

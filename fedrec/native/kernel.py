@@ -1,0 +1,84 @@
+"""A kernel on the device at hand: compiled when it is first asked for, called on tensors and numbers."""
+
+import ctypes
+import logging
+import struct
+from functools import cache
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fedrec.errors import NoCompilerError
+from fedrec.native import on_cpu, on_gpu
+from fedrec.native.source import Source
+
+Argument: TypeAlias = Tensor | int | float
+
+logger = logging.getLogger(__name__)
+
+
+class AnyKernel(Protocol):
+    """What does pieces of work on tensors and numbers."""
+
+    def workers(self, items: int) -> int:
+        """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
+
+    def __call__(self, items: int, /, **arguments: Argument) -> None:
+        """Do `items` pieces of work; arguments by the names of the kernel's parameters."""
+
+
+class Kernel(AnyKernel):
+    """A compiled kernel, with the names and order of its parameters."""
+
+    def __init__(self, source: Source, device: torch.device, lanes: int = 256) -> None:
+        """Raise `NoCompilerError` where it cannot be compiled for the device. `lanes` are a GPU block's
+        threads.
+        """
+        self.source = source
+        self._kernel = (
+            on_cpu.compiled(source) if device.type == "cpu" else on_gpu.compiled(source, lanes, device)
+        )
+
+    def workers(self, items: int) -> int:
+        """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
+        return self._kernel.workers(items)
+
+    def __call__(self, items: int, /, **arguments: Argument) -> None:
+        """Do `items` pieces of work; arguments by the names of the kernel's parameters."""
+        if items:
+            self._kernel.run(items, packed(self.source, arguments))
+
+
+@cache
+def kernel_or_none(source: Source, device: torch.device, lanes: int = 256) -> Kernel | None:
+    """The kernel of a source; None where it cannot be compiled for the device, which is said once."""
+    try:
+        return Kernel(source, device, lanes)
+    except NoCompilerError as error:
+        _say(str(error))
+        return None
+
+
+def packed(source: Source, arguments: dict[str, Argument]) -> "ctypes.Array[ctypes.c_uint64]":
+    """The arguments of a kernel, eight bytes each, in the order of its parameters."""
+    words = (ctypes.c_uint64 * max(1, len(source.parameters)))()
+    for place, (kind, name) in enumerate(source.parameters):
+        words[place] = _bits(arguments[name], kind)
+    return words
+
+
+@cache
+def _say(reason: str) -> None:
+    logger.warning("no compiled kernels, so that rounds are slower: %s", reason)
+
+
+def _bits(value: Argument, kind: str) -> int:
+    """The eight bytes of an argument."""
+    if isinstance(value, Tensor):
+        assert value.is_contiguous()
+        return value.data_ptr()
+    if kind == "double":
+        (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+        return int(bits)
+    return int(value) & 0xFFFFFFFFFFFFFFFF

@@ -1,0 +1,96 @@
+"""Kernels on the CPU: compiled by the machine's C compiler, run by as many threads as torch has."""
+
+import ctypes
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from fedrec.errors import NoCompilerError
+from fedrec.native.cache import kept
+from fedrec.native.source import Source, hash_of
+
+_FLAGS = (
+    # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
+    "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
+    "-fassociative-math", "-ffp-contract=off", "-w",
+)  # fmt: skip
+_NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+_COMPILERS = ("cc", "gcc", "clang")
+_MOST_CHARACTERS = 400
+
+
+class CpuKernel:
+    """A compiled kernel: called with the number of pieces of work and its packed arguments."""
+
+    def __init__(self, library: Path, name: str) -> None:
+        self._function = getattr(ctypes.CDLL(str(library)), name)
+        self._function.restype = None
+
+    def workers(self, items: int) -> int:
+        """How many threads will share `items` pieces of work."""
+        return max(1, min(torch.get_num_threads(), items))
+
+    def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
+        """Do the work, and return when all of it is done."""
+        following, workers = ctypes.c_longlong(0), self.workers(items)
+
+        def work(worker: int) -> None:
+            self._function(
+                arguments, ctypes.c_longlong(items), ctypes.byref(following), ctypes.c_longlong(worker)
+            )
+
+        if workers == 1:
+            work(0)
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            # A thread that fails is heard of.
+            list(pool.map(work, range(workers)))
+
+
+@cache
+def compiled(source: Source) -> CpuKernel:
+    """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
+    text, command = source.for_cpu(), compiler()
+    name = f"{source.name}-{hash_of(text, *command, *_FLAGS, _machine())}.so"
+    return CpuKernel(kept(name, text, lambda path: _compile(command, text, path)), source.name)
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The command of a C compiler: the machine's, or that of the package `ziglang`."""
+    for name in _COMPILERS:
+        if (found := shutil.which(name)) is not None:
+            return (found,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise NoCompilerError(
+        "there is no C compiler (cc, gcc, clang); install one, or the package ziglang, which holds one"
+    )
+
+
+def _compile(command: tuple[str, ...], text: str, path: Path) -> None:
+    result = _run([*command, *_FLAGS, _NATIVE, "-x", "c", "-o", str(path), "-", "-lm"], text)
+    if result.returncode:
+        raise NoCompilerError(f"{' '.join(command)} fails: {result.stderr.strip()[:_MOST_CHARACTERS]}")
+
+
+@cache
+def _machine() -> str:
+    """What `native` stands for on this machine, as far as compiled code can tell."""
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.is_file() else []
+    facts = [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
+    version = _run([*compiler(), "--version"], "").stdout.partition("\n")[0]
+    return "\n".join([platform.machine(), version, *sorted(set(facts))])
+
+
+def _run(command: Sequence[str], text: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)

@@ -1,0 +1,131 @@
+"""Kernels on a GPU: compiled by NVRTC, which comes with torch, and launched through the driver."""
+
+import ctypes
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from fedrec.errors import NoCompilerError
+from fedrec.native.cache import kept
+from fedrec.native.source import Source, hash_of
+
+_FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
+_MOST_CHARACTERS = 400
+_THREADS_PER_PROCESSOR = 2048
+
+
+class GpuKernel:
+    """A compiled kernel: called with the number of pieces of work and its packed arguments."""
+
+    def __init__(self, binary: Path, name: str, lanes: int, device: torch.device) -> None:
+        self._lanes, self._device = lanes, device
+        self._processors = torch.cuda.get_device_properties(device).multi_processor_count
+        # The driver needs torch's context to load into.
+        torch.zeros((), device=device)
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        image = binary.read_bytes()
+        _check(_driver().cuModuleLoadData(ctypes.byref(module), image), f"load {name}")
+        _check(
+            _driver().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()), f"find {name}"
+        )
+        blocks = ctypes.c_int()
+        _check(
+            _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                ctypes.byref(blocks), self._function, lanes, ctypes.c_size_t(0)
+            ),
+            f"fit {name}",
+        )
+        self._resident = max(1, blocks.value) * self._processors
+
+    def workers(self, items: int) -> int:
+        """How many blocks will share `items` pieces of work: as many as fit on the device at once."""
+        return max(1, min(self._resident, items))
+
+    def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
+        """Start the work on torch's stream."""
+        with torch.cuda.device(self._device):
+            following = torch.zeros(1, dtype=torch.int64, device=self._device)
+            count, place = ctypes.c_longlong(items), ctypes.c_uint64(following.data_ptr())
+            pointers = (ctypes.c_void_p * 3)(
+                ctypes.addressof(arguments), ctypes.addressof(count), ctypes.addressof(place)
+            )
+            stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
+            result = _driver().cuLaunchKernel(
+                self._function, self.workers(items), 1, 1, self._lanes, 1, 1, 0, stream, pointers, None
+            )
+            _check(result, "launch a kernel")
+
+
+@cache
+def compiled(source: Source, lanes: int, device: torch.device) -> GpuKernel:
+    """The kernel of a source; raise `NoCompilerError` where NVRTC is not there, or does not take it."""
+    text = source.for_gpu(lanes)
+    major, minor = torch.cuda.get_device_capability(device)
+    flags = (*_FLAGS, f"--gpu-architecture=sm_{major}{minor}")
+    name = f"{source.name}-{hash_of(text, *flags, str(torch.version.cuda))}.cubin"
+    binary = kept(name, text, lambda path: _compile(text, flags, path))
+    return GpuKernel(binary, source.name, lanes, device)
+
+
+def _compile(text: str, flags: tuple[str, ...], path: Path) -> None:
+    nvrtc = _nvrtc()
+    program = ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None)
+    options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(flags), options):
+            raise NoCompilerError(f"NVRTC refuses a kernel: {_log(program)[:_MOST_CHARACTERS]}")
+        size = ctypes.c_size_t()
+        nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        binary = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetCUBIN(program, binary)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    path.write_bytes(binary.raw)
+
+
+def _log(program: ctypes.c_void_p) -> str:
+    size = ctypes.c_size_t()
+    _nvrtc().nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    _nvrtc().nvrtcGetProgramLog(program, log)
+    return log.value.decode(errors="replace").strip()
+
+
+@cache
+def _nvrtc() -> ctypes.CDLL:
+    for path in _nvrtc_places():
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise NoCompilerError("NVRTC, which comes with torch for CUDA, is not found")
+
+
+def _nvrtc_places() -> Iterator[str]:
+    """Where the library may be: with torch, in the packages torch depends on, or where the system looks."""
+    major = str(torch.version.cuda).partition(".")[0]
+    packages = Path(torch.__file__).parents[1]
+    for folder in (packages / "torch" / "lib", *sorted(packages.glob("nvidia/*/lib"))):
+        for path in sorted(folder.glob(f"libnvrtc.so.{major}*")):
+            yield str(path)
+    yield f"libnvrtc.so.{major}"
+    yield "libnvrtc.so"
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NoCompilerError(f"the driver of the GPU is not found: {error}") from None
+
+
+def _check(status: int, what: str) -> None:
+    """Raise `RuntimeError` where the driver could not do something."""
+    if status:
+        name = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(name))
+        raise RuntimeError(f"the GPU cannot {what}: {(name.value or b'').decode()}")

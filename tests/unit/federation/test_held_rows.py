@@ -1,0 +1,46 @@
+"""Rows held by kernels are those by torch, whoever computes them."""
+
+import pytest
+import torch
+
+from fedrec.federation.held_rows import COUNT, FILL, held_rows, held_rows_by, held_rows_in_torch
+from fedrec.native.kernel import Kernel
+from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
+
+CPU = torch.device("cpu")
+
+
+def made(seed, clients, items, most):
+    generator = torch.Generator().manual_seed(seed)
+    size = torch.randint(0, most, (clients,), generator=generator)
+    return torch.randint(0, items, (int(size.sum()),), generator=generator), size, items
+
+
+def test_each_item_of_a_client_is_held_once_and_in_order():
+    item, size = torch.tensor([7, 2, 7, 40, 2, 0]), torch.tensor([4, 0, 2])
+    row_item, row_client, slot = held_rows(item, size, 41)
+    assert row_item.tolist() == [2, 7, 40, 0, 2]
+    assert row_client.tolist() == [0, 0, 0, 2, 2]
+    assert slot.tolist() == [1, 0, 1, 2, 4, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_are_those_of_torch(seed):
+    kernels = Kernel(COUNT, CPU), Kernel(FILL, CPU)
+    for clients, items, most in ((0, 9, 5), (1, 1, 3), (7, 32, 50), (5, 33, 4), (60, 5000, 900)):
+        case = made(seed, clients, items, most)
+        expected = held_rows_in_torch(*case)
+        for found in (held_rows_by(*kernels, *case), with_two_threads(lambda: held_rows_by(*kernels, *case))):  # noqa: B023
+            assert all(map(torch.equal, found, expected))
+
+
+def test_lanes_together_find_the_same_rows():
+    kernels = LanesKernel(COUNT), LanesKernel(FILL)
+    for clients, items, most in ((1, 1, 3), (4, 70, 30), (6, 5000, 900)):
+        case = made(9, clients, items, most)
+        assert all(map(torch.equal, held_rows_by(*kernels, *case), held_rows_in_torch(*case)))
+
+
+@pytest.mark.parametrize("source", [COUNT, FILL], ids=lambda each: each.name)
+def test_a_gpu_takes_the_kernel(source):
+    assert CudaCompiler().refusal(source) == ""
