@@ -87,6 +87,15 @@ onstart:
     ]
     seconds = [job_of(job.wildcards).seconds for job in trained]
     print(announcement(seconds, workflow.cores), file=sys.stderr)
+    start_workers()
+
+
+onsuccess:
+    end_workers()
+
+
+onerror:
+    end_workers()
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
@@ -94,4 +103,5 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/benchmark.smk"
+include: "workflow/rules/workers.smk"
 include: "workflow/rules/listen.smk"

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from tqdm import tqdm
@@ -83,3 +84,61 @@ class RoundProgress:
         """Training has ended."""
         if self._bar is not None:
             self._bar.close()
+
+
+class TaskProgress:
+    """Tasks of unlike lengths: how many are done, failed and left, and about how long the rest takes."""
+
+    def __init__(self, seconds: Sequence[float], stream: TextIO | None = None) -> None:
+        self.left = len(seconds)
+        self._all = len(seconds)
+        self._failed = 0
+        self._seconds_left = sum(seconds)
+        self._seconds_done = 0.0
+        self._started = time.monotonic()
+        self._stream = stream if stream is not None else sys.stderr
+        self._last_line = self._started
+        self._bar: tqdm[NoReturn] | None = None
+        if self._stream.isatty():
+            shape = "{n_fmt} of {total_fmt} runs |{bar}| {postfix}"
+            self._bar = tqdm(total=len(seconds), bar_format=shape, file=self._stream)
+
+    def update(self, seconds: float, *, failed: bool) -> None:
+        """Tell that a task is over that was to take so many seconds, against the others."""
+        self.left -= 1
+        self._failed += failed
+        self._seconds_left -= seconds
+        self._seconds_done += seconds
+        if self._bar is not None:
+            self._bar.update()
+        if not self.left:
+            self._last_line = float("-inf")
+        self.show()
+
+    def show(self) -> None:
+        """Show how far it is; in a log, now and then."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(self._said(), refresh=True)
+        elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self._stream.write(f"{self._all - self.left} of {self._all} runs{self._said()}\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing more is done."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def _said(self) -> str:
+        failed = f", {self._failed} failed" if self._failed else ""
+        passed = time.monotonic() - self._started
+        if not self.left:
+            return f"{failed}, {_span(passed)}"
+        left = passed * self._seconds_left / self._seconds_done if self._seconds_done else None
+        return failed + ("" if left is None else f", about {_span(left)} left")
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

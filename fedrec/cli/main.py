@@ -1,64 +1,21 @@
-"""The `fedrec` command: arguments in, one call, files out.
+"""The `fedrec` command, which may be done by a worker: what it imports itself is little."""
 
-Commands import what they need when they run, so that each starts fast and needs no more
-packages than its own work does.
-"""
-
-import argparse
-import logging
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from fedrec import __version__
-from fedrec.cli import build, check, data, inspect, new, train
-from fedrec.errors import FedrecError, StoppedError
+from fedrec.workers.client import handed_over
 
-_WRONG_PLACE: Mapping[type[OSError], str] = {
-    PermissionError: "no permission. Change its rights, or name another place.",
-    IsADirectoryError: "is a folder, where a file is needed.",
-    NotADirectoryError: "lies below a file, where a folder is needed.",
-}
-"""What is wrong with a path that cannot be read, in words."""
+_HANDED_OVER = ("train", "build")
+"""Commands whose imports take longer than many a run of them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, or 1 after an error message."""
-    parsed = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    command: Callable[[argparse.Namespace], None] = parsed.command
-    try:
-        command(parsed)
-        sys.stdout.flush()
-    except FedrecError as error:
-        print(f"fedrec: {error}", file=sys.stderr)
-        return 1
-    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        if error.filename is None:
-            raise
-        print(f"fedrec: {error.filename}: {_WRONG_PLACE[type(error)]}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except StoppedError as stopped:
-        print(f"fedrec: stopped; {stopped}", file=sys.stderr)
-        return stopped.status
-    except KeyboardInterrupt:
-        print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)
-        return 130
-    return 0
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in _HANDED_OVER:
+        status = handed_over(words)
+        if status is not None:
+            return status
+    from fedrec.cli.commands import perform
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fedrec",
-        description="Federated recommendation papers, regenerated under an honest protocol. "
-        "Snakemake calls these commands; each can be called by hand.",
-    )
-    parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for part in (inspect, check, new, data, train, build):
-        part.add_commands(commands)
-    return parser
+    return perform(words)

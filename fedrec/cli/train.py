@@ -64,6 +64,7 @@ def add_commands(commands: "Commands") -> None:
         "--checkpoint-seconds", type=float, default=30.0, help="between checkpoints (default: %(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
+    parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
 
 
 def _train(parsed: argparse.Namespace) -> None:
@@ -89,6 +90,7 @@ def _train(parsed: argparse.Namespace) -> None:
         checkpoint_seconds=parsed.checkpoint_seconds,
         record=parsed.record,
         force=parsed.force,
+        replace=parsed.replace,
     )
     print(_outcome(summary, parsed.out))
 

@@ -13,6 +13,7 @@ all they compare; in any other run the source reads `taken from fedmf`, unless i
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,6 +61,13 @@ def remembered(methods: Mapping[str, Any], question: Hashable, ask: Callable[[],
 
 def load_methods(path: Path) -> Methods:
     """Read and check `config/methods.yaml`; the workflow checks its schema too, which training has not."""
+    status = path.stat() if path.is_file() else None
+    return _loaded(path, status and (status.st_mtime_ns, status.st_ino, status.st_size))
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, _state: Hashable) -> Methods:
+    """Read once by a process that trains run after run."""
     document = read(path)
     check_entries(document)
     return Methods(document.content)

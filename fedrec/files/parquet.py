@@ -91,6 +91,14 @@ def read_table(
     return table, about
 
 
+def about_table(path: Path) -> dict[str, Any]:
+    """What a file says it is, without a look at its rows; `StorageError` where it says nothing."""
+    try:
+        return unsealed((pq.read_schema(path).metadata or {})[_KEY])
+    except _DAMAGE as error:
+        raise StorageError(f"{path}: does not say what it is ({error}). {_REBUILD}") from error
+
+
 def content_hash(*tables: pa.Table) -> str:
     """sha256 over the columns' names, types and values, whatever the files around them."""
     digest = hashlib.sha256()

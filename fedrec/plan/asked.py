@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.project import Project
-from fedrec.plan.runs import FILES
+from fedrec.plan.runs import FILES, RunId
 from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
 
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
@@ -41,6 +41,23 @@ def check_asked(project: Project, asked: Iterable[str], rules: Mapping[str, str 
             raise ConfigurationError(project.no_target(name))
 
 
+def runs_asked(project: Project, asked: Iterable[str]) -> list[RunId]:
+    """The runs that targets need, by name or by file, each once; some files need none."""
+    runs = (run for name in asked for run in _runs_of(project, name))
+    return list(dict.fromkeys(runs))
+
+
+def _runs_of(project: Project, name: str) -> Iterable[RunId]:
+    if name in project.groups or name in project.targets.names:
+        return (run for target in project.group(name) for run in target.runs)
+    folder, _, rest = (_below(project.results, name) or "").partition("/")
+    if folder == "runs":
+        return [_run_of(project, rest)[0]]
+    if folder in RESULT_FOLDERS.values():
+        return project.target(rest.rpartition(".")[0]).runs
+    return []
+
+
 def _below(results: Path, name: str) -> str | None:
     """A path below the results, without their folder; None for any other."""
     relative = os.path.relpath(name, results)
@@ -62,6 +79,13 @@ def _check_result(project: Project, name: str, below: str) -> None:
 
 
 def _check_run(project: Project, path: str) -> None:
+    run, file = _run_of(project, path)
+    project.job(run)
+    _check_file(file, FILES)
+
+
+def _run_of(project: Project, path: str) -> tuple[RunId, str]:
+    """The run that a path below the folder of runs names, and the file of it."""
     parts = path.split("/")
     if len(parts) != 6:
         raise ConfigurationError(
@@ -74,10 +98,8 @@ def _check_run(project: Project, path: str) -> None:
         raise ConfigurationError(f"'{seed}' is no seed; write seed0 for the seed 0.")
     paper, dataset, protocol, method = named
     _ = project.catalogue[dataset]
-    project.job(
-        project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
-    )
-    _check_file(file, FILES)
+    run = project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
+    return run, file
 
 
 def _check_data(project: Project, path: str) -> None:

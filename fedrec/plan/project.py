@@ -52,6 +52,21 @@ class RunJob:
         """Its split and the candidates, below the results."""
         return f"{self.run.split}/split.parquet", f"{self.run.split}/candidates.parquet"
 
+    def listed(self, results: Path) -> dict[str, Any]:
+        """The line of a list of runs (`fedrec.plan.run_list`) that has this run trained elsewhere."""
+        run = self.run
+        return {
+            "data": str(results / self.data),
+            "method": run.method,
+            "paper": run.paper,
+            "protocol": run.protocol,
+            "seed": run.seed,
+            **({"record": list(self.records)} if self.records else {}),
+            "out": str(results / run.folder),
+            "code": self.fingerprint,
+            "seconds": round(self.seconds, 1),
+        }
+
     def arguments(self) -> list[str]:
         """The arguments of `fedrec train` that name this run, but for folders and files."""
         run = self.run

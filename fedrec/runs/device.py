@@ -6,7 +6,9 @@ import platform
 import resource
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ DEVICES = ("auto", "cpu", "cuda")
 _DEFAULT = 2 * 2**30
 """Bytes for clients that train at once on a CPU."""
 _SHARE_OF_DEVICE = 8
+_PEAK, _FORGET = Path("/proc/self/clear_refs"), "5"
+"""What Linux takes for: forget how much memory this process once had."""
 _USABLE = 0.75
 """The share of all memory that clients may take at most: the rest is for tables, data and torch itself."""
 
@@ -36,6 +40,11 @@ def device_named(name: str) -> torch.device:
         raise ConfigurationError("--device cuda: torch finds no GPU here. Use --device cpu, or auto.")
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
     return torch.device("cuda", free.index(max(free)))
+
+
+def gpus() -> int:
+    """How many GPUs torch finds here."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,24 @@ def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> 
     }
 
 
+def forget_peak_memory(device: torch.device) -> None:
+    """Let the peak of memory be measured from here on: a process may train one run after another."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        # Where the system does not know this, it measures from the start of the process.
+        with suppress(OSError):
+            _PEAK.write_text(_FORGET, encoding="ascii")
+
+
+def release_memory(device: torch.device) -> None:
+    """Give what a run held of a GPU's memory back to the other processes that use it."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def peak_memory(device: torch.device) -> int:
-    """The most bytes this process ever held: on the device, or on a CPU all of them."""
+    """The most bytes this process held since `forget_peak_memory`: on the device, or on a CPU all of them."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     # Linux counts in KiB, macOS in bytes.

@@ -30,17 +30,19 @@ def clear_folder(folder: Path) -> None:
 
 
 def finished_before(
-    folder: Path, identity: Mapping[str, Any], records: Sequence[str]
+    folder: Path, identity: Mapping[str, Any], records: Sequence[str], *, replace: bool = False
 ) -> Mapping[str, Any] | None:
     """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
 
     None, too, if it is to record more than it did. `ResultError` if the run there is another one: it is not
-    to be lost.
+    to be lost, unless it is there to `replace`.
     """
     if not (folder / SUMMARY).exists():
         return None
     record = RunRecord(folder)
     differences = list(_differences(record.summary, identity))
+    if differences and replace:
+        return None
     if differences:
         run = record.id
         raise ResultError(

@@ -1,12 +1,13 @@
 """The split a run is asked to train on; where it is not there, what may be meant and how it is made."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from fedrec.config.protocol import SWITCHES, full_name
 from fedrec.data.split import Split, how_to_split, read_split
 from fedrec.errors import SplitError, did_you_mean, nearest
 
-_FILE = "split.parquet"
+_FILE, _CANDIDATES = "split.parquet", "candidates.parquet"
 _KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES))
 """The protocols there are without anybody's doing, as a command names them."""
 
@@ -32,4 +33,18 @@ def split_of(data: Path, protocol: str, paper: str) -> Split:
             f"--protocol {protocol}: {data} has no split '{name}'.{near} It has: "
             f"{', '.join(made) or 'none'}. A split is made with: {how}"
         )
+    return _read(folder, *(_state(folder / file) for file in (_FILE, _CANDIDATES)))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when a file is written again; nothing for one that is not there."""
+    if not path.is_file():
+        return 0, 0
+    status = path.stat()
+    return status.st_mtime_ns, status.st_ino
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, *_states: tuple[int, int]) -> Split:
+    """Runs that follow each other in a process are most often of one split; nobody changes it."""
     return read_split(folder)

@@ -19,7 +19,13 @@ from fedrec.federation.observe.recorder import Recorder
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import papers_alike
-from fedrec.runs.device import device_named, memory_for_clients, use_own_cores
+from fedrec.runs.device import (
+    device_named,
+    forget_peak_memory,
+    memory_for_clients,
+    release_memory,
+    use_own_cores,
+)
 from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
@@ -45,12 +51,13 @@ def train(
     checkpoint_seconds: float = 30.0,
     record: Sequence[str] = (),
     force: bool = False,
+    replace: bool = False,
 ) -> Mapping[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
 
     `record` tells what to record besides (see `fedrec.federation.observe.recorder`). Returns what `run.json`
     says. A finished run in `out` is taken as it is if it is this very one; another one is an error, unless
-    `force` replaces either.
+    `replace` replaces it; `force` replaces either.
     """
     check_seed(seed)
     _check_seconds(checkpoint_seconds)
@@ -86,11 +93,12 @@ def train(
     }
     with locked(out):
         clear_folder(out)
-        before = None if force else finished_before(out, identity, records)
+        before = None if force else finished_before(out, identity, records, replace=replace)
         if before is not None:
             print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
             return before
         use_own_cores()
+        forget_peak_memory(place)
         try:
             clients = Clients.of_split(split, place)
             recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
@@ -107,6 +115,8 @@ def train(
                 f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
                 f"({str(error)[:_MOST_CHARACTERS]})"
             ) from error
+        finally:
+            release_memory(place)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

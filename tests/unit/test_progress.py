@@ -1,7 +1,7 @@
 import io
 
 from fedrec import progress
-from fedrec.progress import ByteProgress
+from fedrec.progress import ByteProgress, TaskProgress
 
 
 class Terminal(io.StringIO):
@@ -31,3 +31,38 @@ def test_a_terminal_gets_a_bar():
     bar.update(1000)
     bar.close()
     assert "file.zip: 100%" in stream.getvalue()
+
+
+def test_tasks_say_how_many_are_done_and_about_how_long_the_rest_takes(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    tasks = TaskProgress([30.0, 10.0, 20.0], stream)
+    tasks.show()
+    for seconds, failed in ((30.0, False), (10.0, True), (20.0, False)):
+        now[0] += 2 * seconds
+        tasks.update(seconds, failed=failed)
+        tasks.show()
+    tasks.close()
+    assert tasks.left == 0
+    assert stream.getvalue().splitlines() == [
+        "1 of 3 runs, about 1 min 0 s left",
+        "2 of 3 runs, 1 failed, about 40 s left",
+        "3 of 3 runs, 1 failed, 2 min 0 s",
+    ]
+
+
+def test_tasks_on_a_terminal_are_a_bar():
+    stream = Terminal()
+    tasks = TaskProgress([1.0], stream)
+    tasks.update(1.0, failed=False)
+    tasks.close()
+    assert "1 of 1 runs" in stream.getvalue()
+
+
+def test_tasks_that_were_done_before_do_not_say_how_long_the_others_take():
+    stream = Terminal()
+    tasks = TaskProgress([0.0, 5.0], stream)
+    tasks.update(0.0, failed=False)
+    assert "left" not in stream.getvalue()
+    tasks.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedrec.files.sealed import read_sealed, write_sealed
 from tests.conftest import ROOT, entry
 from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
@@ -98,6 +99,11 @@ class Checkout:
         )
         assert (outcome.returncode == 0) == succeeds, outcome.stdout
         return outcome.stdout
+
+    def fedrec(self, *arguments):
+        """What a command prints, of the copied sources."""
+        command = [sys.executable, "-m", "fedrec", *arguments]
+        return subprocess.check_output(command, cwd=self.folder, env=self.environment(), text=True)
 
     def planned(self, *targets):
         """The jobs a dry run would do: the wildcards of each, by rule."""
@@ -233,6 +239,34 @@ def test_editing_an_entry_re_runs_that_dataset_alone(copied):
     assert {"prepare", "split", "describe", "train", "table"} <= set(jobs)
     assert {job["dataset"] for rule in ("prepare", "split", "train") for job in jobs[rule]} == {"alpha"}
     assert "demo_comparison" not in {job["target"] for job in jobs["table"]}
+
+
+def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
+    """Listed here, trained without Snakemake, which knows nothing of how they were made."""
+    for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
+        shutil.rmtree(folder)
+    copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
+    assert len(copied.planned("alpha_comparison")["train"]) == 4
+    assert "All 4 runs" in copied.fedrec("work", "runs.jsonl", "--jobs", "2")
+    assert copied.fedrec("plan", "alpha_comparison") == ""
+    assert "train" not in copied.planned("alpha_comparison")
+    changed = sorted(copied.result("runs").rglob("run.json"))[0]
+    write_sealed(changed, read_sealed(changed) | {"code": "of another day"})
+    (job,) = copied.planned("alpha_comparison")["train"]
+    assert copied.result(f"runs/{'/'.join(job.values())}/run.json") == changed
+    copied.snakemake("alpha_comparison")
+    assert read_sealed(changed)["code"] != "of another day"
+    assert "Nothing to be done" in copied.snakemake("alpha_comparison")
+
+
+def test_jobs_share_a_process(copied):
+    """A note of each process that is started: one does the runs and the table after them."""
+    for folder in ("runs", "tables"):
+        shutil.rmtree(copied.result(folder))
+    source = copied.folder / "fedrec/cli/worker.py"
+    source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
+    copied.snakemake("--cores", "1", "alpha_comparison")
+    assert (copied.folder / "started").read_text() == "."
 
 
 def test_a_killed_run_is_taken_up_again(built, fresh):

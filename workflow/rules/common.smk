@@ -8,11 +8,13 @@ from pathlib import Path
 from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError
 from fedrec.files.atomic import canonical_json, write_text
-from fedrec.plan.asked import check_asked
+from fedrec.plan.asked import check_asked, runs_asked
 from fedrec.plan.cost import announcement
 from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.finished import outdated
 from fedrec.plan.forecast import forecast
 from fedrec.plan.project import Project
+from fedrec.plan.runs import SUMMARY
 
 
 def stop(error):

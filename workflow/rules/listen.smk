@@ -23,6 +23,7 @@ class Listener(logging.Filter):
             self.checked = True
             try:
                 check_asked(PROJECT, workflow.dag_settings.targets, patterns_of_rules())
+                force_outdated()
             except FedrecError as error:
                 stop(error)
         return self.shortened(record) if wants_short_plan() else True
@@ -38,6 +39,18 @@ class Listener(logging.Filter):
             return True
         listed = str(record.msg).startswith("Reasons:")
         return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
+
+
+def force_outdated():
+    """Have runs trained again in whose place others lie, finished: brought from elsewhere, of other code.
+
+    Snakemake knows only how those were made that it made itself, and takes any other file as it is.
+    """
+    if workflow.is_main_process:
+        settings = workflow.dag_settings
+        asked = runs_asked(PROJECT, settings.targets or ["all"])
+        files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
+        settings.forcerun = {*settings.forcerun, *files}
 
 
 def wants_short_plan():

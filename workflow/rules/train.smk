@@ -15,8 +15,6 @@ rule train:
         run=results(f"{RUN}/run.json"),
     log:
         results(f"logs/{RUN}/train.log"),
-    benchmark:
-        results(f"benchmarks/jobs/{RUN}/train.tsv")
     wildcard_constraints:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",

@@ -1,7 +1,7 @@
 import pytest
 
 from fedrec.errors import ConfigurationError
-from fedrec.plan.asked import check_asked
+from fedrec.plan.asked import check_asked, runs_asked
 from tests.projects import Made
 
 RUN = "runs/pfedclr/demo/clean/popularity/seed0/run.json"
@@ -60,3 +60,16 @@ def test_a_rule_of_many_files_is_no_target(project):
 def test_words_for_a_shell_name_nothing(project, path, words):
     with pytest.raises(ConfigurationError):
         asked(project, "results/" + path.replace("WORDS", words))
+
+
+def test_runs_are_those_of_all_that_is_asked_for_each_once(project):
+    named = runs_asked(project, ["demo"])
+    assert named == runs_asked(
+        project, ["demo", "demo_comparison", str(project.results / "report/demo.html")]
+    )
+    compared = runs_asked(project, ["demo_comparison"])
+    assert compared == runs_asked(project, [str(project.results / "tables/demo_comparison.csv")])
+    assert set(compared) < set(named)
+    (one,) = runs_asked(project, [str(project.results / RUN)])
+    assert f"{one.folder}/run.json" == RUN
+    assert runs_asked(project, [str(project.results / "data/alpha/clean/split.parquet"), "splits"]) == []

@@ -1,0 +1,64 @@
+"""All commands of `fedrec`: arguments in, one call, files out.
+
+Commands import what they need when they run, so that each starts fast and needs no more
+packages than its own work does.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from fedrec import __version__
+from fedrec.cli import build, check, data, inspect, new, train, work
+from fedrec.errors import FedrecError, StoppedError
+
+_WRONG_PLACE: Mapping[type[OSError], str] = {
+    PermissionError: "no permission. Change its rights, or name another place.",
+    IsADirectoryError: "is a folder, where a file is needed.",
+    NotADirectoryError: "lies below a file, where a folder is needed.",
+}
+"""What is wrong with a path that cannot be read, in words."""
+
+
+def perform(arguments: Sequence[str]) -> int:
+    """Run one command; the exit status is 0, or 1 after an error message."""
+    parsed = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    command: Callable[[argparse.Namespace], None] = parsed.command
+    try:
+        command(parsed)
+        sys.stdout.flush()
+    except FedrecError as error:
+        print(f"fedrec: {error}", file=sys.stderr)
+        return 1
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        if error.filename is None:
+            raise
+        print(f"fedrec: {error.filename}: {_WRONG_PLACE[type(error)]}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except StoppedError as stopped:
+        print(f"fedrec: stopped; {stopped}", file=sys.stderr)
+        return stopped.status
+    except KeyboardInterrupt:
+        print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedrec",
+        description="Federated recommendation papers, regenerated under an honest protocol. "
+        "Snakemake calls these commands; each can be called by hand.",
+    )
+    parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for part in (inspect, check, new, data, train, work, build):
+        part.add_commands(commands)
+    return parser

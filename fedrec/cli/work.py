@@ -1,0 +1,123 @@
+"""`fedrec plan` and `fedrec work`: runs listed here, and trained here or elsewhere, many in one process."""
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_methods, add_project, project_of
+from fedrec.errors import ConfigurationError, ResultError, StoppedError
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+    from fedrec.plan.run_list import ListedRun
+    from fedrec.workers.process import Worker
+
+_RUNS_PER_GPU = 4
+"""Runs that share a GPU: while one waits for the processor another one computes."""
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the commands of this file."""
+    parser = add_command(commands, "plan", _plan)
+    parser.add_argument(
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="tables, figures, pages, papers, or files of runs, as for Snakemake: all, pfedclr_table1",
+    )
+    parser.add_argument("--finished", action="store_true", help="list runs that are finished here, too")
+    add_project(parser)
+
+    parser = add_command(commands, "work", _work)
+    parser.add_argument("list", type=Path, metavar="FILE", help="the list of runs that `fedrec plan` wrote")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help=f"runs trained at once (default: one per CPU core; {_RUNS_PER_GPU} per GPU)",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="train a run again whose folder holds one of other code or settings; the very same one is kept",
+    )
+    add_methods(parser)
+
+
+def _plan(parsed: argparse.Namespace) -> None:
+    """List the runs that targets need and that are not finished here, for `fedrec work`."""
+    from fedrec.plan.asked import check_asked, runs_asked
+    from fedrec.plan.finished import unfinished
+    from fedrec.plan.run_list import list_text
+
+    project = project_of(parsed)
+    check_asked(project, parsed.targets, dict.fromkeys(project.groups))
+    runs = runs_asked(project, parsed.targets)
+    if not parsed.finished:
+        runs = unfinished(project, runs)
+    jobs = [project.job(run) for run in runs]
+    print(list_text(job.listed(project.results) for job in jobs), end="")
+    splits = list(dict.fromkeys(str(project.results / job.reads[0]) for job in jobs))
+    missing = [shlex.quote(split) for split in splits if not Path(split).is_file()]
+    todo = f" Not made yet: snakemake --cores 2 {' '.join(missing)}" if missing else ""
+    print(f"{len(jobs)} runs on {len(splits)} splits.{todo}", file=sys.stderr)
+
+
+def _work(parsed: argparse.Namespace) -> None:
+    """Train a list of runs, several at once, and many in one process."""
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.run_list import read_list
+    from fedrec.runs.stopping import stoppable
+    from fedrec.workers.crew import Command, Crew
+
+    runs = read_list(parsed.list, load_methods(parsed.methods))
+    jobs = _jobs(parsed.jobs)
+    more = (f"--methods={parsed.methods}", *(["--replace"] if parsed.replace else []))
+    tasks = [Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run)) for run in runs]
+    crew = Crew(tasks, jobs, lambda: _worker(jobs))
+    with stoppable() as stop:
+        try:
+            crew.work()
+        except KeyboardInterrupt:
+            raise StoppedError(
+                f"{len(runs) - crew.left} of {len(runs)} runs are over; the same command goes on with the "
+                "others, from their checkpoints.",
+                stop.status,
+            ) from None
+    if crew.failures:
+        reasons = "\n".join(f"  {name}: {reason}" for name, reason in sorted(crew.failures.items()))
+        raise ResultError(f"{len(crew.failures)} of {len(runs)} runs failed:\n{reasons}")
+    print(f"All {len(runs)} runs of {parsed.list} are finished.")
+
+
+def _seconds(run: "ListedRun") -> float:
+    """How long a run takes; one that seems finished, next to nothing."""
+    from fedrec.plan.runs import SUMMARY
+
+    return 0.0 if (run.out / SUMMARY).is_file() else run.seconds
+
+
+def _jobs(asked: int | None) -> int:
+    """How many runs to train at once."""
+    if asked is not None:
+        if asked < 1:
+            raise ConfigurationError(f"--jobs {asked}: give a number from 1.")
+        return asked
+    # Imported here: who says how many need not wait for torch.
+    from fedrec.runs.device import gpus
+    from fedrec.runs.machine import usable_cores
+
+    return min(usable_cores(), _RUNS_PER_GPU * gpus()) if gpus() else usable_cores()
+
+
+def _worker(jobs: int) -> "Worker":
+    """A process whose torch has its share of the cores, unless OMP_NUM_THREADS says otherwise."""
+    from fedrec.cli.worker import COMMAND
+    from fedrec.runs.machine import usable_cores
+    from fedrec.workers.process import Worker
+
+    threads = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))}
+    return Worker(COMMAND, {**threads, **os.environ})

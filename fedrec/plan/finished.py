@@ -1,0 +1,79 @@
+"""Whether the runs that lie among the results are those a plan asks for: some were trained elsewhere."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedrec.config.modules import modules_of
+from fedrec.errors import StorageError
+from fedrec.files.atomic import canonical_json
+from fedrec.files.sealed import read_sealed
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.project import Project
+from fedrec.plan.runs import FILES, SUMMARY, RunId
+
+
+def unfinished(project: Project, runs: Iterable[RunId]) -> list[RunId]:
+    """The runs that are still to be trained: those that are not there, and those that are outdated."""
+    runs = list(runs)
+    other = set(outdated(project, runs))
+    return [run for run in runs if run in other or not _is_whole(project, run)]
+
+
+def outdated(project: Project, runs: Iterable[RunId]) -> list[RunId]:
+    """The runs in whose place another one lies, finished: of other code, settings or split, or of less.
+
+    Engines and devices are not compared: whichever trained it, it is the same experiment. What cannot be
+    read is not judged: whoever reads it will say so.
+    """
+    planned = _Planned(project)
+    return [run for run in runs if not planned.is_at_its_place(run)]
+
+
+class _Planned:
+    """What finished runs must say to be those of the plan; worked out once for many."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._codes: dict[tuple[str, ...], str | None] = {}
+        self._splits: dict[str, str | None] = {}
+
+    def is_at_its_place(self, run: RunId) -> bool:
+        """Whether no finished run lies in the folder of `run`, or itself."""
+        try:
+            there = read_sealed(self._project.results / run.folder / SUMMARY)
+        except (FileNotFoundError, StorageError, ValueError):
+            return True
+        job = self._project.job(run)
+        return (
+            canonical_json(there.get("settings")) == canonical_json(job.settings)
+            and set(job.records) <= set(there.get("record", ()))
+            and there.get("code") == self._code(run.method, str(there.get("engine")))
+            and self._split(run) in (None, there.get("split"))
+        )
+
+    def _code(self, method: str, engine: str) -> str | None:
+        """The fingerprint that a run of an engine has here; None where there is no such engine."""
+        key = (*modules_of(method), engine)
+        if key not in self._codes:
+            try:
+                self._codes[key] = run_fingerprint(method, engine)
+            except FileNotFoundError:
+                self._codes[key] = None
+        return self._codes[key]
+
+    def _split(self, run: RunId) -> str | None:
+        """The hash of the split that a run is trained on; None where there is none that says so."""
+        if run.split not in self._splits:
+            # Imported here: most plans are made where no run lies yet, and pyarrow takes a while to import.
+            from fedrec.files.parquet import about_table
+
+            try:
+                about: Mapping[str, Any] = about_table(self._project.results / run.split / "split.parquet")
+            except StorageError:
+                about = {}
+            self._splits[run.split] = about.get("split")
+        return self._splits[run.split]
+
+
+def _is_whole(project: Project, run: RunId) -> bool:
+    return all((project.results / run.folder / file).is_file() for file in FILES)

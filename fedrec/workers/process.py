@@ -1,0 +1,68 @@
+"""A worker process as its starter sees it."""
+
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedrec.workers.channel import Channel
+
+_SECONDS_TO_END = 5.0
+
+
+class Worker:
+    """A process that does one command after another; `command` starts it, with the number of its connection.
+
+    It is a session of its own, so that a terminal's Ctrl-C reaches who started it alone: what it does is
+    stopped by `stop`, once.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+    ) -> None:
+        own, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [*command, str(other.fileno())],
+                env=environment,
+                cwd=folder,
+                pass_fds=(other.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._channel = Channel(own)
+
+    def do(self, arguments: Sequence[str], stdout: int, stderr: int) -> int:
+        """The exit status of a command that writes to two open files; as `subprocess`, if the worker died."""
+        if self._channel.send({"arguments": list(arguments)}, (stdout, stderr)):
+            received = self._channel.receive()
+            if received is not None:
+                return int(received[0]["status"])
+        return self._process.wait()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can do another command."""
+        return self._process.poll() is None
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal to the process, if it lives: what it does stops."""
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Let the process end: at once if it is idle, otherwise as soon as what it does has stopped."""
+        self._channel.close()
+        try:
+            self._process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def death_of(status: int) -> str:
+    """In words, how a worker died that ended with a negative `status`."""
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    likely = "; most likely memory ran out" if -status == signal.SIGKILL else ""
+    return f"its process was ended by {name}{likely}"

@@ -1,0 +1,174 @@
+"""`fedrec work`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedrec.cli.main import main
+from fedrec.files.lock import locked
+from fedrec.files.sealed import read_sealed
+from fedrec.plan.run_list import list_text
+from fedrec.runs.record import RunRecord
+from fedrec.runs.train import train
+from tests.conftest import ROOT
+from tests.federations import planted_blocks
+from tests.once import once_for_all_workers
+from tests.trained_runs import made_results
+
+METHODS = ROOT / "config/methods.yaml"
+SAME = ("curve.parquet", "ranks.parquet", "state.safetensors")
+TIMES = ("measured", "files")
+
+
+@pytest.fixture(scope="session")
+def splits(tmp_path_factory):
+    def build(root):
+        made_results(root, planted_blocks, users=12, items=60)
+
+    return once_for_all_workers(tmp_path_factory, "to train on", build) / "data/made"
+
+
+@pytest.fixture
+def listed(splits, tmp_path):
+    """Writes a list of runs, each as it differs from a usual one; returns the file."""
+
+    def write(*runs):
+        usual = {
+            "data": str(splits),
+            "method": "fedmf",
+            "paper": "fedem",
+            "protocol": "clean",
+            "device": "cpu",
+        }
+        lines = [
+            usual | {"set": ["d=4", "local_epochs=1", "rounds=4"], "checkpoint-seconds": 0} | run
+            for run in runs
+        ]
+        path = tmp_path / "runs.jsonl"
+        path.write_text(list_text(line | {"out": str(tmp_path / line["out"])} for line in lines))
+        return str(path)
+
+    return write
+
+
+def trained(splits, out, **changes):
+    usual = {"method": "fedmf", "changes": ["d=4", "local_epochs=1", "rounds=4"], "seed": 0}
+    train(
+        data=splits, paper="fedem", protocol="clean", out=out, device="cpu", methods_file=METHODS,
+        **usual | changes,
+    )  # fmt: skip
+
+
+def contents(folder):
+    said = read_sealed(folder / "run.json")
+    decided = {key: value for key, value in said.items() if key not in TIMES}
+    return [decided, *((folder / name).read_bytes() for name in SAME)]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path_factory):
+    """Processes as on a machine that has what training needs, and no more; with one thread.
+
+    How a sum is shared out over threads may decide its last bits.
+    """
+    bare = tmp_path_factory.mktemp("bare")
+    for name in ("polars", "jsonschema", "snakemake", "pooch", "requests", "matplotlib", "seaborn", "jinja2"):
+        (bare / f"{name}.py").write_text(f"raise ImportError('there is no {name} here')")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{bare}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def work(*words):
+    return main(["work", *words, "--methods", str(METHODS)])
+
+
+def test_a_list_is_worked_off_whatever_fails_in_it(listed, splits, tmp_path, capfd):
+    """One call, to start few processes: runs of two methods, one twice, one finished, one in use, one wrong."""
+    trained(splits, tmp_path / "before")
+    kept = (tmp_path / "before/run.json").read_bytes()
+    trained(splits, tmp_path / "other", seed=7)
+    runs = listed(
+        {"out": "seed0"},
+        {"out": "seed1", "seed": 1},
+        {"out": "seed1", "seed": 1},
+        {"out": "pfedrec", "method": "pfedrec"},
+        {"out": "before"},
+        {"out": "other"},
+        {"out": "in use"},
+        {"out": "wrong", "data": str(splits.with_name("gone"))},
+        {"out": "last", "seed": 2},
+    )
+    with locked(tmp_path / "in use"):
+        assert work(runs, "--jobs", "1") == 1
+    said = capfd.readouterr().err
+    assert "8 of 8 runs, 3 failed" in said
+    assert "fedrec: 3 of 8 runs failed:\n" in said
+    assert f"  {tmp_path / 'in use'}: {tmp_path / 'in use'}: process {os.getpid()} on" in said
+    assert f"  {tmp_path / 'wrong'}: --data " in said
+    assert "which differs in seed (7 there, 0 here)" in said
+    assert not (tmp_path / "wrong").exists()
+    assert (tmp_path / "before/run.json").read_bytes() == kept, "the very same run is taken as it is"
+    for out, changes in (
+        ("seed0", {}),
+        ("seed1", {"seed": 1}),
+        ("last", {"seed": 2}),
+        ("pfedrec", {"method": "pfedrec"}),
+    ):
+        trained(splits, tmp_path / "alone" / out, **changes)
+        told, *files = contents(tmp_path / out)
+        alone, *expected = contents(tmp_path / "alone" / out)
+        assert files == expected
+        assert told | {"data": ""} == alone | {"data": ""}
+    assert read_sealed(tmp_path / "last/run.json")["measured"]["peak_memory_bytes"] > 2**20
+
+
+def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(listed, splits, tmp_path, capsys):
+    trained(splits, tmp_path / "other", seed=7)
+    trained(splits, tmp_path / "same")
+    kept = (tmp_path / "same/run.json").read_bytes()
+    runs = listed({"out": "other"}, {"out": "same"})
+    assert work(runs, "--replace", "--jobs", "1") == 0
+    assert capsys.readouterr().out == f"All 2 runs of {runs} are finished.\n"
+    assert RunRecord(tmp_path / "other").summary["seed"] == 0
+    assert (tmp_path / "same/run.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
+    """The workers of a killed call keep what they have; the same call goes on from there."""
+    rounds = ["d=4", "local_epochs=1", "rounds=150"]
+    runs = listed({"out": "run", "set": rounds})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedrec", "work", runs, "--jobs", "1", "--methods", str(METHODS)],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    checkpoint = tmp_path / "run/checkpoint.safetensors"
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate()
+    if number == signal.SIGTERM:
+        assert process.returncode == 128 + number
+        assert "fedrec: stopped; 0 of 1 runs are over; the same command goes on with the others" in said
+    while (tmp_path / "run/.fedrec.lock").exists():
+        time.sleep(0.01)
+    assert checkpoint.exists()
+    assert not (tmp_path / "run/run.json").exists()
+    trained(splits, tmp_path / "run", changes=rounds, checkpoint_seconds=1e9)
+    assert "goes on after round" in capsys.readouterr().err
+    trained(splits, tmp_path / "whole", changes=rounds)
+    assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
+
+
+def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):
+    assert work(listed({"out": "run"}), "--jobs", "0") == 1
+    assert "--jobs 0: give a number from 1" in capsys.readouterr().err
+    assert work(str(tmp_path / "gone")) == 1
+    assert "gone: no such file. `fedrec plan TARGET" in capsys.readouterr().err
+    assert work(listed({"out": "a", "method": "fedfm"})) == 1
+    assert "runs.jsonl, line 1: unknown method 'fedfm'" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*/"))

@@ -1,0 +1,95 @@
+"""Lists of runs: what a line may say, and which line is told where one is wrong."""
+
+import json
+
+import pytest
+
+from fedrec.errors import ConfigurationError
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.run_list import list_text, read_list
+from tests.federations import METHODS
+
+RUN = {"data": "results/data/made", "method": "fedmf", "protocol": "clean", "out": "runs/a"}
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """Reads a list of such lines: texts as they are, runs as JSON."""
+
+    def read(*lines):
+        path = tmp_path / "runs.jsonl"
+        path.write_text("".join(line if isinstance(line, str) else list_text([line]) for line in lines))
+        return read_list(path, METHODS)
+
+    return read
+
+
+def test_what_is_written_is_read_and_becomes_options_of_train(listed):
+    whole = RUN | {
+        "paper": "fedem", "seed": 3, "set": ["d=4", "rounds=2"], "record": ["traffic"], "engine": "loop",
+        "device": "cpu", "memory": 0.5, "checkpoint-seconds": 0, "seconds": 12.5, "code": run_fingerprint("fedmf"),
+    }  # fmt: skip
+    (run,) = listed(whole)
+    assert run.said == whole
+    assert run.seconds == 12.5
+    assert run.arguments() == (
+        "train", "--checkpoint-seconds=0", "--data=results/data/made", "--device=cpu", "--engine=loop",
+        "--memory=0.5", "--method=fedmf", "--out=runs/a", "--paper=fedem", "--protocol=clean", "--record=traffic",
+        "--seed=3", "--set=d=4", "--set=rounds=2",
+    )  # fmt: skip
+
+
+def test_empty_lines_are_no_runs_and_one_listed_twice_is_one(listed):
+    again = {key: RUN[key] for key in reversed(RUN)} | {"seconds": 9.0}
+    assert [run.out.name for run in listed(RUN, "\n", RUN | {"out": "runs/b"}, again)] == ["a", "b"]
+    assert listed("\n") == []
+
+
+def test_runs_of_a_kind_differ_in_seed_and_protocol_alone(listed):
+    first, seed, protocol, other, changed = listed(
+        RUN,
+        RUN | {"out": "b", "seed": 1},
+        RUN | {"out": "c", "protocol": "published"},
+        RUN | {"out": "d", "method": "pfedrec"},
+        RUN | {"out": "e", "set": ["d=4"]},
+    )
+    assert first.kind == seed.kind == protocol.kind
+    assert len({first.kind, other.kind, changed.kind}) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{\n", r"runs.jsonl, line 2: not valid JSON .* A line is one run"),
+        ("[1]\n", r"line 2: a run is written \{\"data\": \.\.\."),
+        (RUN | {"methd": "x"}, r"line 2: unknown key 'methd'. Did you mean 'method'\? There are: data, method"),
+        ({"data": "a", "method": "fedmf"}, r"line 2: 'protocol' is missing. A run needs data, method, protocol, out"),
+        (RUN | {"seed": "0"}, r"line 2, seed: \"0\" is not an integer"),
+        (RUN | {"seed": True}, r"line 2, seed: true is not an integer"),
+        (RUN | {"set": "d=4"}, r"line 2, set: \"d=4\" is not a list of texts"),
+        (RUN | {"out": ""}, r"line 2, out: \"\" is not a text"),
+        (RUN | {"memory": -1}, r"line 2, memory: -1 is not a number from 0"),
+        (RUN | {"method": "fedfm"}, r"line 2: unknown method 'fedfm'. Did you mean"),
+        (RUN | {"set": ["dd=4"]}, r"line 2: .*'dd'"),
+        (RUN | {"seed": 1}, r"line 2: writes to runs/a, as another run does \(.*, line 1\)"),
+        (RUN | {"out": "b", "code": "0" * 64}, r"line 2: it was planned with other code of fedmf than is here"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_wrong_is_named(listed, line, said):
+    with pytest.raises(ConfigurationError, match=said):
+        listed(RUN, line)
+
+
+def test_a_file_that_is_no_list_is_told(tmp_path):
+    with pytest.raises(
+        ConfigurationError, match=r"gone: no such file. `fedrec plan TARGET > .*gone` writes one"
+    ):
+        read_list(tmp_path / "gone", METHODS)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match="this is no list of runs"):
+        read_list(tmp_path / "bytes", METHODS)
+
+
+def test_a_list_is_a_run_per_line():
+    text = list_text([RUN, RUN | {"out": "é"}])
+    assert [json.loads(line)["out"] for line in text.splitlines()] == ["runs/a", "é"]

@@ -1,0 +1,98 @@
+"""Commands that processes hand over: who does them, where they write, and who stops them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fedrec.workers.client import PLACE, handed_over
+from fedrec.workers.server import WorkerServer
+from tests.conftest import ROOT
+from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
+
+CLIENT = "import sys; from fedrec.workers.client import handed_over; sys.exit(handed_over(sys.argv[1:]))"
+
+
+@pytest.fixture(autouse=True)
+def _server(monkeypatch):
+    monkeypatch.delenv(PLACE, raising=False)
+    server = WorkerServer(COMMAND)
+    yield server
+    server.close()
+    assert PLACE not in os.environ
+
+
+def started(*words, folder=ROOT, **more):
+    environment = {**ENVIRONMENT, PLACE: os.environ[PLACE], **more}
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT, *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def called(*words, folder=ROOT, **more):
+    client = started(*words, folder=folder, **more)
+    said, told = client.communicate()
+    return client.returncode, said, told
+
+
+def until(path, text):
+    while not path.exists() or path.read_text() != text:
+        time.sleep(0.01)
+
+
+def test_commands_one_after_another_are_done_by_one_process():
+    first, again = called("process"), called("process")
+    assert first == again
+    assert first[0] == 0
+    assert called("say", "it") == (0, "it\n", "to stderr\n")
+    assert called("fail", "why")[0] == 1
+
+
+def test_another_environment_or_folder_is_another_process(tmp_path):
+    (_, plain, _), (_, named, _), (_, placed, _) = (
+        called("process"), called("process", MADE="up"), called("process", folder=tmp_path)
+    )  # fmt: skip
+    assert len({said.split()[0] for said in (plain, named, placed)}) == 3
+    assert named.split()[1] == "up"
+    assert placed.split()[-1] == str(tmp_path)
+
+
+def test_who_has_imported_other_sources_is_not_asked_again(monkeypatch):
+    before = called("process")
+    monkeypatch.setattr("fedrec.workers.server.state_of_sources", lambda: "edited")
+    after = called("process")
+    assert before != after
+    assert called("process") == after
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, STOPPED), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_client_that_is_stopped_or_killed_stops_its_command(tmp_path, number, status):
+    mark = tmp_path / "mark"
+    client = started("wait", str(mark))
+    until(mark, "waits")
+    client.send_signal(number)
+    client.communicate()
+    assert client.returncode == status
+    until(mark, "stopped")
+
+
+def test_a_worker_that_dies_is_told_to_its_client():
+    status, _, told = called("die")
+    assert status == 128 + signal.SIGKILL
+    assert "fedrec: its process was ended by SIGKILL" in told
+    assert called("say", "on")[0] == 0
+
+
+def test_where_nobody_listens_a_command_is_its_own(monkeypatch, tmp_path):
+    monkeypatch.delenv(PLACE, raising=False)
+    assert handed_over(["say"]) is None
+    monkeypatch.setenv(PLACE, str(tmp_path / "gone"))
+    assert handed_over(["say"]) is None

@@ -1,0 +1,18 @@
+# Processes that do one job's command after another, so that `import torch` is paid once for many runs.
+
+from fedrec.cli.worker import COMMAND
+from fedrec.workers.server import WorkerServer
+
+WORKERS = []
+
+
+def start_workers():
+    """Let jobs of this machine hand their commands over; those of a cluster find nobody, and do them."""
+    if workflow.is_main_process and not workflow.non_local_exec:
+        WORKERS.append(WorkerServer(COMMAND))
+
+
+def end_workers():
+    """Let the workers end. They do so by themselves, too, as soon as this process is gone."""
+    while WORKERS:
+        WORKERS.pop().close()
