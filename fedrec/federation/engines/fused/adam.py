@@ -21,8 +21,10 @@ from torch import Tensor
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 ADAM_TABLES = (
     "tail1", "tail2", "shrunk_tail1", "shrunk_tail2", "past1", "past2", "past_first", "past_second",
+    "unfaded", "unroot",
 )  # fmt: skip
-"""What a kernel is given: tails of both sums, without and with shrinking rates, and powers."""
+"""What a kernel is given: tails of both sums, without and with shrinking rates, powers, and
+what 0.999^(i/2) and root are divided by."""
 _POWERS = (FIRST / SECOND**0.5, FIRST / SECOND)
 _FAR_ABOVE = {torch.float32: 1e4, torch.float64: 1e5}
 
@@ -39,7 +41,7 @@ def adam_tables(slope: Tensor, root: Tensor, shrink: Tensor) -> dict[str, Tensor
     shrunk = slope[: len(shrink)] * shrink
     count = torch.arange(longest + 1, dtype=torch.float64)
     past = {"past1": _POWERS[0] ** count, "past2": _POWERS[1] ** count, "past_first": FIRST**count,
-            "past_second": SECOND**count}  # fmt: skip
+            "past_second": SECOND**count, "unfaded": SECOND ** (-count / 2), "unroot": 1 / root.cpu()}  # fmt: skip
     tails = {}
     for prefix, slopes in (("", slope), ("shrunk_", shrunk)):
         for number, power in enumerate(_POWERS, start=1):

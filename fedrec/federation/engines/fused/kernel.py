@@ -758,7 +758,7 @@ class _Writer:
                 f"const real offset = (real)1e-8 * {rate} * "
                 f"(real)({shrunk}tail2[from] - past2[gap] * {shrunk}tail2[to]);",
                 "const real fades1 = (real)past_first[gap], fades2 = (real)past_second[gap];",
-                "const real lowest = (real)(lowest_root / (sqrt(past_second[gap]) * (double)root[to]));",
+                "const real lowest = (real)(lowest_root * unfaded[gap] * unroot[to]);",
             ],
             moved=[
                 f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0;",
