@@ -154,11 +154,11 @@ def trained(
     return Trained(MappingProxyType({key: value.clone() for key, value in values.items()}), scores)
 
 
-def values_of(learner: Learner) -> dict[str, Tensor]:
+def values_of(learner: Learner, device: torch.device = CPU) -> dict[str, Tensor]:
     """Every number a learner stores; a table that clients keep is whole, however it is stored."""
     stored = dict(learner.tensors())
     if isinstance(learner, Federation):
-        everyone = torch.arange(len(learner.clients))
+        everyone = torch.arange(len(learner.clients), device=device)
         stored = {key: value for key, value in stored.items() if not key.startswith("kept/")}
         stored |= {f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.kept.items()}
     return stored

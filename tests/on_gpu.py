@@ -1,0 +1,82 @@
+"""Every method on the GPU against the plain loop on the CPU, where a GPU is; no part of the usual tests.
+
+    python -m tests.on_gpu            one case of every method, and every variant
+    python -m tests.on_gpu --all      the whole matrix
+    python -m tests.on_gpu fedmf      cases of some methods alone
+
+In double precision, where a difference is a mistake. Ends with status 1 if any differs. Draws must be the same bits.
+"""
+
+import sys
+import time
+import traceback
+
+import torch
+
+from fedrec.federation.clients import Clients
+from fedrec.federation.federation import Federation
+from tests.contract.matrix import LEADING, MATRIX, VARIANTS, Case
+from tests.contract.test_engines import USERS
+from tests.engines import ENGINES
+from tests.federations import learner_of, method_of, planted_blocks, precision, settings_of, values_of
+
+_TOLERANCE = 1e-9
+_CHAOTIC = ("fedcia",)
+"""Eigenvectors of equal eigenvalues: products of whole tables turn by another angle on another device."""
+
+
+def distance(case: Case) -> tuple[float, str, dict]:
+    """The largest difference after the rounds of a case, in shares of each tensor's largest number."""
+    with precision(torch.float64):
+        split = planted_blocks(users=USERS)
+        loop = learner_of(
+            case.name, Clients.of_split(split, torch.device("cpu")), *case.all_changes, engine="loop"
+        )
+        clients = Clients.of_split(split, torch.device("cuda"))
+        method = method_of(case.name, *case.all_changes, items=clients.items)
+        assert method is not None
+        fused = Federation(
+            method, clients, ENGINES["fused"].make(), settings_of(case.name, *case.all_changes), 0
+        )
+        for round_ in range(1, case.rounds + 1):
+            loop.train_round(round_)
+            fused.train_round(round_)
+        worst = (0.0, "")
+        found = values_of(fused, clients.device)
+        for name, value in values_of(loop).items():
+            expected, actual = value.double(), found[name].double().cpu()
+            scale = expected.abs().max().clamp(min=1e-12)
+            worst = max(worst, (float((expected - actual).abs().max() / scale), name))
+        return *worst, fused.engine.notes()
+
+
+def main() -> None:
+    """Compare all cases, and print those that differ."""
+    variant = ("batch_size=16", "early_stop=0.25", "local_epochs=3")
+    cases = MATRIX if "--all" in sys.argv else [*LEADING, *(Case(name, variant) for name in VARIANTS)]
+    only = [name for name in sys.argv[1:] if not name.startswith("-")]
+    cases = [case for case in cases if not only or case.name in only]
+    failed = 0
+    start = time.perf_counter()
+    for case in cases:
+        try:
+            difference, name, notes = distance(case)
+        except Exception:  # noqa: BLE001 - a list of all that fail is wanted
+            failed += 1
+            print(f"FAILED {case.id}\n{traceback.format_exc(limit=-3)}", flush=True)
+            continue
+        print(f"{case.id}: {difference:.1e}, {time.perf_counter() - start:.0f} s", flush=True)
+        if not difference <= _TOLERANCE:
+            known = case.name.startswith(_CHAOTIC)
+            failed += not known
+            print(
+                f"{'differs' if known else 'FAILED'} {case.id}: {name} by {difference:.1e} {notes}",
+                flush=True,
+            )
+    seconds = time.perf_counter() - start
+    print(f"{len(cases)} cases, {failed} failed, on {torch.cuda.get_device_name()}, {seconds:.0f} s")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
