@@ -14,7 +14,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 from torch._decomp import core_aten_decompositions
-from torch.func import functionalize, grad_and_value
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedrec.errors import FedrecError
@@ -143,15 +142,18 @@ def traced(method: Method, loss: Loss, trained: Sequence[str]) -> Graph:
         place for place, leaf in enumerate(names) if leaf.name in trained and leaf.part != "derived"
     )
 
-    def of_leaves(*values: Tensor) -> Tensor:
-        given = dict(zip(names, values, strict=True))
+    def of_leaves(*values: Tensor) -> tuple[list[Tensor], Tensor]:
+        # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
+        own = [value.detach().requires_grad_(place in wanted) for place, value in enumerate(values)]
+        given = dict(zip(names, own, strict=True))
         view = _view(method.parameters(), given)
-        return loss(cast(Weights, view), _TracedBatch(given)).sum()
+        value = loss(cast(Weights, view), _TracedBatch(given)).sum()
+        trained_leaves = [own[place] for place in wanted]
+        gradients = torch.autograd.grad(value, trained_leaves, allow_unused=True, materialize_grads=True)
+        return list(gradients), value.detach()
 
     try:
-        module = make_fx(
-            functionalize(grad_and_value(of_leaves, argnums=wanted)), decomposition_table=_decompositions()
-        )(*(value for _, value in leaves))
+        module = make_fx(of_leaves, decomposition_table=_decompositions())(*(value for _, value in leaves))
     except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
         raise UnsupportedError(f"its loss cannot be traced: {str(error).strip().splitlines()[0]}") from error
     module.graph.eliminate_dead_code()
