@@ -14,7 +14,7 @@ from fedrec.federation.state.dense import DenseKept
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.rows import RowsKept
 
-DENSE_BYTES = 2 << 30
+DENSE_BYTES = 4 << 30
 """A client-by-client table larger than this is held as changed rows, unless rounds change every row.
 A constant, not a share of the machine's memory: the same run is stored in the same way everywhere."""
 

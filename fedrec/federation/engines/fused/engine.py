@@ -22,7 +22,7 @@ from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
 from fedrec.federation.engines.fused.graph import UnsupportedError
-from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lowered_steps
+from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
 from fedrec.federation.engines.fused.key import key_of
 from fedrec.federation.engines.fused.lower import c_name
 from fedrec.federation.model.client import Fit, Half, Step
@@ -30,8 +30,6 @@ from fedrec.federation.model.method import Method
 from fedrec.native.kernel import Argument, Kernel
 
 logger = logging.getLogger(__name__)
-_LANES = (32, 256)
-"""The fewest and most threads that train a client on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,6 @@ def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
     steps = lowered_steps(method, fit, gpu=gpu)
     double = torch.get_default_dtype() == torch.float64
     return fit_code(method, fit, steps, name=f"{_name_of(method)}_fit", gpu=gpu, double=double, batch=batch)
-
-
-def lanes_for(batch: int) -> int:
-    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
-    fewest, most = _LANES
-    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
 
 
 def _name_of(method: Method) -> str:

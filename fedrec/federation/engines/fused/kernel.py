@@ -24,8 +24,12 @@ _SHARED_BYTES = 32 * 1024
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
 _ALIGNED = 64
+_LANES = (32, 256)
+"""The fewest and most threads that train a client on a GPU."""
+_REGISTERS = ((36, 4), (104, 2))
+"""Up to so many numbers of a lane in registers, so many blocks of a processor at once."""
 
-FUNCTIONS = """
+FUNCTIONS = r"""
 #if NATIVE_GPU
 #define EXP exp
 #define LOG log
@@ -51,6 +55,12 @@ template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
 }
 #define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
 #define TOTAL UNROLL
+/* A sample of a mini-batch to come: the memory has time to find it. */
+#define LOOK_AHEAD(at_epoch, from) if ((from) + LANE < samples) { \
+  const integer at = s0 + order[(at_epoch) * sample_count + s0 + (from) + LANE]; \
+  ahead_slot = slots[at]; \
+  ahead_label = all_labels[at]; \
+}
 #else
 #define TOTAL _Pragma("omp simd reduction(+:total)")
 #define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
@@ -149,6 +159,12 @@ class Scratch:
         return self.per_sample * batch + self.per_row * rows + self.fixed + _ALIGNED * (self.arrays + 1)
 
 
+def lanes_for(batch: int) -> int:
+    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
+    fewest, most = _LANES
+    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
+
+
 def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
              batch: int) -> FitCode:  # fmt: skip
     """The kernel of a fit whose losses are lowered."""
@@ -219,7 +235,7 @@ class _Writer:
         mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
         functions = ("" if self.gpu else mathematics) + FUNCTIONS
         return FitCode(
-            source=Source(self.name, tuple(self._arguments()), body, functions, self.double),
+            source=Source(self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,
@@ -229,6 +245,13 @@ class _Writer:
             rates=tuple(self.rates.values()),
             scratch=self.scratch,
         )
+
+    def _blocks(self) -> int:
+        """How many blocks a processor of a GPU shall hold: by about how many registers a lane needs."""
+        rows = sum(table.width for table in self.tables.values() if Leaf("rows", table.name) in self.leaves)
+        sums = max(stage.sums for graph in self.graphs for stage in graph.stages)
+        needed = (rows + sums) * (2 if self.double else 1)
+        return next((blocks for most, blocks in _REGISTERS if needed <= most), 1)
 
     def _table(self, name: str) -> Table:
         steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]
@@ -278,8 +301,17 @@ class _Writer:
         yield ("double", "lowest_root")
         yield ("char*", "scratch")
 
+    @property
+    def _looks_ahead(self) -> bool:
+        """Whether a lane has one sample of a mini-batch at most, and can fetch the next one's early."""
+        return self.gpu and self.batch <= lanes_for(self.batch)
+
     def _body(self) -> Iterator[str]:
         yield from self._opening()
+        if self._looks_ahead:
+            yield "int ahead_slot = 0;"
+            yield "real ahead_label = 0;"
+            yield "LOOK_AHEAD(0, 0)"
         yield "for (int epoch = 0; epoch < epochs; epoch++) {"
         yield "double epoch_loss = 0;"
         yield "for (int first = 0; first < samples; first += batch) {"
@@ -344,7 +376,10 @@ class _Writer:
             yield from self._per_row("mark")
         if self._trained:
             yield from self._per_row("last")
-            yield from self._per_row("touched")
+            if self.sums:
+                yield from self._per_row("touched")
+            else:
+                yield from self._per_sample("int", "touched", 1)
         if self.sums:
             yield from self._per_row("stamp")
             yield from self._per_row("times")
@@ -464,11 +499,16 @@ class _Writer:
             yield "}"
             yield "SYNC();"
         yield "for (int i = LANE; i < n; i += LANES) {"
-        yield "const integer at = s0 + order[epoch * sample_count + s0 + first + i];"
-        yield "const int r = slots[at];"
+        if self._looks_ahead:
+            yield "const int r = ahead_slot;"
+            yield "const real label = ahead_label;"
+        else:
+            yield "const integer at = s0 + order[epoch * sample_count + s0 + first + i];"
+            yield "const int r = slots[at];"
+            yield "const real label = all_labels[at];"
         yield "slot[i] = r;"
         if "labels" in self.parts:
-            yield "labels[i] = all_labels[at];"
+            yield "labels[i] = label;"
         if tracked:
             yield "const int other = SWAP(mark + r, base + i);"
             yield "following[i] = other >= base ? other - base : -1;"
@@ -476,6 +516,11 @@ class _Writer:
             new = "SWAP(stamp + r, t) != t" if self.sums else "other < base"
             yield f"if ({new}) touched[TAKE(&touched_rows, 1)] = r;"
         yield "}"
+        if self._looks_ahead:
+            yield "{"
+            yield "const int same = first + (int)batch < samples, later = same ? epoch : epoch + 1;"
+            yield "if (later < epochs) LOOK_AHEAD(later, same ? first + (int)batch : 0)"
+            yield "}"
         if self._chains:
             yield "SYNC();"
             yield "for (int i = LANE; i < n; i += LANES) {"
