@@ -11,6 +11,8 @@ from fedrec.federation.server.mixing import columns
 _SAME = 0.9
 """Directions more similar than this are taken for equal."""
 _TINY = 1e-12
+_STRIPS = 8
+"""In how many strips a symmetric product is computed: of all products 1 + 1 / strips in two."""
 
 
 def squared_distances(vectors: Tensor) -> Tensor:
@@ -67,7 +69,17 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
 
 def _products(parts: Iterable[Tensor]) -> Tensor:
     """The product of every two rows of a matrix, of which only some columns are held at a time."""
-    return reduce(torch.add, (part @ part.T for part in parts))
+    upper = reduce(torch.add, map(_upper_products, parts)).triu()
+    return upper + upper.triu(1).T
+
+
+def _upper_products(part: Tensor) -> Tensor:
+    """The product of every two rows, of a row and those before it only as far as it costs nothing."""
+    total = part.new_zeros(len(part), len(part))
+    step = -(-len(part) // _STRIPS)
+    for first in range(0, len(part), step):
+        torch.mm(part[first : first + step], part[first:].T, out=total[first : first + step, first:])
+    return total
 
 
 def _distances(parts: Iterable[Tensor]) -> Tensor:
