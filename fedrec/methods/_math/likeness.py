@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.server.mixing import columns
+from fedrec.methods._math.symmetric import products_of_rows
 
 _SAME = 0.9
 """Directions more similar than this are taken for equal."""
 _TINY = 1e-12
-_STRIPS = 8
-"""In how many strips a symmetric product is computed: of all products 1 + 1 / strips in two."""
 
 
 def squared_distances(vectors: Tensor) -> Tensor:
@@ -69,17 +68,7 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
 
 def _products(parts: Iterable[Tensor]) -> Tensor:
     """The product of every two rows of a matrix, of which only some columns are held at a time."""
-    upper = reduce(torch.add, map(_upper_products, parts)).triu()
-    return upper + upper.triu(1).T
-
-
-def _upper_products(part: Tensor) -> Tensor:
-    """The product of every two rows, of a row and those before it only as far as it costs nothing."""
-    total = part.new_zeros(len(part), len(part))
-    step = -(-len(part) // _STRIPS)
-    for first in range(0, len(part), step):
-        torch.mm(part[first : first + step], part[first:].T, out=total[first : first + step, first:])
-    return total
+    return reduce(torch.add, map(products_of_rows, parts))
 
 
 def _distances(parts: Iterable[Tensor]) -> Tensor:

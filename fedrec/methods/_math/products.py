@@ -9,6 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.federation.model import Through, WholeTable
+from fedrec.methods._math.symmetric import products_of_rows
 
 
 class Products(Through):
@@ -24,7 +25,7 @@ class Products(Through):
     def weighted_sum(self, tables: Tensor, weights: Tensor) -> Tensor:
         # All tables side by side: one product instead of one matrix of items x items per client.
         side = (tables * weights.sqrt()[:, None, None]).transpose(0, 1).flatten(1)
-        return side @ side.T
+        return products_of_rows(side)
 
 
 class Approach(WholeTable):

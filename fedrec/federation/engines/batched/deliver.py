@@ -147,7 +147,7 @@ class Delivery:
         return whole.index_add(0, block.row_client, gained)
 
     def _send_values(self, into: str, who: Tensor, values: Tensor) -> None:
-        """Upload what some clients have of a parameter, as it is or as a change that is clipped and noised."""
+        """Upload what some clients have of a parameter: as it is, or as a change, clipped and noised."""
         server = self.task.server
         if self.task.privacy is None:
             server.receive_values(into, who, values)

@@ -119,7 +119,7 @@ class BlockWeights:
         return total.to(torch.get_default_dtype()).unsqueeze(1)
 
     def _sum_outside(self, name: str, power: int, clients: slice) -> Tensor:
-        """A sum over the rows outside the block, of some of its clients: over all rows, less the held ones."""
+        """A sum over the rows outside the block, of some of its clients: over all rows, less the held."""
         tables = self.replay.outside(name, clients)
         client, item, _ = self.replay.held(clients)
         # A table that is one for all is summed once.
