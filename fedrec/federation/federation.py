@@ -157,7 +157,7 @@ class Federation:
         if self.privacy is not None:
             guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
         noted = {"privacy": guarantees} if guarantees else {}
-        return noted | {"information_abundance": self._abundance()}
+        return noted | self.engine.notes() | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> Tensor:
         """Who trains in a round, once the server is ready for it."""

@@ -64,8 +64,8 @@ class FedCIA(Method):
     )
     cost = (
         "O(E n m d steps) for Adam over whole tables; O(n m^2 d + m^3) to combine products and to "
-        "turn tables to the axes of S, once for all clients; O(n m d^2) in each step towards S. "
-        "Memory O(3 n m d + m^2)."
+        "turn tables to the axes of S, once for all clients; O(n d^3) in each step towards S, where few "
+        "axes are strong, else O(n m d^2). Memory O(3 n m d + m^2)."
     )
 
     server_rule = NoisyMean

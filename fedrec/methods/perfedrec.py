@@ -37,7 +37,7 @@ from fedrec.federation.model import (
     mean_entropy,
     vector,
 )
-from fedrec.federation.server.mixing import mean_of
+from fedrec.federation.server.mixing import means_of
 from fedrec.methods._math.clustering import clusters
 
 _OWN_CLUSTER_FROM = 3
@@ -48,18 +48,18 @@ class ClusterMeans(ServerRule):
 
     @override
     def finish(self, server: ServerSide) -> None:
-        # A cluster's table is the mean over its members that took part, or else Q.
-        server.shared["Q"] = mean_of(server.personal["K"], server.who, server.share)
         everyone = torch.arange(server.clients, device=server.who.device)
         vectors = server.personal["p"].whole(everyone).squeeze(1)
         cluster = clusters(vectors, self.settings["clusters"], server.seed, server.round_)
-        taking_part = torch.zeros_like(everyone, dtype=torch.bool)
-        taking_part[server.who] = True
-        for number in cluster.unique():
-            members = everyone[cluster == number]
-            trained = members[taking_part[members]]
-            mean = mean_of(server.personal["K"], trained) if len(trained) else server.shared["Q"]
-            server.personal["K"].restart(members, mean)
+        # A cluster's table is the mean over its members that took part, or else Q: one look at all tables.
+        member = torch.arange(int(cluster.max()) + 1, device=cluster.device).unsqueeze(1) == cluster
+        share = server.share.unsqueeze(0)
+        trained = member[:, server.who]
+        weights = torch.where(trained.any(1, keepdim=True), trained.to(share.dtype), share)
+        means = means_of(server.personal["K"], server.who, torch.cat((share, weights)))
+        server.shared["Q"] = means[0]
+        for members, mean in zip(member, means[1:], strict=True):
+            server.personal["K"].restart(everyone[members], mean)
 
 
 class PerFedRec(Method):

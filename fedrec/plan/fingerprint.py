@@ -29,13 +29,15 @@ _NOT_FOLLOWED = ("fedrec.runs.registry",)
 """Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
 READ_BY_EVERY_RUN = ("rounds",)
 """Settings that decide about a run whatever its method is."""
+PREFERRED_ENGINE = "fused"
+"""What `auto` stands for."""
 _ENGINES = "fedrec.federation.engines"
 _PRINTED_FACTS = ("paper", "cost")
 """Attributes of classes that tables print and no computation reads."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def run_fingerprint(method: str, engine: str = "batched") -> str:
+def run_fingerprint(method: str, engine: str = PREFERRED_ENGINE) -> str:
     """The fingerprint of the code that decides the numbers of a run of `method` on `engine`."""
     return _fingerprint(_run_modules(method, engine))
 
@@ -55,7 +57,7 @@ def check_code(method: str, settings: Iterable[str]) -> None:
         if kind not in _parsed(module).names:
             raise ConfigurationError(without_class(Path(*module.split(".")).with_suffix(".py"), kind))
     changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
-    code = [_parsed(module).texts for module in _run_modules(method, "batched")] if changed else []
+    code = [_parsed(module).texts for module in _run_modules(method, PREFERRED_ENGINE)] if changed else []
     for setting in changed:
         if not any(setting in texts for texts in code):
             files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)

@@ -16,6 +16,7 @@ from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.program import Fit, Needs, Program, Rewrite, Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
+from fedrec.plan.fingerprint import PREFERRED_ENGINE
 
 NOISE_STEPS = 1024
 """Mini-batches an epoch of guarded training may have: each has its own noise."""
@@ -24,7 +25,7 @@ ENGINES = {
     "batched": "fedrec.federation.engines.batched.engine",
     "loop": "fedrec.federation.engines.loop",
 }
-"""The module of each engine, the preferred one first. Each has a function `make(memory, alone)`; it is
+"""The module of each engine. Each has a function `make(memory, alone)`; it is
 imported by name, so that a run depends on the code of its own engine alone."""
 
 
@@ -134,7 +135,7 @@ def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
 
     Clients may take `memory` bytes together; one that needs more may take `alone`.
     """
-    chosen = next(iter(ENGINES)) if name == "auto" else name
+    chosen = PREFERRED_ENGINE if name == "auto" else name
     if chosen not in ENGINES:
         raise ConfigurationError(
             f"unknown engine '{name}'.{did_you_mean(name, ENGINES)} There are: auto, {', '.join(ENGINES)}."

@@ -77,7 +77,7 @@ class PlainTable:
 
 
 class GatheredRows:
-    """The rows of one mini-batch, gathered beforehand so that each sample has a gradient of its own."""
+    """Rows gathered beforehand: of one mini-batch, so that each sample has a gradient, or all of a table."""
 
     def __init__(self, index: Tensor, gathered: Tensor) -> None:
         self.index = index
@@ -85,7 +85,7 @@ class GatheredRows:
 
     def __getitem__(self, index: Tensor) -> Tensor:
         if index is not self.index:
-            raise KeyError("a guarded table is known only at the items of the mini-batch")
+            raise KeyError("rows that were gathered are known only by what they were gathered by")
         return self.gathered
 
 

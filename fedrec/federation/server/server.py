@@ -12,7 +12,7 @@ from fedrec.federation.model.client import Through
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.program import Program, Upload
-from fedrec.federation.server.mixing import columns
+from fedrec.federation.server.mixing import columns, weighted_sums
 from fedrec.federation.server.row_sums import add_rows
 from fedrec.federation.state.state import State
 
@@ -103,16 +103,37 @@ class Server:
     def receive(self, into: str, who: Tensor, change: Tensor) -> None:
         """A parameter's changes, one per client on the leading axis."""
         self._report(into, who, lambda chosen: change[chosen].double())
-        if into in self.state.shared:
+        if into not in self.state.shared:
+            chosen = self.weight[who] > 0
+            kept = self.state.kept[into]
+            kept.put(who[chosen], kept.whole(who[chosen]) + change[chosen])
+        elif self.state.parameters[into].combine == "mean":
+            self._sum(into).add_(weighted_sums(change, self.weight[who]))
+        else:
             shares = self.weight[who].reshape(-1, *(1 for _ in change.shape[1:]))
             weight = self._row_weight(into, shares, change)
             self._sum(into).add_((change.double() * weight).sum(0))
-            if into in self._counted:
-                self._counted[into].add_(weight.sum(0))
+            self._counted[into].add_(weight.sum(0))
+
+    def receive_values(self, into: str, who: Tensor, values: Tensor) -> None:
+        """What clients have of a parameter, as it is, on a leading axis: no change of each is computed."""
+        shared = into in self.state.shared
+        if shared and self.state.parameters[into].combine != "mean":
+            self.receive(into, who, values - self.reference(into, who))
             return
-        chosen = self.weight[who] > 0
-        kept = self.state.kept[into]
-        kept.put(who[chosen], kept.whole(who[chosen]) + change[chosen])
+
+        def change(chosen: Tensor) -> Tensor:
+            return values[chosen].double() - self.reference(into, who[chosen]).double()
+
+        self._report(into, who, change)
+        weight = self.weight[who]
+        if shared:
+            before = self.state.shared[into].double()
+            self._sum(into).add_(weighted_sums(values, weight) - weight.sum() * before)
+        else:
+            sent = weight.nonzero().squeeze(1)
+            aggregated = values if len(sent) == len(who) else values.index_select(0, sent)
+            self.state.kept[into].put(who[sent], aggregated)
 
     def aggregate(self, rule: ServerRule) -> None:
         """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""

@@ -18,7 +18,7 @@ class DenseKept(Kept):
 
     @override
     def whole(self, who: Tensor) -> Tensor:
-        return self.value[who]
+        return self.value.index_select(0, who)
 
     @override
     def view(self, span: slice) -> Tensor:
@@ -32,10 +32,10 @@ class DenseKept(Kept):
     def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
         # The values of all clients are changed where they lie, others in a copy.
         everyone = len(who) == len(self.value)
-        some = self.value if everyone else self.value[who]
+        some = self.value if everyone else self.whole(who)
         change(some.view(len(who), -1))
         if not everyone:
-            self.value[who] = some
+            self.put(who, some)
 
     @override
     def rows(self, who: Tensor, item: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.server.mixing import columns
+from fedrec.methods._math.symmetric import products_of_rows
 
 _SAME = 0.9
 """Directions more similar than this are taken for equal."""
@@ -67,7 +68,7 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
 
 def _products(parts: Iterable[Tensor]) -> Tensor:
     """The product of every two rows of a matrix, of which only some columns are held at a time."""
-    return reduce(torch.add, (part @ part.T for part in parts))
+    return reduce(torch.add, map(products_of_rows, parts))
 
 
 def _distances(parts: Iterable[Tensor]) -> Tensor:

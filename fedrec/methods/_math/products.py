@@ -9,6 +9,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.federation.model import Through, WholeTable
+from fedrec.methods._math.symmetric import products_of_rows
+from fedrec.methods._math.weak_rows import WeakRows
+
+_STRONG = 32
+"""Axes of a goal whose rows are moved one by one; all others together, where their products are small."""
 
 
 class Products(Through):
@@ -24,7 +29,7 @@ class Products(Through):
     def weighted_sum(self, tables: Tensor, weights: Tensor) -> Tensor:
         # All tables side by side: one product instead of one matrix of items x items per client.
         side = (tables * weights.sqrt()[:, None, None]).transpose(0, 1).flatten(1)
-        return side @ side.T
+        return products_of_rows(side)
 
 
 class Approach(WholeTable):
@@ -57,7 +62,7 @@ class Approach(WholeTable):
 
 @dataclass(frozen=True)
 class Goal:
-    """Wanted products of rows (items x items), seen along the axes of their symmetric half."""
+    """Wanted products of rows (items x items), along the axes of their symmetric half, strongest first."""
 
     values: Tensor
     axes: Tensor
@@ -70,7 +75,8 @@ class Goal:
         """Take products apart, in double precision; O(items^3)."""
         wide = products.double()
         values, axes = torch.linalg.eigh((wide + wide.T) / 2)
-        return cls(values, axes.to(products.dtype), wide.square().sum())
+        order = values.abs().argsort(descending=True)
+        return cls(values[order], axes[:, order].to(products.dtype), wide.square().sum())
 
 
 def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay: float) -> Tensor:
@@ -80,25 +86,52 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     G = Q^T Q it is 2 (Q G - goal Q) / |Q Q^T - goal|, and the square of the norm is
     |G|^2 - 2 <Q, goal Q> + |goal|^2. A goal that is not symmetric counts by its symmetric half, except in
     the norm. Turned to the axes of the goal, that product is one number per row, and all else stays as it is:
-    O(clients x items^2 x d) to turn tables there and back, O(clients x items x d^2) for a step.
+    O(clients x items^2 x d) to turn tables there and back. Most of these numbers are small, and the rows that
+    go with them are moved together (`WeakRows`): a step is O(clients x d^2) times a few axes; or times all
+    items, where too many of the numbers are large.
     """
     turned = _product(goal.axes.T, tables)
-    values = goal.values.to(turned.dtype).unsqueeze(1)
-    rest = (1 - rate * decay) * torch.eye(tables.shape[2], dtype=turned.dtype, device=turned.device)
+    items = len(goal.values)
+    moved, exact = _stepped(turned, goal, _STRONG if items > 2 * _STRONG else items, steps, rate, decay)
+    if not exact:
+        moved, _ = _stepped(turned, goal, items, steps, rate, decay)
+    return _product(goal.axes, moved)
+
+
+def _stepped(
+    turned: Tensor, goal: Goal, strong: int, steps: int, rate: float, decay: float
+) -> tuple[Tensor, bool]:
+    """Tables along the axes of a goal after `steps`, of which only `strong` rows are moved one by one.
+
+    And whether the others were weak enough for that.
+    """
+    rows, values = turned[:, :strong].contiguous(), goal.values[:strong]
+    weak = None
+    if strong < len(goal.values):
+        weak = WeakRows(turned[:, strong:].contiguous(), goal.values[strong:])
+    rest = (1 - rate * decay) * torch.eye(turned.shape[2], dtype=turned.dtype, device=turned.device)
     # A shorter norm is rounding alone: a table that has reached the goal stays there.
     least = torch.finfo(turned.dtype).eps * float(goal.square) + torch.finfo(turned.dtype).tiny
-    moved = torch.empty_like(turned)
+    moved = torch.empty_like(rows)
     for _ in range(steps):
-        gram = turned.transpose(1, 2) @ turned
+        gram = rows.transpose(1, 2) @ rows
         # Near the goal these sums all but cancel: in double precision they leave something over.
-        meeting = torch.mul(turned, turned, out=moved).sum(2).double() @ goal.values
+        meeting = torch.mul(rows, rows, out=moved).sum(2).double() @ values
+        if weak is not None:
+            weak_gram, weak_meeting = weak.products()
+            gram, meeting = gram + weak_gram, meeting + weak_meeting
         square = gram.double().square().sum((1, 2)) - 2 * meeting + goal.square
         size = square.clamp(min=least).sqrt()
         pace = (2 * rate / size).to(turned.dtype)[:, None, None]
-        torch.bmm(turned, rest - pace * gram, out=moved)
-        moved.addcmul_(turned, pace * values)
-        turned, moved = moved, turned
-    return _product(goal.axes, turned)
+        turn = rest - pace * gram
+        torch.bmm(rows, turn, out=moved)
+        moved.addcmul_(rows, pace * values.to(turned.dtype).unsqueeze(1))
+        rows, moved = moved, rows
+        if weak is not None:
+            weak.step(turn, pace)
+    if weak is None:
+        return rows, True
+    return torch.cat((rows, weak.rows()), dim=1), weak.are_weak
 
 
 def _product(matrix: Tensor, tables: Tensor) -> Tensor:

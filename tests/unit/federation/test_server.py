@@ -75,6 +75,27 @@ def test_who_is_not_aggregated_does_not_count(combine):
         assert answered(server) == [pytest.approx(row) for row in EXPECTED[combine]]
 
 
+@pytest.mark.parametrize("combine", EXPECTED)
+@pytest.mark.parametrize("blocks", [[[0, 1, 2]], [[2, 0], [1]]])
+def test_values_as_they_are_count_as_the_changes_they_make(combine, blocks):
+    values = 10 + torch.tensor([*CHANGES, [[100.0, 100.0], [100.0, 0.0], [0.0, 1.0]]])
+    server = server_of(combine, [0.75, 0.25, 0.0])
+    for block in blocks:
+        server.receive_values("Q", torch.tensor(block), values[block])
+    assert answered(server) == [pytest.approx(row) for row in EXPECTED[combine]]
+
+
+@pytest.mark.parametrize("share", [[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]])
+def test_personal_values_are_taken_as_they_are_from_those_who_are_aggregated(share):
+    federation = federation_of("pfedgraph", clients_with([[0]] * 3, items=3), "d=2", "negatives=1")
+    before = federation.state.kept["G"].whole(torch.arange(3))
+    server = Server(federation.state, torch.tensor(share, dtype=torch.float64), seed=0, round_=1)
+    values = torch.arange(18.0).reshape(3, 3, 2)
+    server.receive_values("G", torch.tensor([2, 0, 1]), values[[2, 0, 1]])
+    sent = torch.tensor(share)[:, None, None] > 0
+    assert torch.equal(federation.state.kept["G"].whole(torch.arange(3)), torch.where(sent, values, before))
+
+
 @pytest.mark.parametrize("combine", ["touched", "change"])
 def test_tables_that_shrink_as_a_whole_have_a_mean_alone(combine):
     server = server_of(combine, [0.75, 0.25])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from fedrec.federation.server import mixing
-from fedrec.federation.server.mixing import mean_of
+from fedrec.federation.server.mixing import mean_of, means_of
 from fedrec.federation.state.dense import DenseKept
 from fedrec.federation.state.rows import RowsKept
 from fedrec.methods._math.likeness import (
@@ -19,6 +19,7 @@ from fedrec.methods._math.likeness import (
     squared_distances,
 )
 from fedrec.methods._math.simplex import project_on_simplex
+from fedrec.methods._math.symmetric import products_of_rows
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -213,4 +214,17 @@ def test_the_mean_of_what_some_clients_hold(monkeypatch, store, numbers):
     tables = drawn(5, 3, 2)
     kept = store(torch.zeros(3, 2), 5)
     kept.put(torch.arange(5), tables)
-    assert torch.allclose(mean_of(kept, torch.tensor([0, 2, 3])), tables[[0, 2, 3]].mean(0), atol=1e-12)
+    some = torch.tensor([0, 2, 3])
+    assert torch.allclose(mean_of(kept, some), tables[some].mean(0), atol=1e-12)
+    # Several at once, whatever their weights add up to.
+    weights = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]])
+    expected = torch.stack(((tables[0] + 3 * tables[3]) / 4, tables[2]))
+    assert torch.allclose(means_of(kept, some, weights), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 30])
+def test_products_of_rows_are_the_whole_symmetric_matrix(rows):
+    matrix = drawn(rows, 3)
+    product = products_of_rows(matrix)
+    assert torch.allclose(product, matrix @ matrix.T, atol=1e-12)
+    assert torch.equal(product, product.T)

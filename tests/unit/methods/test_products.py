@@ -6,7 +6,9 @@ import torch
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.server.server import Server
+from fedrec.methods._math import products
 from fedrec.methods._math.products import Approach, Goal, Products, approach_products
+from fedrec.methods._math.weak_rows import WeakRows
 from tests.by_hand import clients_with, federation_of, near
 
 pytestmark = pytest.mark.usefixtures("double_precision")
@@ -101,6 +103,35 @@ def test_one_client_and_many_approach_the_same_goal():
     many = approach.of_many(tables, {"S": goal})
     for table, moved in zip(tables, many, strict=True):
         assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
+
+
+@pytest.mark.parametrize(("spread", "together"), [(1e-5, True), (1.0, False)])
+def test_weak_axes_of_a_goal_are_moved_together_and_others_one_by_one(monkeypatch, spread, together):
+    """The goal has 5 strong axes and 145 of about `spread`: all of these are moved together, or one by one."""
+    monkeypatch.setattr(products, "_STRONG", 8)
+    asked = []
+    plain = WeakRows.are_weak.fget
+    monkeypatch.setattr(WeakRows, "are_weak", property(lambda rows: asked.append(plain(rows)) or asked[-1]))
+    strong, tables = drawn(150, 5, seed=1), drawn(2, 150, 3)
+    goal = strong @ strong.T + spread * drawn(150, 150, seed=2)
+    approach = Approach("S", 20, 0.05, 0.02)
+    many = approach.of_many(tables, {"S": goal})
+    assert asked == [together]
+    for table, moved in zip(tables, many, strict=True):
+        assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
+
+
+def test_weak_rows_step_as_rows_do():
+    rows, values, matrix = drawn(2, 9, 3), drawn(9) * 1e-3, drawn(2, 3, 3) / 2
+    weak, pace = WeakRows(rows, values), torch.tensor([0.5, 0.2])[:, None, None]
+    for _ in range(4):
+        weak.step(matrix, pace)
+        rows = rows @ matrix + pace * values[:, None] * rows
+        gram, meeting = weak.products()
+        assert near(weak.rows(), rows, within=1e-12)
+        assert near(gram, rows.transpose(1, 2) @ rows, within=1e-12)
+        assert near(meeting, (rows.square().sum(2) * values).sum(1), within=1e-12)
+    assert weak.are_weak
 
 
 def test_a_goal_is_taken_apart_once_for_all_blocks_of_a_round(monkeypatch):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
-from fedrec.federation.engines.batched.replay import CHUNK, Replay, Rewritten, Uploaded
+from fedrec.federation.engines.batched.replay import CHUNK, Replay, Uploaded
 from fedrec.federation.state.kept import Kept
 
 
@@ -26,13 +26,15 @@ class Delivery:
         """Send the uploads, and store what stays on the clients."""
         self._show()
         for event in self.replay.uploads(tables=False):
-            reference = self.task.server.reference(event.into, self.block.who)
-            self._send(event.into, self.block.who, event.values - reference)
-        if self._needs_whole_tables():
+            self._send_values(event.into, self.block.who, event.values)
+        if self.task.needs.whole_tables:
+            self._send_held_tables()
+        elif self._needs_whole_tables():
             for clients in self.replay.chunks():
                 self._replay(clients)
         else:
-            self._send_rows()
+            for event in self.replay.uploads(tables=True):
+                self._send_changes(event)
         self._store()
 
     def _show(self) -> None:
@@ -41,15 +43,13 @@ class Delivery:
         if recorder is None or not names:
             return
         for clients in self.replay.chunks():
-            started = self.replay.started(clients)
-            before = {name: started[name] for name in names}
+            before = {name: self.replay.started(name, clients) for name in names}
             after = {name: self.replay.present(name, clients) for name in names}
             recorder.trained(self.block.who[clients], before, after)
 
     def _needs_whole_tables(self) -> bool:
         """Whether tables were replaced, or uploads are not changes of what all clients started from."""
-        replaced = any(isinstance(event, Rewritten) for event in self.replay.events)
-        return replaced or any(map(self._is_whole, self.replay.uploads(tables=True)))
+        return bool(self.replay.rewritten) or any(map(self._is_whole, self.replay.uploads(tables=True)))
 
     def _is_whole(self, event: Uploaded) -> bool:
         """Whether an upload has to be looked at as a whole table.
@@ -61,22 +61,32 @@ class Delivery:
         sent_whole = event.through is not None or event.name != event.into
         return sent_whole or self.task.starts_alone(event.name) or noisy
 
+    def _send_held_tables(self) -> None:
+        """Upload the tables of a block that holds every row of them."""
+        for event in self.replay.uploads(tables=True):
+            for clients in self.replay.chunks():
+                held = event.values[self.block.rows_of(clients)]
+                tables = held.unflatten(0, (clients.stop - clients.start, -1))
+                self._send_tables(event, self.block.who[clients], tables)
+
     def _replay(self, clients: slice) -> None:
-        """Replay the round on the whole tables of some clients of the block."""
-        who, tables = self.block.who[clients], self.replay.started(clients)
-        for event in self.replay.events:
-            self.replay.repeat(event, clients, tables)
-            if isinstance(event, Uploaded) and event.name in tables:
-                sent = self.replay.with_held_rows(tables[event.name], event.values, clients)
+        """Replay the round on the whole tables of some clients: upload them, and store what was rewritten."""
+        block, replay = self.block, self.replay
+        who, tables = block.who[clients], replay.tables(clients)
+        for event in replay.events:
+            replay.repeat(event, clients, tables)
+            if isinstance(event, Uploaded) and block.parameter(event.name).table:
+                sent = replay.with_held_rows(tables[event.name], event.values, clients)
                 self._send_tables(event, who, sent)
         for name, kept in self._kept_tables():
-            kept.put(who, tables[name])
+            if name in replay.rewritten:
+                kept.put(who, replay.with_held_rows(tables[name], block.values[name], clients))
 
     def _send_tables(self, event: Uploaded, who: Tensor, tables: Tensor) -> None:
         """Upload whole tables of some clients, or what is sent in their place."""
         server = self.task.server
         if event.through is None:
-            self._send(event.into, who, tables - server.reference(event.into, who))
+            self._send_values(event.into, who, tables)
         elif self.task.privacy is None:
             server.receive_through(event.into, who, tables, event.through)
         else:
@@ -85,27 +95,27 @@ class Delivery:
                 sent = event.through.of_one(table)
                 self._send(event.into, client, sent - server.reference(event.into, client))
 
-    def _send_rows(self) -> None:
-        """Upload changed rows of tables, and store what moved every row of those that are kept."""
-        block = self.block
-        for event in self.replay.uploads(tables=True):
-            self._send_changes(event)
-        for name, kept in self._kept_tables():
-            if not self.task.starts_alone(name):
-                # The rows of a kept copy that are not held are the server's.
-                kept.restart(block.who, self.task.state.shared[name])
-            if (block.factor[name] != 1).any():
-                kept.scale(block.who, block.factor[name])
-
     def _store(self) -> None:
-        block = self.block
+        """Store what stays on the clients, but for tables that were rewritten and stored so."""
+        block, whole = self.block, self.task.needs.whole_tables
         for name, kept in self.task.state.kept.items():
-            if block.parameter(name).location == "personal":
-                continue
-            if block.parameter(name).table:
-                kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
-            else:
+            if not block.parameter(name).table and block.parameter(name).location != "personal":
                 kept.put(block.who, block.values[name])
+        for name, kept in self._kept_tables():
+            if whole:
+                kept.put(block.who, block.values[name].unflatten(0, (len(block), -1)))
+            elif name not in self.replay.rewritten:
+                self._store_rows(name, kept)
+
+    def _store_rows(self, name: str, kept: Kept) -> None:
+        """Store the held rows of a table, and what moved all others."""
+        block = self.block
+        if not self.task.starts_alone(name):
+            # The rows of a kept copy that are not held are the server's.
+            kept.restart(block.who, self.task.state.shared[name])
+        if (block.factor[name] != 1).any():
+            kept.scale(block.who, block.factor[name])
+        kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
 
     def _kept_tables(self) -> Iterator[tuple[str, Kept]]:
         for name, kept in self.task.state.kept.items():
@@ -135,6 +145,14 @@ class Delivery:
         shrunken = shrunk[block.row_client].unsqueeze(1) * block.start[name]
         gained = (change + shrunken).double().abs().sum(1) - shrunken.double().abs().sum(1)
         return whole.index_add(0, block.row_client, gained)
+
+    def _send_values(self, into: str, who: Tensor, values: Tensor) -> None:
+        """Upload what some clients have of a parameter: as it is, or as a change, clipped and noised."""
+        server = self.task.server
+        if self.task.privacy is None:
+            server.receive_values(into, who, values)
+        else:
+            self._send(into, who, values - server.reference(into, who))
 
     def _send(self, into: str, who: Tensor, change: Tensor) -> None:
         """Upload whole changes of some clients, clipped and noised if asked for."""

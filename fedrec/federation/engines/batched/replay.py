@@ -4,7 +4,7 @@ Of a table only the rows of sampled items are held while clients train. Everythi
 other rows is an event: it is logged, and replayed some clients at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.model.client import Through
-from fedrec.federation.model.tables import PlainTable, Values
+from fedrec.federation.model.tables import GatheredRows, Values
 from fedrec.federation.model.weights import RowsOf
 
 CHUNK = 1 << 24
@@ -47,6 +47,34 @@ class Uploaded:
     through: Through | None = None
 
 
+class WholeTables(dict[str, Tensor]):
+    """Whole tables of some clients, by name: as they started the round, until something replaces them.
+
+    What a round does not ask for is not looked up.
+    """
+
+    def __init__(self, started: Callable[[str], Tensor]) -> None:
+        super().__init__()
+        self._started = started
+
+    def __missing__(self, name: str) -> Tensor:
+        self[name] = self._started(name)
+        return self[name]
+
+
+class EveryRow(Values):
+    """What the rewrite of a table sees: values beside tables, and tables by all their rows at once."""
+
+    def __init__(self, others: Mapping[str, Tensor], tables: WholeTables, every: Tensor) -> None:
+        """`every` are all items of each client, the only index that tables know."""
+        super().__init__(others)
+        self._tables = tables
+        self._every = every
+
+    def __missing__(self, name: str) -> GatheredRows:
+        return GatheredRows(self._every, self._tables[name])
+
+
 class Replay:
     """The events of a block's round, in order."""
 
@@ -67,40 +95,61 @@ class Replay:
         for first in range(0, len(block.who), at_once):
             yield slice(first, min(first + at_once, len(block.who)))
 
-    def started(self, clients: slice) -> dict[str, Tensor]:
-        """The whole tables some clients of the block started the round from."""
-        task, who = self.block.task, self.block.who[clients]
-        return {
-            name: task.state.kept[name].whole(who)
-            if task.starts_alone(name)
-            else task.state.shared.get(name, task.state.initial[name]).expand(len(who), -1, -1)
-            for name, part in task.state.parameters.items()
-            if part.table
-        }
+    @property
+    def rewritten(self) -> set[str]:
+        """The tables that were replaced row by row."""
+        return {event.name for event in self.events if isinstance(event, Rewritten)}
 
-    def repeat(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: dict[str, Tensor]) -> None:
+    def started(self, name: str, clients: slice) -> Tensor:
+        """A whole table some clients of the block started the round from.
+
+        Where it is one for all, it is held once: its leading axis has a stride of 0.
+        """
+        task, who = self.block.task, self.block.who[clients]
+        if task.starts_alone(name):
+            return task.state.kept[name].whole(who)
+        common = task.state.shared.get(name, task.state.initial[name])
+        return common.expand(len(who), -1, -1) if len(who) > 1 else common.unsqueeze(0).clone()
+
+    def tables(self, clients: slice) -> WholeTables:
+        """The whole tables some clients of the block started the round from, by name."""
+        return WholeTables(lambda name: self.started(name, clients))
+
+    def repeat(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: WholeTables) -> None:
         """Do to whole tables what an event did to rows outside the block."""
         if isinstance(event, Scaled):
             factor = event.factor[clients, None, None].to(tables[event.name].dtype)
             tables[event.name] = tables[event.name] * factor
         elif isinstance(event, Rewritten):
             others = {name: value[clients] for name, value in event.others.items()}
-            view = Values(others | {name: PlainTable(table) for name, table in tables.items()})
             every = torch.arange(self.block.task.clients.items, device=self.block.device)
             every = every.expand(clients.stop - clients.start, -1)
             with torch.no_grad():
-                tables[event.name] = event.rows(view, every)
+                tables[event.name] = event.rows(EveryRow(others, tables, every), every)
+
+    def outside(self, name: str, clients: slice) -> Tensor:
+        """Tables of some clients of the block whose rows outside the block are as they are now."""
+        tables, rewritten = self.tables(clients), self.rewritten
+        for event in self.events:
+            if rewritten or event.name == name:
+                self.repeat(event, clients, tables)
+        return tables[name]
 
     def present(self, name: str, clients: slice) -> Tensor:
         """The whole tables of some clients of the block as they are now."""
-        tables = self.started(clients)
-        for event in self.events:
-            self.repeat(event, clients, tables)
-        return self.with_held_rows(tables[name], self.block.values[name], clients)
+        return self.with_held_rows(self.outside(name, clients), self.block.values[name], clients)
 
     def with_held_rows(self, tables: Tensor, values: Tensor, clients: slice) -> Tensor:
-        """Whole tables of some clients whose held rows are those of `values`."""
-        block, filled = self.block, tables.clone()
-        mine = block.rows_of(clients)
-        filled[block.row_client[mine] - clients.start, block.row_item[mine]] = values[mine]
+        """Whole tables of some clients whose held rows are those of `values`; written into `tables`.
+
+        Nothing else asks for the held rows of `tables`, except where the table is one for all.
+        """
+        filled = tables.contiguous() if tables.stride(0) == 0 else tables
+        client, item, mine = self.held(clients)
+        filled[client, item] = values[mine]
         return filled
+
+    def held(self, clients: slice) -> tuple[Tensor, Tensor, slice]:
+        """The rows that some clients of the block hold: client among them and item of each, and where."""
+        mine = self.block.rows_of(clients)
+        return self.block.row_client[mine] - clients.start, self.block.row_item[mine], mine

@@ -110,12 +110,22 @@ class BlockWeights:
         block = self.block
         held = self._sum_held(powers(block.values[name], power))
         factor = block.factor[name].unsqueeze(1)
+        if block.task.needs.whole_tables:
+            return held.to(torch.get_default_dtype()).unsqueeze(1)
         if (name, power) not in self._outside:
-            chunks = (self.replay.present(name, some) for some in self.replay.chunks())
-            whole = torch.cat([powers(tables, power).sum(1) for tables in chunks])
-            self._outside[name, power] = (whole - held) / factor**power
+            chunks = [self._sum_outside(name, power, some) for some in self.replay.chunks()]
+            self._outside[name, power] = torch.cat(chunks) / factor**power
         total = self._outside[name, power] * factor**power + held
         return total.to(torch.get_default_dtype()).unsqueeze(1)
+
+    def _sum_outside(self, name: str, power: int, clients: slice) -> Tensor:
+        """A sum over the rows outside the block, of some of its clients: over all rows, less the held."""
+        tables = self.replay.outside(name, clients)
+        client, item, _ = self.replay.held(clients)
+        # A table that is one for all is summed once.
+        several = tables[:1] if tables.stride(0) == 0 else tables
+        whole = powers(several, power).sum(1).expand(len(tables), -1)
+        return whole.index_add(0, client, -powers(tables[client, item], power))
 
     def _training_sum(self, rows: Tensor, clients: int) -> Tensor:
         """The sum of the rows of each client's training items, each as often as it was trained on."""

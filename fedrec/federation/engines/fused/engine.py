@@ -95,7 +95,7 @@ def _name_of(method: Method) -> str:
 
 
 def _fit_key(fit: Fit) -> Any:  # noqa: ANN401 - nested tuples
-    steps = tuple(
+    return tuple(
         (
             tuple(step.rates),
             step.optimiser,
@@ -107,7 +107,6 @@ def _fit_key(fit: Fit) -> Any:  # noqa: ANN401 - nested tuples
         )
         for step in fit.steps
     )
-    return steps
 
 
 class FusedRound(BlockRound):

@@ -342,16 +342,16 @@ class _Reader:
             value = Pointwise(shape, (value, Constant((), value=float(high))), "at_most({0}, {1})")
         return value
 
-    def _full_like(self, shape: tuple[int, ...], _like: fx.Node, value: float, **_how: Any) -> Node:
+    def _full_like(self, shape: tuple[int, ...], _like: fx.Node, value: float, **_how: object) -> Node:
         return _number(shape, float(value))
 
-    def _full(self, shape: tuple[int, ...], _size: object, value: float, **_how: Any) -> Node:
+    def _full(self, shape: tuple[int, ...], _size: object, value: float, **_how: object) -> Node:
         return _number(shape, float(value))
 
-    def _scalar_tensor(self, shape: tuple[int, ...], value: float, **_how: Any) -> Node:
+    def _scalar_tensor(self, shape: tuple[int, ...], value: float, **_how: object) -> Node:
         return _number(shape, float(value))
 
-    def _empty_permuted(self, shape: tuple[int, ...], *_size: object, **_how: Any) -> Node:
+    def _empty_permuted(self, shape: tuple[int, ...], *_size: object, **_how: object) -> Node:
         return Constant(shape, value=0.0)
 
     def _expand(self, shape: tuple[int, ...], source: fx.Node, _size: object) -> Node:
@@ -436,7 +436,7 @@ class _Reader:
         source: fx.Node,
         axes: Sequence[int] = (),
         keep: bool = False,
-        **_how: Any,
+        **_how: object,
     ) -> Node:
         return self._reduced(shape, self._nodes[source], axes, keep)
 
@@ -446,7 +446,7 @@ class _Reader:
         source: fx.Node,
         axes: Sequence[int] = (),
         keep: bool = False,
-        **_how: Any,
+        **_how: object,
     ) -> Node:
         base = self._nodes[source]
         total: Node = self._reduced(shape, base, axes, keep)

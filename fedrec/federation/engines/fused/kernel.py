@@ -538,7 +538,7 @@ class _Writer:
             if Leaf("training_sum", name) in graph.leaves:
                 yield from self._training_sum(self.tables[name])
         for place, stage in enumerate(graph.stages):
-            yield from self._stage(graph, f"s{number}_", place, stage)
+            yield from self._stage(f"s{number}_", place, stage)
         if number == len(self.fit.steps) - 1:
             yield f"epoch_loss += (double)({graph.loss});"
         yield "SYNC();"
@@ -562,7 +562,7 @@ class _Writer:
         yield "}"
         yield "SYNC();"
 
-    def _stage(self, graph: Lowered, prefix: str, place: int, stage: Stage) -> Iterator[str]:
+    def _stage(self, prefix: str, place: int, stage: Stage) -> Iterator[str]:
         yield from stage.client
         if stage.sums:
             yield f"real {prefix}sum{place}[{stage.sums}];"
