@@ -36,8 +36,8 @@ class UnsupportedError(FedrecError):
 class Leaf:
     """An input of a graph.
 
-    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of the
-    mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
+    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of
+    the mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
     `interactions` or `held`.
     """
 
@@ -265,8 +265,9 @@ class _TracedBatch:
 
 _FORMULAS = {
     "neg": "(-{0})", "exp": "EXP({0})", "log": "LOG({0})", "log1p": "LOG1P({0})", "abs": "ABS({0})",
-    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})", "sgn": "sign({0})",
-    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "add": "({0} + {1})",
+    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})",
+    "sgn": "sign({0})", "tanh": "TANH({0})",
+    "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "add": "({0} + {1})",
     "rsub": "({1} - {0})", "minimum": "least({0}, {1})", "maximum": "most({0}, {1})",
     "ge": "(real)({0} >= {1})", "le": "(real)({0} <= {1})", "gt": "(real)({0} > {1})",
     "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",

@@ -12,7 +12,8 @@ def key_of(value: Any) -> Any:  # noqa: ANN401 - whatever a function closes over
     """A key that is equal for two functions only if they compute the same.
 
     A local round writes its losses anew in every round: functions of the same code, over the same method and
-    the same numbers, are the same loss. What is neither plain nor a function counts by what it is, not how it looks.
+    the same numbers, are the same loss. What is neither plain nor a function counts by what it is, not how it
+    looks.
     """
     if isinstance(value, _PLAIN):
         return (type(value).__name__, value)

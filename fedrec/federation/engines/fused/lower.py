@@ -246,7 +246,7 @@ class Lowering:
         return [f"real {name};", *self._computed(node, by_lanes=False)]
 
     def _of_client(self, node: Node) -> list[str]:
-        """Statements that compute a tensor of the client: every lane a number of it, or all lanes one number."""
+        """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
         if node.count == 1:
             return self._assigned(node)
         self._arrays[self._name(node)] = node.count
@@ -386,7 +386,7 @@ class Lowering:
 
 
 def _own_array(gradient: Node) -> Node:
-    """A gradient that is nobody else's value: parameters move one after the other, by gradients from before."""
+    """A gradient that is nobody else's value: parameters move one by one, by gradients from before."""
     source = gradient
     while isinstance(source, View):
         (source,) = source.inputs
