@@ -184,6 +184,8 @@ class Lowering:
             return f"{leaf.part}[{index[0]}]"
         if leaf.part in ("interactions", "held"):
             return leaf.part
+        if leaf.part == "number":
+            return f"{self._prefix}number{leaf.name}"
         if leaf.part == "size":
             return "(real)n"
         letter = "x" if leaf.part == "value" else "derived"
