@@ -3,8 +3,8 @@ r"""Rounds of training by every engine, in one run: seconds, ratios, and how far
     python -m benchmarks.engines --data results/data/ml-100k --method fedmf --out engines.json
     python -m benchmarks.engines --shape ml-1m --method fedmf pfedclr --device cuda --out engines.json
 
-The data is a split, or made up in the shape of a dataset. The loop is timed on some clients, and stands for all by
-their share of the samples; on these clients results are compared, too.
+The data is a split, or made up in the shape of a dataset. The loop is timed on some clients, and stands for
+all by their share of the samples; on these clients results are compared, too.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def benchmark_method(
     """Median seconds of a round with every client, by engine; and of its evaluation, after the last round."""
     memory = memory_for_clients(clients.device, None)
     chosen = torch.linspace(0, len(clients) - 1, min(_LOOP_CLIENTS, len(clients)), device=clients.device)
-    some = clients.only(chosen.long().unique())
+    some = clients.only(torch.unique(chosen.long()))
     share = float(some.sizes.sum() / clients.sizes.sum())
     measured: dict[str, Any] = {"clients": len(clients), "interactions": int(clients.sizes.sum())}
     reached: dict[str, dict[str, torch.Tensor]] = {}
@@ -56,14 +57,13 @@ def benchmark_method(
         federation = make(some if alone else clients, engine_named(name, memory.together, memory.alone))
         repeats = 1 if alone else rounds
         seconds = [
-            _seconds(lambda at=at, of=federation: of.train_round(at), clients.device)
-            for at in range(1, repeats + 2)
+            _seconds(partial(federation.train_round, at), clients.device) for at in range(1, repeats + 2)
         ]
         measured[f"{name}_first_round"] = seconds[0]
         measured[name] = statistics.median(seconds[1:]) / (share if alone else 1)
         if not alone:
             measured[f"{name}_evaluation"] = min(
-                _seconds(lambda of=federation: _evaluate(of, clients), clients.device) for _ in range(3)
+                _seconds(partial(_evaluate, federation, clients), clients.device) for _ in range(3)
             )
             measured[f"{name}_notes"] = federation.engine.notes()
         compared = make(some, engine_named(name, memory.together, memory.alone))
@@ -141,8 +141,11 @@ def main() -> None:
         )
 
         def make(
-            those: Clients, engine: Engine, method: str = method, settings: Any = settings
-        ) -> Federation:  # noqa: ANN401
+            those: Clients,
+            engine: Engine,
+            method: str = method,
+            settings: Any = settings,  # noqa: ANN401 - a method's own settings
+        ) -> Federation:
             learner = make_learner(method, those, settings, 0, engine)
             if not isinstance(learner, Federation):
                 raise ConfigurationError(f"{method} is not federated: no client trains.")

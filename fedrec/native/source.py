@@ -143,7 +143,7 @@ class Source:
     functions: str = ""
     double: bool = False
     blocks: int = 1
-    """Blocks that a processor of a GPU shall hold at once at least: the more, the fewer registers has each lane."""
+    """Blocks that a processor of a GPU shall hold at once: the more, the fewer registers per lane."""
 
     def for_cpu(self) -> str:
         """The whole program, in C."""

@@ -1,7 +1,7 @@
 """The engine that trains every client by one compiled loop, made of the method's own loss.
 
-All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and stored.
-A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
+All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and
+stored. A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
 """
 
 import logging
@@ -167,7 +167,7 @@ class FusedRound(BlockRound):
 
 @dataclass(frozen=True)
 class _Sampled:
-    """The samples of a block's clients: sizes, where each client's begin, where its rows do, rows and labels."""
+    """The samples of a block's clients: sizes, where each's begin, where its rows do, rows, labels."""
 
     size: Tensor
     starts: Tensor

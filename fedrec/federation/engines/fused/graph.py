@@ -38,8 +38,8 @@ class UnsupportedError(FedrecError):
 class Leaf:
     """An input of a graph.
 
-    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of the
-    mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
+    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of
+    the mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
     `interactions` or `held`. A `number` is one that the loss closes over.
     """
 
@@ -284,6 +284,8 @@ _FORMULAS = {
     "ge": "(real)({0} >= {1})", "le": "(real)({0} <= {1})", "gt": "(real)({0} > {1})",
     "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",
     "where": "({0} != 0 ? {1} : {2})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
+    "clamp_min": "at_least({0}, {1})", "sigmoid_backward": "({0} * ((1 - {1}) * {1}))",
+    "threshold_backward": "({1} <= {2} ? 0 : {0})", "masked_fill": "({1} != 0 ? {2} : {0})",
     "clone": "{0}", "alias": "{0}", "detach": "{0}", "_to_copy": "{0}", "lift_fresh_copy": "{0}",
 }  # fmt: skip
 """Operators that go element by element, as formulas of C."""
@@ -315,7 +317,7 @@ class _Recorder(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401 - whatever the operator gives
         kwargs = kwargs or {}
-        for simpler in (_decompositions().get(func), func.decompose):
+        for simpler in (None if self._is_known(func) else _decompositions().get(func), func.decompose):
             if simpler is not None:
                 with self:
                     result = simpler(*args, **kwargs)
@@ -334,6 +336,11 @@ class _Recorder(TorchDispatchMode):
         if value.numel() != 1:
             raise UnsupportedError("its loss uses a tensor that is no parameter")
         return _number(tuple(value.shape), float(value))
+
+    def _is_known(self, func: Any) -> bool:  # noqa: ANN401 - an operator
+        """Whether an operator needs no simpler ones; some of torch's rules for those take seconds to load."""
+        name = str(func).split(".")[1]
+        return name in _FORMULAS or (not name.endswith("_") and hasattr(self, f"_{name.lstrip('_')}"))
 
     def _keep(self, value: Tensor, node: Node) -> None:
         self._tensors.append(value)
@@ -373,6 +380,35 @@ class _Recorder(TorchDispatchMode):
         if high is not None:
             value = Pointwise(shape, (value, Constant((), value=float(high))), "at_most({0}, {1})")
         return value
+
+    def _binary_cross_entropy_with_logits(
+        self,
+        shape: tuple[int, ...],
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None = None,
+        positive: Tensor | None = None,
+        reduction: int = 1,
+    ) -> Node:
+        if weight is not None or positive is not None or reduction:
+            raise UnsupportedError("its loss weighs or sums up the entropy of samples inside of torch")
+        return Pointwise(shape, (self.node_of(scores), self.node_of(labels)), "entropy({0}, {1})")
+
+    def _zeros_like(self, shape: tuple[int, ...], *_like: object, **_how: object) -> Node:
+        return Constant(shape, value=0.0)
+
+    _new_zeros = _zeros_like
+
+    def _ones_like(self, shape: tuple[int, ...], *_like: object, **_how: object) -> Node:
+        return Constant(shape, value=1.0)
+
+    def _t(self, shape: tuple[int, ...], source: Tensor) -> Node:
+        return self._permute(shape, source, (1, 0) if len(shape) == 2 else (0,))
+
+    def _transpose(self, shape: tuple[int, ...], source: Tensor, first: int, second: int) -> Node:
+        axes = list(range(len(shape)))
+        axes[first], axes[second] = axes[second], axes[first]
+        return self._permute(shape, source, axes)
 
     def _full_like(self, shape: tuple[int, ...], _like: Tensor, value: float, **_how: object) -> Node:
         return _number(shape, float(value))

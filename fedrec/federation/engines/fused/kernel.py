@@ -1,10 +1,11 @@
 """The whole training of one client as a kernel: epochs of mini-batches, each of some steps.
 
 A row of a table that no sample of a mini-batch is about still takes the optimiser's step: it decays, and Adam
-goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to which
-a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers, and what
-they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of the samples of a row are added up in the
-order of samples, so that results do not depend on which lane was first.
+goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to
+which a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers,
+and what they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of
+the samples of a row are added up in the order of samples, so that results do not depend on which lane was
+first.
 """
 
 import math
@@ -21,12 +22,14 @@ from fedrec.federation.model.parameters import Parameter
 from fedrec.native.source import Source
 
 _SHARED_BYTES = 32 * 1024
-"""Of a block's memory on the GPU that arrays may take; the rest of them lies in the worker's scratch memory."""
+"""Of a block's memory on the GPU that arrays may take; others lie in the worker's scratch memory."""
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
 _ALIGNED = 64
-_LANES = (32, 256)
+_LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
+_LANES_PER_SAMPLE = 2
+"""A row has more numbers than a lane should move alone."""
 _REGISTERS = ((36, 4), (104, 2))
 """Up to so many numbers of a lane in registers, so many blocks of a processor at once."""
 
@@ -71,6 +74,8 @@ INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
 INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
 INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
 INLINE real square(real x) { return x * x; }
+/* As torch has it, without loss for scores of any size. */
+INLINE real entropy(real x, real label) { return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0); }
 INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
 INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
 INLINE real at_least(real x, real low) { return x < low ? low : x; }
@@ -113,7 +118,7 @@ _CPU_MATH = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a kernel: its width, the steps that train it, and whether they move all of its rows by gradient."""
+    """A table of a kernel: its width, the steps that train it, and whether gradients move all rows."""
 
     name: str
     width: int
@@ -163,9 +168,9 @@ class Scratch:
 
 
 def lanes_for(batch: int) -> int:
-    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
+    """Threads of a block on the GPU: some for each sample of a mini-batch, as far as possible."""
     fewest, most = _LANES
-    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
+    return max(fewest, min(most, _LANES_PER_SAMPLE << (batch - 1).bit_length()))
 
 
 def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
@@ -333,7 +338,8 @@ class _Writer:
     def _opening(self) -> Iterator[str]:
         yield "if (stopped[item]) return;"
         yield "const integer s0 = sample_start[item], r0 = row_start[item];"
-        yield "const int samples = (int)(sample_start[item + 1] - s0), rows = (int)(row_start[item + 1] - r0);"
+        yield "const int samples = (int)(sample_start[item + 1] - s0);"
+        yield "const int rows = (int)(row_start[item + 1] - r0);"
         yield "int t = steps_done[item];"
         yield f"const int before = {'(int)steps_before[item]' if self._keeps_state else '0'};"
         for number, name in enumerate(self.rates):
@@ -435,7 +441,8 @@ class _Writer:
             return
         self.scratch.per_sample += size * width
         self.scratch.arrays += 1
-        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {_rounded(f'sizeof({kind}) * {size} * batch')};"
+        taken = _rounded(f"sizeof({kind}) * {size} * batch")
+        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {taken};"
 
     def _per_row(self, name: str) -> Iterator[str]:
         self.scratch.per_row += 4
@@ -446,9 +453,8 @@ class _Writer:
         """Moments of a table: the worker's own, or with `rows_apart` those of each held row."""
         for part in ("first", "second"):
             name = f"{part}{number}_{table.c}"
-            yield (
-                f"real* const {name} = all_{name} + (rows_apart ? r0 : worker * (integer)most_rows) * {table.width};"
-            )
+            first = "(rows_apart ? r0 : worker * (integer)most_rows)"
+            yield f"real* const {name} = all_{name} + {first} * {table.width};"
 
     def _loaded(self) -> Iterator[str]:
         """What the client starts from."""
@@ -543,7 +549,10 @@ class _Writer:
             yield "SYNC();"
             yield "for (int i = LANE; i < n; i += LANES) {"
             yield "int alike = 0, least = i;"
-            yield "for (int s = mark[slot[i]] - base; s >= 0; s = following[s]) { alike++; if (s < least) least = s; }"
+            yield "for (int s = mark[slot[i]] - base; s >= 0; s = following[s]) {"
+            yield "alike++;"
+            yield "if (s < least) least = s;"
+            yield "}"
             if "occurrences" in self.parts:
                 yield "occurrences[i] = (real)alike;"
             if "distinct" in self.parts:
@@ -575,7 +584,8 @@ class _Writer:
         c, width = table.c, table.width
         yield f"for (int k = LANE; k < {width}; k += LANES) {{"
         yield "real total = 0;"
-        yield f"for (int p = 0; p < training; p++) total += table_{c}[(integer)positives[p0 + p] * {width} + k];"
+        yield "for (int p = 0; p < training; p++)"
+        yield f"total += table_{c}[(integer)positives[p0 + p] * {width} + k];"
         yield f"sum_{c}[k] = total;"
         yield "}"
         yield "SYNC();"
@@ -612,17 +622,20 @@ class _Writer:
             yield f"const real* const row_{c} = table_{c} + (integer)slot[i] * {width};"
             return
         yield f"real row_{c}[{width}];"
-        yield f"UNROLL for (int k = 0; k < {width}; k++) row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
+        yield f"UNROLL for (int k = 0; k < {width}; k++)"
+        yield f"row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
 
     def _vector_update(self, number: int, step: Step, key: str) -> Iterator[str]:
         shape, c = self.vectors[key], c_name(key)
         index = tuple("0" if size == 1 else f"k{axis}" for axis, size in enumerate(shape))
         gradient = self.graphs[number].gradients[Leaf("value", key)].at(*index)
-        yield from looped(shape, index, by_lanes=self.gpu, body=[
+        first, second = (f"{part}{number}_{c}[place]" for part in ("first", "second"))
+        body = [
             f"const int place = {flat(index, shape)};",
             f"real g = {gradient};",
-            *self._moved(number, step, key, f"x_{c}[place]", f"first{number}_{c}[place]", f"second{number}_{c}[place]", "t"),
-        ])  # fmt: skip
+            *self._moved(number, step, key, f"x_{c}[place]", first, second, "t"),
+        ]
+        yield from looped(shape, index, body, by_lanes=self.gpu)
 
     def _moved(
         self,
@@ -661,7 +674,7 @@ class _Writer:
         return lines
 
     def _row_update(self, number: int, step: Step, table: Table) -> Iterator[str]:
-        c, width = table.c, table.width
+        c = table.c
         gradients = self.graphs[number].gradients
         own, whole = gradients[Leaf("rows", table.name)], gradients[Leaf("whole", table.name)]
         pooled = gradients[Leaf("training_sum", table.name)]
@@ -691,7 +704,7 @@ class _Writer:
     ) -> Iterator[str]:
         """A step of every number of some rows: its gradient, then what becomes of the table and its moments.
 
-        `perhaps` tells whether rows have samples perhaps, or all of them have; None where samples say nothing.
+        `perhaps` tells whether rows have samples perhaps, or all of them do; None where samples say nothing.
         """
         width = table.width
         if self.gpu:
@@ -708,7 +721,7 @@ class _Writer:
             yield from (f"{array}[place] = {name};" for name, array in parts)
             yield "}"
             return
-        # Numbers of a row are done at once: first their gradients, then what no loop within stands in the way of.
+        # Numbers of a row are done at once: first their gradients, then what no inner loop hinders.
         yield f"for (int z = 0; z < {count}; z++) {{"
         yield f"const int i = {row};"
         yield f"real gradient[{width}];"
@@ -855,7 +868,8 @@ class _Writer:
                 size = math.prod(self.vectors[key])
                 for part in ("first", "second"):
                     name = f"{part}{number}_{c_name(key)}"
-                    yield f"for (int e = LANE; e < {size}; e += LANES) all_{name}[item * {size} + e] = {name}[e];"
+                    yield f"for (int e = LANE; e < {size}; e += LANES)"
+                    yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
 
 

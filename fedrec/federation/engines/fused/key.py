@@ -14,7 +14,8 @@ def key_of(value: Any, *, numbers: bool = True) -> Any:  # noqa: ANN401 - whatev
     Without `numbers`, those that `numbers_of` finds may differ.
 
     A local round writes its losses anew in every round: functions of the same code, over the same method and
-    the same numbers, are the same loss. What is neither plain nor a function counts by what it is, not how it looks.
+    the same numbers, are the same loss. What is neither plain nor a function counts by what it is, not how it
+    looks.
     """
     if type(value) is float and not numbers:
         return ("number",)

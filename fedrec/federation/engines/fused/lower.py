@@ -120,6 +120,7 @@ class Lowering:
                     self._by_lanes.add(node)
                 elif _varying_over(node):
                     sums[stage] = before + node.count
+        self._check_rows()
         self._kept = set(self._needed_later())
         self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
@@ -248,7 +249,7 @@ class Lowering:
         return [f"real {name};", *self._computed(node, by_lanes=False)]
 
     def _of_client(self, node: Node) -> list[str]:
-        """Statements that compute a tensor of the client: every lane a number of it, or all lanes one number."""
+        """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
         if node.count == 1:
             return self._assigned(node)
         self._arrays[self._name(node)] = node.count
@@ -367,6 +368,18 @@ class Lowering:
         elif not isinstance(node, Input | Constant | Count):
             yield node
 
+    def _check_rows(self) -> None:
+        """Raise `UnsupportedError` where more of every row is needed later than its numbers."""
+        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, View)]
+        readers = [(node, stage) for node, stage in readers if node not in self._inlined]
+        late = len(self._order)
+        readers += [(node, late) for node in self._graph.gradients.values()]
+        for node, stage in readers:
+            inputs = [node] if stage == late else node.inputs
+            for source in (source for each in inputs for source in self._sources(each)):
+                if ROWS in source.shape and self._stage[source] < stage:
+                    raise UnsupportedError("its loss computes something of every row of a table, and needs it twice")
+
     def _needed_later(self) -> Iterator[Node]:
         """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
         for node in self._order:
@@ -388,7 +401,7 @@ class Lowering:
 
 
 def _own_array(gradient: Node) -> Node:
-    """A gradient that is nobody else's value: parameters move one after the other, by gradients from before."""
+    """A gradient that is nobody else's value: parameters move one by one, by gradients from before."""
     source = gradient
     while isinstance(source, View):
         (source,) = source.inputs
