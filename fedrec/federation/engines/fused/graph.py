@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrec.errors import FedrecError
@@ -278,8 +279,10 @@ class _TracedBatch:
 
 _FORMULAS = {
     "neg": "(-{0})", "exp": "EXP({0})", "log": "LOG({0})", "log1p": "LOG1P({0})", "abs": "ABS({0})",
-    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})", "sgn": "sign({0})",
-    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "add": "({0} + {1})",
+    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})",
+    "sgn": "sign({0})",
+    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})",
+    "add": "({0} + {1})",
     "rsub": "({1} - {0})", "minimum": "least({0}, {1})", "maximum": "most({0}, {1})",
     "ge": "(real)({0} >= {1})", "le": "(real)({0} <= {1})", "gt": "(real)({0} > {1})",
     "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",
@@ -311,10 +314,10 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Any,
+        func: OpOverload,
         _types: object,
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,  # noqa: ANN401
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the operator gives
         kwargs = kwargs or {}
         for simpler in (None if self._is_known(func) else _decompositions().get(func), func.decompose):
@@ -337,7 +340,7 @@ class _Recorder(TorchDispatchMode):
             raise UnsupportedError("its loss uses a tensor that is no parameter")
         return _number(tuple(value.shape), float(value))
 
-    def _is_known(self, func: Any) -> bool:  # noqa: ANN401 - an operator
+    def _is_known(self, func: OpOverload) -> bool:
         """Whether an operator needs no simpler ones; some of torch's rules for those take seconds to load."""
         name = str(func).split(".")[1]
         return name in _FORMULAS or (not name.endswith("_") and hasattr(self, f"_{name.lstrip('_')}"))
@@ -347,8 +350,8 @@ class _Recorder(TorchDispatchMode):
         self._nodes[id(value)] = node
 
     def _called(
-        self, func: Any, shape: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Node:  # noqa: ANN401
+        self, func: OpOverload, shape: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Node:
         name = str(func).split(".")[1]
         if name in _SAME:
             return self.node_of(args[0])

@@ -75,7 +75,9 @@ INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
 INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
 INLINE real square(real x) { return x * x; }
 /* As torch has it, without loss for scores of any size. */
-INLINE real entropy(real x, real label) { return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0); }
+INLINE real entropy(real x, real label) {
+  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
+}
 INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
 INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
 INLINE real at_least(real x, real low) { return x < low ? low : x; }

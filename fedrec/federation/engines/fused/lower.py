@@ -378,7 +378,9 @@ class Lowering:
             inputs = [node] if stage == late else node.inputs
             for source in (source for each in inputs for source in self._sources(each)):
                 if ROWS in source.shape and self._stage[source] < stage:
-                    raise UnsupportedError("its loss computes something of every row of a table, and needs it twice")
+                    raise UnsupportedError(
+                        "its loss computes something of every row of a table, and needs it twice"
+                    )
 
     def _needed_later(self) -> Iterator[Node]:
         """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
