@@ -63,7 +63,8 @@ def compiled(source: Source, lanes: int, device: torch.device) -> GpuKernel:
     """The kernel of a source; raise `NoCompilerError` where NVRTC is not there, or does not take it."""
     text = source.for_gpu(lanes)
     major, minor = torch.cuda.get_device_capability(device)
-    flags = (*_FLAGS, f"--gpu-architecture=sm_{major}{minor}")
+    exact = ("--fmad=false",) if source.double else ()
+    flags = (*_FLAGS, *exact, f"--gpu-architecture=sm_{major}{minor}")
     name = f"{source.name}-{hash_of(text, *flags, str(torch.version.cuda))}.cubin"
     binary = kept(name, text, lambda path: _compile(text, flags, path))
     return GpuKernel(binary, source.name, lanes, device)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
@@ -25,8 +26,10 @@ _SHARED_BYTES = 32 * 1024
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
 _ALIGNED = 64
-_LANES = (32, 256)
+_LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
+_LANES_PER_SAMPLE = 2
+"""A row has more numbers than a lane should move alone."""
 _REGISTERS = ((36, 4), (104, 2))
 """Up to so many numbers of a lane in registers, so many blocks of a processor at once."""
 
@@ -71,6 +74,10 @@ INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
 INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
 INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
 INLINE real square(real x) { return x * x; }
+/* As torch has it, without loss for scores of any size. */
+INLINE real entropy(real x, real label) {
+  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
+}
 INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
 INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
 INLINE real at_least(real x, real low) { return x < low ? low : x; }
@@ -144,6 +151,8 @@ class FitCode:
     rates: tuple[float, ...]
     """Rate and decay of every step and name."""
     scratch: "Scratch"
+    lifted: bool = True
+    """Whether numbers that losses close over are given with each call."""
 
 
 @dataclass
@@ -161,9 +170,9 @@ class Scratch:
 
 
 def lanes_for(batch: int) -> int:
-    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
+    """Threads of a block on the GPU: some for each sample of a mini-batch, as far as possible."""
     fewest, most = _LANES
-    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
+    return max(fewest, min(most, _LANES_PER_SAMPLE << (batch - 1).bit_length()))
 
 
 def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
@@ -172,11 +181,15 @@ def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str
     return _Writer(method, fit, list(graphs), name, gpu, double, batch).code()
 
 
-def lowered_steps(method: Method, fit: Fit, *, gpu: bool) -> list[Lowered]:
-    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be."""
+def lowered_steps(method: Method, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lowered]:
+    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be.
+
+    With `lifted`, numbers that losses close over are given with each call.
+    """
     codes: list[Lowered] = []
     for number, step in enumerate(fit.steps):
-        graph = traced(method, step.loss or fit.loss, list(step.rates))
+        loss = step.loss or fit.loss
+        graph = traced(method, loss, list(step.rates), numbers_of(loss) if lifted else None)
         first = sum(len(code.constants) for code in codes)
         codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
     return codes
@@ -284,7 +297,7 @@ class _Writer:
         yield from (("const integer*", name) for name in ("sample_start", "row_start", "positive_start"))
         yield from (("const int*", name) for name in ("slots", "order", "positives"))
         yield from (("const real*", name) for name in ("all_labels", "all_interactions", "all_held"))
-        yield from (("const double*", name) for name in ("constants", "rates"))
+        yield from (("const double*", name) for name in ("constants", "numbers", "rates"))
         yield from (("const real*", name) for name in ("shrink", "slope", "root", "steps_before"))
         yield from (("const double*", name) for name in ADAM_TABLES)
         yield from (("real*", f"all_{c_name(name)}") for name in (*self.tables, *self.vectors))
@@ -335,12 +348,23 @@ class _Writer:
             yield f"const real {name} = (real)rates[{number}];"
         for number in range(sum(len(graph.constants) for graph in self.graphs)):
             yield f"const real constant{number} = (real)constants[{number}];"
+        for leaf, place in self._numbers():
+            yield f"const real {leaf} = (real)numbers[{place}];"
         for part in ("interactions", "held"):
             if part in self.parts:
                 yield f"const real {part} = all_{part}[item];"
         yield "char* free_ = scratch + worker * scratch_bytes;"
         yield from self._arrays()
         yield from self._loaded()
+
+    def _numbers(self) -> Iterator[tuple[str, int]]:
+        """The numbers that losses close over: those of every step, one behind the other."""
+        first = 0
+        for number, (graph, step) in enumerate(zip(self.graphs, self.fit.steps, strict=True)):
+            for leaf in graph.leaves:
+                if leaf.part == "number":
+                    yield f"s{number}_number{leaf.name}", first + int(leaf.name)
+            first += len(numbers_of(step.loss or self.fit.loss))
 
     @property
     def _keeps_state(self) -> bool:

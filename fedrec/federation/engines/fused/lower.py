@@ -120,6 +120,7 @@ class Lowering:
                     self._by_lanes.add(node)
                 elif _varying_over(node):
                     sums[stage] = before + node.count
+        self._check_rows()
         self._kept = set(self._needed_later())
         self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
@@ -184,6 +185,8 @@ class Lowering:
             return f"{leaf.part}[{index[0]}]"
         if leaf.part in ("interactions", "held"):
             return leaf.part
+        if leaf.part == "number":
+            return f"{self._prefix}number{leaf.name}"
         if leaf.part == "size":
             return "(real)n"
         letter = "x" if leaf.part == "value" else "derived"
@@ -364,6 +367,20 @@ class Lowering:
                 yield from self._sources(each)
         elif not isinstance(node, Input | Constant | Count):
             yield node
+
+    def _check_rows(self) -> None:
+        """Raise `UnsupportedError` where more of every row is needed later than its numbers."""
+        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, View)]
+        readers = [(node, stage) for node, stage in readers if node not in self._inlined]
+        late = len(self._order)
+        readers += [(node, late) for node in self._graph.gradients.values()]
+        for node, stage in readers:
+            inputs = [node] if stage == late else node.inputs
+            for source in (source for each in inputs for source in self._sources(each)):
+                if ROWS in source.shape and self._stage[source] < stage:
+                    raise UnsupportedError(
+                        "its loss computes something of every row of a table, and needs it twice"
+                    )
 
     def _needed_later(self) -> Iterator[Node]:
         """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
