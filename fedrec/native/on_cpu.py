@@ -15,7 +15,7 @@ import torch
 
 from fedrec.errors import NoCompilerError
 from fedrec.native.cache import kept
-from fedrec.native.source import Source, hash_of
+from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = (
     # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
@@ -56,7 +56,7 @@ class CpuKernel:
 
 
 @cache
-def compiled(source: Source) -> CpuKernel:
+def cpu_kernel(source: KernelSource) -> CpuKernel:
     """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
     text, command = source.for_cpu(), compiler()
     name = f"{source.name}-{hash_of(text, *command, *_FLAGS, _machine())}.so"

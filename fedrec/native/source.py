@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__({lanes}, {blocks}) {name}(
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """A kernel: its name, what it is given, the functions it uses, and what it does with a piece of work.
 
     `parameters` are pairs of type and name, the type a pointer, `integer`, `word64` or `double`.

@@ -69,7 +69,7 @@ class Compiler:
     def _made(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | str:
         label = " then ".join(", ".join(step.rates) for step in fit.steps)
         try:
-            made = compiled(method, fit, device, batch)
+            made = compiled_fit(method, fit, device, batch)
         except (UnsupportedError, NoCompilerError) as error:
             if label not in self.said:
                 logger.warning("%s: training of %s is not compiled: %s", _name_of(method), label, error)
@@ -79,7 +79,7 @@ class Compiler:
         return made
 
 
-def compiled(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
+def compiled_fit(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
     """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
     code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
     return Compiled(code, Kernel(code.source, device, lanes_for(batch)), fit)

@@ -95,7 +95,7 @@ class Pointwise(Node):
 
 
 @dataclass(eq=False)
-class View(Node):
+class Reindexed(Node):
     """Other names for the elements of its input: `at` gives the input's index for one of its own."""
 
     at: Callable[[Index], Index] = lambda index: index
@@ -129,7 +129,7 @@ class OnDiagonal(Node):
 
 
 @dataclass(frozen=True)
-class Graph:
+class LossGraph:
     """The loss of a step, and its gradient by every leaf of a trained parameter that it depends on."""
 
     loss: Node
@@ -138,7 +138,7 @@ class Graph:
 
 def traced(
     method: Method, loss: Loss, trained: Sequence[str], numbers: Sequence[float] | None = None
-) -> Graph:
+) -> LossGraph:
     """The graph of a loss; raise `UnsupportedError` where there is none.
 
     With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls.
@@ -164,7 +164,7 @@ def traced(
             )
     except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
         raise UnsupportedError(f"its loss cannot be traced: {str(error).strip().splitlines()[0]}") from error
-    return Graph(
+    return LossGraph(
         recorder.node_of(value),
         {leaves[place][0]: recorder.node_of(each) for place, each in zip(wanted, gradients, strict=True)},
     )
@@ -434,11 +434,11 @@ class _Recorder(TorchDispatchMode):
                 "0" if size == 1 else own for own, size in zip(index[ahead:], base.shape, strict=True)
             )
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
     def _unsqueeze(self, shape: tuple[int, ...], source: Tensor, axis: int) -> Node:
         place = axis % len(shape)
-        return View(shape, (self.node_of(source),), lambda index: index[:place] + index[place + 1 :])
+        return Reindexed(shape, (self.node_of(source),), lambda index: index[:place] + index[place + 1 :])
 
     def _squeeze(self, shape: tuple[int, ...], source: Tensor, axes: Sequence[int] | int) -> Node:
         base = self.node_of(source)
@@ -449,18 +449,18 @@ class _Recorder(TorchDispatchMode):
             left = iter(index)
             return tuple("0" if axis in gone else next(left) for axis in range(len(base.shape)))
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
     def _permute(self, shape: tuple[int, ...], source: Tensor, axes: Sequence[int]) -> Node:
         base = self.node_of(source)
         order = [axis % len(shape) for axis in axes]
-        return View(
+        return Reindexed(
             shape, (base,), lambda index: tuple(index[order.index(axis)] for axis in range(len(order))), True
         )
 
     def _view(self, shape: tuple[int, ...], source: Tensor, _size: object) -> Node:
         base = self.node_of(source)
-        return View(shape, (base,), _reshaping(base.shape, shape))
+        return Reindexed(shape, (base,), _reshaping(base.shape, shape))
 
     _reshape = _unsafe_view = _view
 
@@ -482,13 +482,13 @@ class _Recorder(TorchDispatchMode):
             moved = f"({index[place]} + {first})" if first else index[place]
             return (*index[:place], moved, *index[place + 1 :])
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
     def _diagonal(self, shape: tuple[int, ...], source: Tensor, *where: int) -> Node:
         base = self.node_of(source)
         if len(base.shape) != 2 or (where and where[0] != 0):
             raise UnsupportedError("its loss takes a diagonal in an unusual way")
-        return View(shape, (base,), lambda index: (index[0], index[0]))
+        return Reindexed(shape, (base,), lambda index: (index[0], index[0]))
 
     def _diagonal_scatter(self, shape: tuple[int, ...], source: Tensor, value: Tensor, *where: int) -> Node:
         if len(shape) != 2 or (where and where[0] != 0):

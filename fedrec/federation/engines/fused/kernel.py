@@ -19,7 +19,7 @@ from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, 
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 _SHARED_BYTES = 32 * 1024
 """Of a block's memory on the GPU that arrays may take; others lie in the worker's scratch memory."""
@@ -139,7 +139,7 @@ class Table:
 class FitCode:
     """A kernel for a fit, and what it has to be given."""
 
-    source: Source
+    source: KernelSource
     tables: Mapping[str, Table]
     vectors: Mapping[str, tuple[int, ...]]
     derived: Mapping[str, int]
@@ -249,7 +249,9 @@ class _Writer:
         mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
         functions = ("" if self.gpu else mathematics) + FUNCTIONS
         return FitCode(
-            source=Source(self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()),
+            source=KernelSource(
+                self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()
+            ),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,

@@ -14,17 +14,17 @@ from fedrec.federation.engines.fused.graph import (
     SAMPLES,
     Constant,
     Count,
-    Graph,
     Index,
     Input,
     Joined,
     Leaf,
+    LossGraph,
     Node,
     OnDiagonal,
     Pointwise,
     Reduction,
+    Reindexed,
     UnsupportedError,
-    View,
 )
 
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
@@ -84,12 +84,12 @@ class Gradient:
     def is_zero(self) -> bool:
         """Whether the loss does not depend on the leaf."""
         node = self.node
-        while isinstance(node, View):
+        while isinstance(node, Reindexed):
             (node,) = node.inputs
         return isinstance(node, Constant) and node.value == 0
 
 
-def lowered(graph: Graph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
+def lowered(graph: LossGraph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
     """The code of a graph; names of its arrays begin with `prefix`."""
     return Lowering(graph, prefix, gpu, first_constant).result()
 
@@ -97,11 +97,11 @@ def lowered(graph: Graph, prefix: str, *, gpu: bool, first_constant: int = 0) ->
 class Lowering:
     """Turns a graph into statements."""
 
-    def __init__(self, graph: Graph, prefix: str, gpu: bool, first_constant: int) -> None:
+    def __init__(self, graph: LossGraph, prefix: str, gpu: bool, first_constant: int) -> None:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._graph = graph = Graph(
+        self._graph = graph = LossGraph(
             graph.loss, {leaf: _own_array(node) for leaf, node in graph.gradients.items()}
         )
         self._order = list(_in_order([graph.loss, *graph.gradients.values()]))
@@ -133,7 +133,7 @@ class Lowering:
         count = 1 + max((self._ready(node) for node in (self._graph.loss, *outputs)), default=0)
         stages = [Stage() for _ in range(count)]
         for node in self._order:
-            if not isinstance(node, Input | Constant | Count | View) and node not in self._inlined:
+            if not isinstance(node, Input | Constant | Count | Reindexed) and node not in self._inlined:
                 self._emit(node, stages[self._stage[node]])
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows" and not Gradient(node, self).is_zero:
@@ -151,7 +151,7 @@ class Lowering:
 
     def read(self, node: Node, index: Sequence[str]) -> str:
         """The expression of an element of a tensor; `i` is the sample or row at hand."""
-        if isinstance(node, View):
+        if isinstance(node, Reindexed):
             return self.read(node.inputs[0], node.at(tuple(index)))
         if isinstance(node, Constant):
             return self._constant(node)
@@ -285,7 +285,7 @@ class Lowering:
     def _product(self, node: Reduction) -> list[str]:
         """A product with a matrix, added up row by row of it, so that neighbours are done at once."""
         index, inner = _loop_index(node.shape), ("s0",)
-        turned = isinstance(node.inputs[1], View) and node.inputs[1].turned
+        turned = isinstance(node.inputs[1], Reindexed) and node.inputs[1].turned
         if turned:
             return looped(node.shape, index, self._element(node, index), by_lanes=False)
         target = self._read_array(node, index)
@@ -362,7 +362,7 @@ class Lowering:
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """The arrays that an expression of `node` reads."""
-        if isinstance(node, View) or node in self._inlined:
+        if isinstance(node, Reindexed) or node in self._inlined:
             for each in node.inputs:
                 yield from self._sources(each)
         elif not isinstance(node, Input | Constant | Count):
@@ -370,7 +370,7 @@ class Lowering:
 
     def _check_rows(self) -> None:
         """Raise `UnsupportedError` where more of every row is needed later than its numbers."""
-        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, View)]
+        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, Reindexed)]
         readers = [(node, stage) for node, stage in readers if node not in self._inlined]
         late = len(self._order)
         readers += [(node, late) for node in self._graph.gradients.values()]
@@ -385,7 +385,7 @@ class Lowering:
     def _needed_later(self) -> Iterator[Node]:
         """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
         for node in self._order:
-            if isinstance(node, Input | Constant | Count | View) or node in self._inlined:
+            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
                 continue
             for each in node.inputs:
                 for source in self._sources(each):
@@ -405,7 +405,7 @@ class Lowering:
 def _own_array(gradient: Node) -> Node:
     """A gradient that is nobody else's value: parameters move one by one, by gradients from before."""
     source = gradient
-    while isinstance(source, View):
+    while isinstance(source, Reindexed):
         (source,) = source.inputs
     if isinstance(source, Input) and not _varying(gradient.shape):
         return Pointwise(gradient.shape, (gradient,), "{0}")
@@ -462,7 +462,7 @@ def _inlined(order: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
         """Who reads a node, through other names for it."""
         found: list[Node | None] = []
         for reader in readers[node]:
-            found += final(reader) if isinstance(reader, View) else [reader]
+            found += final(reader) if isinstance(reader, Reindexed) else [reader]
         return found
 
     inlined: set[Node] = set()

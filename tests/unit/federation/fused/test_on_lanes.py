@@ -42,7 +42,7 @@ def changes_of(case):
 @pytest.mark.parametrize("case", CASES)
 def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
     name, changes = changes_of(case)
-    monkeypatch.setattr(fused, "compiled", made_for_lanes)
+    monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
     ends = []
     with precision(torch.float64):
         for engine in ("loop", "fused"):
