@@ -63,4 +63,8 @@ def test_a_gpu_takes_the_kernel(case):
 
 
 def test_a_block_has_a_lane_for_every_sample_as_far_as_blocks_go():
-    assert [lanes_for(batch) for batch in (1, 32, 33, 100, 256, 4096)] == [32, 32, 64, 128, 256, 256]
+    lanes = [lanes_for(batch) for batch in range(1, 2000)]
+    most = max(lanes)
+    assert lanes == sorted(lanes)
+    assert all(count >= min(batch, most) for batch, count in enumerate(lanes, start=1))
+    assert all(count % 32 == 0 and most % count == 0 for count in lanes)
