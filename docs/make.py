@@ -119,6 +119,28 @@ def speed() -> str:
     )
 
 
+def fused() -> str:
+    """Milliseconds of a compiled round on a GPU, and those of other engines in the same run."""
+
+    def ratio(row: Row) -> str:
+        return f"{float(row['batched_ms']) / float(row['round_ms']):.0f}" if row["batched_ms"] else "–"
+
+    return markdown(
+        ("method", "shape of", "`fused`", "kernel alone", "`batched`", "`loop`, s", "`batched` / `fused`"),
+        (
+            (
+                f"`{row['method']}`",
+                row["dataset"],
+                row["round_ms"],
+                *(row[name] or "–" for name in ("kernel_ms", "batched_ms", "loop_s")),
+                ratio(row),
+            )
+            for row in numbers("fused-h200")
+        ),
+        right=2,
+    )
+
+
 def growth() -> str:
     """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
     head = ("method", "users", "interactions", "split", "draws", "training", "candidates", "peak, GiB")
@@ -187,6 +209,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "protocols": protocols,
     "speed": speed,
+    "fused": fused,
     "growth": growth,
     "machines": machines,
     "datasets": datasets,
