@@ -58,10 +58,10 @@ def test_every_fit_has_a_heading_and_a_program_or_a_reason(capsys, name):
     assert reasons + programs == len(fits)
 
 
-def test_a_gpu_has_as_many_lanes_as_a_mini_batch_has_samples(capsys):
+def test_a_gpu_has_two_lanes_for_a_sample_of_a_mini_batch(capsys):
     text = printed(capsys, "fedmf", "--set", "batch_size=60", "--device", "cuda")
-    assert "CUDA C, 64 lanes a client, in single precision" in text
-    assert "#define LANES 64" in text
+    assert "CUDA C, 128 lanes a client, in single precision" in text
+    assert "#define LANES 128" in text
 
 
 def test_what_clients_do_after_aggregation_is_printed_too(capsys):
