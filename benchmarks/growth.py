@@ -34,6 +34,8 @@ from fedrec.runs.registry import make_learner
 
 _DATASET = "growth"
 _PROTOCOL = "clean"
+_DIGITS = 6
+"""Of seconds: small sizes, too, take more than none."""
 
 
 class Watch:
@@ -131,10 +133,10 @@ def measure(
         items=clients.items,
         interactions=made,
         ranked_users=ranked,
-        **{name: round(watch.seconds[name], 3) for name in ("make", "split", "load", "draws")},
-        training=round(report.local_seconds - watch.seconds["draws"], 3),
-        server=round(report.server_seconds, 3),
-        **{name: round(watch.seconds[name], 3) for name in ("candidates", "catalogue")},
+        **{name: round(watch.seconds[name], _DIGITS) for name in ("make", "split", "load", "draws")},
+        training=round(report.local_seconds - watch.seconds["draws"], _DIGITS),
+        server=round(report.server_seconds, _DIGITS),
+        **{name: round(watch.seconds[name], _DIGITS) for name in ("candidates", "catalogue")},
         peak_host_bytes=peak_memory(torch.device("cpu")),
         peak_device_bytes=peak_memory(place) if place.type == "cuda" else 0,
     )

@@ -19,13 +19,17 @@ GIB = 2**30
 
 
 class SmallBlocks(Engine):
-    """The batched engine in as little memory as its largest client needs, or up to twice that."""
+    """An engine, the batched one if none is named, in as little memory as its largest client needs, or up to
+    twice that."""
+
+    def __init__(self, kind: type[BatchedEngine] = BatchedEngine) -> None:
+        self.kind = kind
 
     def run(self, task: Task) -> Outcome:
         memory = 1 << 12
         while True:
             try:
-                return BatchedEngine(memory).run(task)
+                return self.kind(memory).run(task)
             except OutOfMemoryError:
                 memory *= 2
 

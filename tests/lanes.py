@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fedrec.native.kernel import AnyKernel, Argument, packed
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 _CUDA = r"""
 #include <math.h>
@@ -24,7 +24,7 @@ _CUDA = r"""
 #define __forceinline__ inline
 #define __shared__ static
 #define __global__
-#define __launch_bounds__(lanes, blocks)
+#define __launch_bounds__(lanes)
 struct place { unsigned x; };
 static thread_local place threadIdx;
 static place blockIdx;
@@ -71,7 +71,7 @@ class LanesKernel(AnyKernel):
     """A kernel's text for the GPU, run by one block of `lanes` threads of the CPU; a test without a compiler
     of C++ is skipped."""
 
-    def __init__(self, source: Source, lanes: int = 64) -> None:
+    def __init__(self, source: KernelSource, lanes: int = 64) -> None:
         self.source = source
         self._run = _compiled(source, lanes).run_block
 
@@ -92,7 +92,7 @@ class CudaCompiler:
             pytest.skip("nvcc is not installed: whether a GPU takes a kernel is not tested here")
         self._command = [found, "-arch=sm_90", "-cubin", "-w", "-std=c++17", "-x", "cu", "-o", "/dev/null"]
 
-    def refusal(self, source: Source, lanes: int = 256) -> str:
+    def refusal(self, source: KernelSource, lanes: int = 256) -> str:
         """What it says against a kernel; nothing if it takes it."""
         with tempfile.NamedTemporaryFile("w", suffix=".cu") as file:
             file.write(source.for_gpu(lanes))
@@ -112,7 +112,7 @@ def with_two_threads(kernel_call):
 
 
 @cache
-def _compiled(source: Source, lanes: int) -> ctypes.CDLL:
+def _compiled(source: KernelSource, lanes: int) -> ctypes.CDLL:
     found = shutil.which("g++")
     if found is None:
         pytest.skip("g++ is not installed: the lanes of a GPU cannot be played by threads")

@@ -61,7 +61,8 @@ def main() -> None:
     for case in cases:
         try:
             difference, name, notes = distance(case)
-        except Exception:  # noqa: BLE001 - a list of all that fail is wanted
+        except Exception:
+            # A list of all that fail is wanted.
             failed += 1
             print(f"FAILED {case.id}\n{traceback.format_exc(limit=-3)}", flush=True)
             continue

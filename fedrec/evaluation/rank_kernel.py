@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedrec.evaluation.ranking import TieRule
 from fedrec.native.kernel import AnyKernel
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 _COUNTS = """
 /* A score as a whole number: larger ones have larger numbers, and 0 and -0 the same. Numbers are compared as
@@ -50,9 +50,9 @@ _TYPES = {
 }
 
 
-def _ranks(dtype: torch.dtype) -> Source:
+def _ranks(dtype: torch.dtype) -> KernelSource:
     kind, most, infinite = _TYPES[dtype]
-    return Source(
+    return KernelSource(
         "catalogue_ranks",
         (
             (f"const {kind}*", "score"), ("integer", "items"), ("integer", "first"),

@@ -6,10 +6,10 @@ from torch import Tensor
 from fedrec.federation.pairs import PairSet
 from fedrec.native.kernel import AnyKernel
 from fedrec.native.shuffle import PHILOX, SHUFFLE
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 from fedrec.random.purpose import Purpose
 
-ORDERS = Source(
+SHUFFLES = KernelSource(
     "orders",
     (
         ("const integer*", "who"), ("const integer*", "size"), ("const integer*", "start"),
@@ -26,7 +26,7 @@ ORDERS = Source(
 )  # fmt: skip
 """A piece of work is one client's order in one epoch."""
 
-SAMPLES = Source(
+SAMPLES = KernelSource(
     "samples",
     (
         ("const integer*", "who"), ("const integer*", "row"),
@@ -72,7 +72,7 @@ INLINE int holds(const integer* number, integer size, integer wanted) {
 """A piece of work is one client's training interactions, each with its negatives."""
 
 
-def orders(
+def orders_by_kernel(
     kernel: AnyKernel,
     who: Tensor,
     size: Tensor,

@@ -89,9 +89,9 @@ def orders(
 
     Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all.
     """
-    kernel = kernel_or_none(draw_kernels.ORDERS, who.device)
+    kernel = kernel_or_none(draw_kernels.SHUFFLES, who.device)
     if kernel is not None:
-        return draw_kernels.orders(kernel, who, size, seed, round_, first_epoch, epochs, purpose)
+        return draw_kernels.orders_by_kernel(kernel, who, size, seed, round_, first_epoch, epochs, purpose)
     start = torch.repeat_interleave(size.cumsum(0) - size, size)
     later = range(first_epoch, first_epoch + epochs)
     every = [shuffled_in_torch(who, size, seed, round_, epoch, purpose) - start for epoch in later]

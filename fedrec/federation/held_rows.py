@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fedrec.native.kernel import AnyKernel, Argument, kernel_or_none
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 _GIVEN = (
     ("const integer*", "item_of"), ("const integer*", "size"), ("const integer*", "end"),
@@ -26,12 +26,12 @@ _MARKED = """
 """
 """Marks a client's items, one bit each; a lane then counts those in words of its own, and before them."""
 
-COUNT = Source(
+COUNT = KernelSource(
     "count_rows",
     (*_GIVEN, ("integer*", "count")),
     _MARKED + "  if (LANE == LANES - 1) count[item] = row + rows;\n",
 )
-FILL = Source(
+FILL = KernelSource(
     "fill_rows",
     (
         *_GIVEN,

@@ -210,6 +210,11 @@ class _SquareMatrices(TorchDispatchMode):
         self.count = 0
         self._length = length
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        return False
+
     def __torch_dispatch__(
         self,
         func: Callable[..., Any],

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrec.errors import NoCompilerError
 from fedrec.native import on_cpu, on_gpu
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 Argument: TypeAlias = Tensor | int | float
 
@@ -31,13 +31,13 @@ class AnyKernel(Protocol):
 class Kernel(AnyKernel):
     """A compiled kernel, with the names and order of its parameters."""
 
-    def __init__(self, source: Source, device: torch.device, lanes: int = 256) -> None:
+    def __init__(self, source: KernelSource, device: torch.device, lanes: int = 256) -> None:
         """Raise `NoCompilerError` where it cannot be compiled for the device. `lanes` are a GPU block's
         threads.
         """
         self.source = source
         self._kernel = (
-            on_cpu.compiled(source) if device.type == "cpu" else on_gpu.compiled(source, lanes, device)
+            on_cpu.cpu_kernel(source) if device.type == "cpu" else on_gpu.gpu_kernel(source, lanes, device)
         )
 
     def workers(self, items: int) -> int:
@@ -51,7 +51,7 @@ class Kernel(AnyKernel):
 
 
 @cache
-def kernel_or_none(source: Source, device: torch.device, lanes: int = 256) -> Kernel | None:
+def kernel_or_none(source: KernelSource, device: torch.device, lanes: int = 256) -> Kernel | None:
     """The kernel of a source; None where it cannot be compiled for the device, which is said once."""
     try:
         return Kernel(source, device, lanes)
@@ -60,7 +60,7 @@ def kernel_or_none(source: Source, device: torch.device, lanes: int = 256) -> Ke
         return None
 
 
-def packed(source: Source, arguments: dict[str, Argument]) -> "ctypes.Array[ctypes.c_uint64]":
+def packed(source: KernelSource, arguments: dict[str, Argument]) -> "ctypes.Array[ctypes.c_uint64]":
     """The arguments of a kernel, eight bytes each, in the order of its parameters."""
     words = (ctypes.c_uint64 * max(1, len(source.parameters)))()
     for place, (kind, name) in enumerate(source.parameters):

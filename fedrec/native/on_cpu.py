@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -15,8 +16,10 @@ import torch
 
 from fedrec.errors import NoCompilerError
 from fedrec.native.cache import kept
-from fedrec.native.source import Source, hash_of
+from fedrec.native.source import KernelSource, hash_of
 
+FLAGS = "FEDREC_KERNEL_FLAGS"
+"""The environment variable that names flags of the compiler behind our own: `-O1` compiles sooner."""
 _FLAGS = (
     # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
     "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
@@ -56,11 +59,16 @@ class CpuKernel:
 
 
 @cache
-def compiled(source: Source) -> CpuKernel:
+def cpu_kernel(source: KernelSource) -> CpuKernel:
     """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
-    text, command = source.for_cpu(), compiler()
-    name = f"{source.name}-{hash_of(text, *command, *_FLAGS, _machine())}.so"
+    text, command = source.for_cpu(), (*compiler(), *flags())
+    name = f"{source.name}-{hash_of(text, *command, _machine())}.so"
     return CpuKernel(kept(name, text, lambda path: _compile(command, text, path)), source.name)
+
+
+def flags() -> tuple[str, ...]:
+    """How kernels are compiled."""
+    return (*_FLAGS, _NATIVE, *os.environ.get(FLAGS, "").split())
 
 
 @cache
@@ -77,9 +85,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def _compile(command: tuple[str, ...], text: str, path: Path) -> None:
-    result = _run([*command, *_FLAGS, _NATIVE, "-x", "c", "-o", str(path), "-", "-lm"], text)
+    result = _run([*command, "-x", "c", "-o", str(path), "-", "-lm"], text)
     if result.returncode:
-        raise NoCompilerError(f"{' '.join(command)} fails: {result.stderr.strip()[:_MOST_CHARACTERS]}")
+        raise NoCompilerError(f"{command[0]} fails: {result.stderr.strip()[:_MOST_CHARACTERS]}")
 
 
 @cache

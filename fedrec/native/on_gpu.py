@@ -9,7 +9,7 @@ import torch
 
 from fedrec.errors import NoCompilerError
 from fedrec.native.cache import kept
-from fedrec.native.source import Source, hash_of
+from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
@@ -59,11 +59,12 @@ class GpuKernel:
 
 
 @cache
-def compiled(source: Source, lanes: int, device: torch.device) -> GpuKernel:
+def gpu_kernel(source: KernelSource, lanes: int, device: torch.device) -> GpuKernel:
     """The kernel of a source; raise `NoCompilerError` where NVRTC is not there, or does not take it."""
     text = source.for_gpu(lanes)
     major, minor = torch.cuda.get_device_capability(device)
-    flags = (*_FLAGS, f"--gpu-architecture=sm_{major}{minor}")
+    exact = ("--fmad=false",) if source.double else ()
+    flags = (*_FLAGS, *exact, f"--gpu-architecture=sm_{major}{minor}")
     name = f"{source.name}-{hash_of(text, *flags, str(torch.version.cuda))}.cubin"
     binary = kept(name, text, lambda path: _compile(text, flags, path))
     return GpuKernel(binary, source.name, lanes, device)

@@ -115,7 +115,7 @@ __device__ __forceinline__ void work(integer item, integer worker, const struct 
 {unpacked}
 {body}
 }}
-extern "C" __global__ void __launch_bounds__({lanes}, {blocks}) {name}(
+extern "C" __global__ void __launch_bounds__({lanes}) {name}(
     const struct arguments given, integer items, word64* next) {{
   __shared__ integer taken;
   for (;;) {{
@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__({lanes}, {blocks}) {name}(
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """A kernel: its name, what it is given, the functions it uses, and what it does with a piece of work.
 
     `parameters` are pairs of type and name, the type a pointer, `integer`, `word64` or `double`.
@@ -142,8 +142,6 @@ class Source:
     body: str
     functions: str = ""
     double: bool = False
-    blocks: int = 1
-    """Blocks that a processor of a GPU shall hold at once at least: the more, the fewer registers has each lane."""
 
     def for_cpu(self) -> str:
         """The whole program, in C."""
@@ -154,7 +152,7 @@ class Source:
     def for_gpu(self, lanes: int) -> str:
         """The whole program, in CUDA C, for blocks of `lanes` threads."""
         return self._common(_ON_GPU.format(lanes=lanes, real=self._real)) + _GPU_ENTRY.format(
-            name=self.name, body=self.body, unpacked=self._unpacked(), lanes=lanes, blocks=self.blocks
+            name=self.name, body=self.body, unpacked=self._unpacked(), lanes=lanes
         )
 
     @property

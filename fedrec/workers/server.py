@@ -41,6 +41,7 @@ class WorkerServer:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._idle: list[tuple[_Start, Worker]] = []
+        self._closed = False
         self._lock = threading.Lock()
         # The path of a socket is limited to a hundred characters or so: it lies by itself.
         self._folder = tempfile.TemporaryDirectory(prefix="fedrec-", ignore_cleanup_errors=True)
@@ -52,12 +53,13 @@ class WorkerServer:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody find the server, and idle workers end."""
+        """Let nobody find the server, idle workers end, and others as soon as their command is done."""
         os.environ.pop(PLACE, None)
         # Ends the thread that waits for clients, which closing alone does not.
         self._listening.shutdown(socket.SHUT_RDWR)
         self._folder.cleanup()
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for _, worker in idle:
             worker.end()
@@ -75,6 +77,7 @@ class WorkerServer:
         """Do what one client asks for."""
         received = channel.receive()
         if received is None:
+            channel.close()
             return
         message, files = received
         start = _start_of(message)
@@ -85,10 +88,17 @@ class WorkerServer:
         if status < 0:
             os.write(files[-1], f"fedrec: {death_of(status)}.\n".encode())
         close_files(files)
-        with self._lock:
-            self._idle.append((start, worker))
+        self._put_back(start, worker)
         channel.send({"status": status if status >= 0 else 128 - status})
         channel.close()
+
+    def _put_back(self, start: _Start, worker: Worker) -> None:
+        """Keep a worker for commands to come; where none will, it ends."""
+        with self._lock:
+            if not self._closed:
+                self._idle.append((start, worker))
+                return
+        worker.end()
 
     def _taken(self, start: _Start) -> Worker:
         """An idle worker of that start, or a new one; one that died or has other sources is let go."""

@@ -134,7 +134,7 @@ def test_named_in_the_configuration_it_joins_the_plan(changed):
 
 def test_the_page_on_datasets_is_right_too(project):
     page = (ROOT / "docs/datasets.md").read_text(encoding="utf-8")
-    (entry,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    (entry,) = re.findall(r"^```yaml\n(mydata:\n.*?)^```$", page, re.M | re.S)
     rows = [f"{user},{(user * 17 + step * 11) % 311},{step}" for user in range(60) for step in range(8)]
     table = "\n".join(["user,item,time", *rows]) + "\n"
     (project / "mydata.csv").write_text(table, encoding="utf-8")

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from fedrec.native.kernel import AnyKernel, kernel_or_none
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
-ADD_ROWS = Source(
+ADD_ROWS = KernelSource(
     "add_rows",
     (
         ("const integer*", "order"), ("const integer*", "start"), ("const real*", "row"),

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedrec.cli.main import main
-from fedrec.federation.engines.fused.engine import compiled
+from fedrec.federation.engines.fused.engine import compiled_fit
+from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace, trace_after
 from tests.conftest import ROOT
 from tests.federations import METHODS, method_of, precision, settings_of
@@ -35,7 +36,7 @@ def test_what_is_printed_is_what_is_compiled(capsys, dtype):
     method, batch = method_of("fedmf", "d=4"), settings_of("fedmf")["batch_size"]
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     with precision(dtype):
-        kernel = compiled(method, fit, torch.device("cpu"), batch).kernel
+        kernel = compiled_fit(method, fit, torch.device("cpu"), batch).kernel
     double = ["--double"] if dtype == torch.float64 else []
     heading, _, program = printed(capsys, "fedmf", "--set", "d=4", *double).partition("*/\n")
     assert program.strip() == kernel.source.for_cpu().strip()
@@ -58,10 +59,10 @@ def test_every_fit_has_a_heading_and_a_program_or_a_reason(capsys, name):
     assert reasons + programs == len(fits)
 
 
-def test_a_gpu_has_as_many_lanes_as_a_mini_batch_has_samples(capsys):
+def test_a_gpu_has_lanes_by_the_size_of_a_mini_batch(capsys):
     text = printed(capsys, "fedmf", "--set", "batch_size=60", "--device", "cuda")
-    assert "CUDA C, 64 lanes a client, in single precision" in text
-    assert "#define LANES 64" in text
+    assert f"CUDA C, {lanes_for(60)} lanes a client, in single precision" in text
+    assert f"#define LANES {lanes_for(60)}\n" in text
 
 
 def test_what_clients_do_after_aggregation_is_printed_too(capsys):

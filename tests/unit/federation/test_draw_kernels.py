@@ -7,7 +7,7 @@ from fedrec.federation import draw_kernels, draws
 from fedrec.federation.pairs import PairSet, counted
 from fedrec.native.kernel import Kernel
 from fedrec.native.shuffle import PHILOX, SHUFFLE
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 from fedrec.random.purpose import Purpose
 from fedrec.random.with_torch import philox
 from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
@@ -31,17 +31,17 @@ def test_orders_are_those_of_torch(seed):
     who = torch.randperm(10**6, generator=generator)[: len(sizes)]
     case = (who, sizes, seed, 3 + seed % 7, seed % 5, 3, Purpose.SHUFFLE)
     expected = in_torch(*case)
-    kernel = Kernel(draw_kernels.ORDERS, CPU)
-    assert torch.equal(draw_kernels.orders(kernel, *case), expected)
-    assert torch.equal(with_two_threads(lambda: draw_kernels.orders(kernel, *case)), expected)
+    kernel = Kernel(draw_kernels.SHUFFLES, CPU)
+    assert torch.equal(draw_kernels.orders_by_kernel(kernel, *case), expected)
+    assert torch.equal(with_two_threads(lambda: draw_kernels.orders_by_kernel(kernel, *case)), expected)
     assert torch.equal(draws.orders(*case), expected)
 
 
 def test_lanes_together_give_the_same_orders():
     case = (torch.arange(40, 40 + len(SIZES)), torch.tensor(SIZES), 2**40 + 5, 3, 2, 2, Purpose.SHUFFLE)
     for lanes in (32, 64):
-        kernel = LanesKernel(draw_kernels.ORDERS, lanes)
-        assert torch.equal(draw_kernels.orders(kernel, *case), in_torch(*case))
+        kernel = LanesKernel(draw_kernels.SHUFFLES, lanes)
+        assert torch.equal(draw_kernels.orders_by_kernel(kernel, *case), in_torch(*case))
 
 
 def test_nobody_has_no_order():
@@ -59,13 +59,15 @@ INLINE void philox(word32* words, word64 place, word32 user, word32 round, word3
 
 def test_equal_words_stay_in_order():
     """Such draws never come about by chance in a test: they are made."""
-    few = Source("orders", draw_kernels.ORDERS.parameters, draw_kernels.ORDERS.body, FEW_WORDS + SHUFFLE)
+    few = KernelSource(
+        "orders", draw_kernels.SHUFFLES.parameters, draw_kernels.SHUFFLES.body, FEW_WORDS + SHUFFLE
+    )
     size = 77
     words = [(quad * 7 + lane * 3) % 5 for quad in range(size // 4 + 1) for lane in range(4)][:size]
     expected = sorted(range(size), key=lambda sample: words[sample])
     case = (torch.tensor([5]), torch.tensor([size]), 0, 1, 0, 1, Purpose.SHUFFLE)
     for kernel in (Kernel(few, CPU), LanesKernel(few)):
-        assert draw_kernels.orders(kernel, *case).tolist() == [expected]
+        assert draw_kernels.orders_by_kernel(kernel, *case).tolist() == [expected]
 
 
 def made_clients(seed, clients, items, most, spared=20):
@@ -107,7 +109,7 @@ def test_samples_are_those_of_torch(seed, count):
 
 
 def test_words_of_places_beyond_32_bits_are_those_of_torch():
-    words = Source(
+    words = KernelSource(
         "words",
         (("const integer*", "place"), ("int*", "word")),
         "philox((word32*)word + 4 * item, (word64)place[item], 9, 4, 7, 12345678901ull);",
@@ -120,6 +122,6 @@ def test_words_of_places_beyond_32_bits_are_those_of_torch():
     assert torch.equal(word.long() & 0xFFFFFFFF, expected)
 
 
-@pytest.mark.parametrize("source", [draw_kernels.ORDERS, draw_kernels.SAMPLES], ids=lambda each: each.name)
+@pytest.mark.parametrize("source", [draw_kernels.SHUFFLES, draw_kernels.SAMPLES], ids=lambda each: each.name)
 def test_a_gpu_takes_the_kernel(source):
     assert CudaCompiler().refusal(source) == ""

@@ -12,11 +12,11 @@ import torch
 from fedrec.errors import NoCompilerError
 from fedrec.native import cache, kernel, on_cpu
 from fedrec.native.kernel import Kernel, kernel_or_none
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
 
 CPU = torch.device("cpu")
-SUMS = Source(
+SUMS = KernelSource(
     "sums",
     (
         ("const real*", "x"), ("integer", "width"), ("double", "factor"), ("real*", "total"),
@@ -48,10 +48,10 @@ def sums(called, rows, lanes=1, factor=0.5):
 def own_cache(tmp_path, monkeypatch):
     """A folder of compiled kernels of its own, and nothing remembered from before."""
     monkeypatch.setenv(cache.CACHE, str(tmp_path / "kernels"))
-    for remembered in (cache.folder, on_cpu.compiled, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
+    for remembered in (cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
         remembered.cache_clear()
     yield tmp_path / "kernels"
-    for remembered in (cache.folder, on_cpu.compiled, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
+    for remembered in (cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
         remembered.cache_clear()
 
 
@@ -82,7 +82,7 @@ def test_lanes_work_together(lanes):
 def test_numbers_may_be_double():
     x = torch.tensor([[1.0, 2.0**-40]], dtype=torch.float64)
     total, whole = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.int32)
-    precise = Source("sums", SUMS.parameters, SUMS.body, double=True)
+    precise = KernelSource("sums", SUMS.parameters, SUMS.body, double=True)
     rest = {"before": whole, "taken": whole, "marked": whole}
     Kernel(precise, CPU)(1, x=x, width=2, factor=1.0, total=total, **rest)
     assert total.item() == 1 + 2.0**-40
@@ -92,7 +92,7 @@ def test_a_kernel_is_compiled_once(own_cache, monkeypatch):
     Kernel(SUMS, CPU)
     (library,) = own_cache.glob("sums-*.so")
     assert (own_cache / f"{library.name}.txt").read_text() == SUMS.for_cpu()
-    on_cpu.compiled.cache_clear()
+    on_cpu.cpu_kernel.cache_clear()
     monkeypatch.setattr(on_cpu, "_compile", lambda *_: pytest.fail("it is compiled again"))
     sums(Kernel(SUMS, CPU), 5)
 
@@ -100,7 +100,7 @@ def test_a_kernel_is_compiled_once(own_cache, monkeypatch):
 def test_another_text_is_another_kernel(own_cache):
     for body in ("x[item] = 1;", "x[item] = 2;"):
         x = torch.zeros(3)
-        Kernel(Source("fill", (("real*", "x"),), body), CPU)(3, x=x)
+        Kernel(KernelSource("fill", (("real*", "x"),), body), CPU)(3, x=x)
         assert x.tolist() == [float(body[10])] * 3
     assert len(list(own_cache.glob("fill-*.so"))) == 2
 
@@ -111,7 +111,7 @@ def test_without_a_compiler_the_reason_is_told_once(monkeypatch, caplog):
     monkeypatch.setattr(on_cpu.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(NoCompilerError, match="there is no C compiler"):
         Kernel(SUMS, CPU)
-    other = Source("other", (), "")
+    other = KernelSource("other", (), "")
     with caplog.at_level(logging.WARNING):
         assert [kernel_or_none(each, CPU) for each in (SUMS, other, SUMS)] == [None] * 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -129,7 +129,7 @@ def test_the_package_ziglang_holds_a_compiler(monkeypatch):
 
 def test_a_broken_text_is_refused_with_what_the_compiler_says(own_cache):
     with pytest.raises(NoCompilerError, match="undeclared"):
-        Kernel(Source("broken", (("real*", "x"),), "x[item] = nonsense;"), CPU)
+        Kernel(KernelSource("broken", (("real*", "x"),), "x[item] = nonsense;"), CPU)
     assert not list(own_cache.glob("*.so"))
 
 
@@ -154,4 +154,6 @@ def test_a_gpu_takes_the_kernel(lanes):
 
 
 def test_a_gpu_refuses_a_broken_kernel():
-    assert "nonsense" in CudaCompiler().refusal(Source("broken", (("real*", "x"),), "x[item] = nonsense;"))
+    assert "nonsense" in CudaCompiler().refusal(
+        KernelSource("broken", (("real*", "x"),), "x[item] = nonsense;")
+    )

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from fedrec.workers.client import PLACE, handed_over
+from fedrec.workers.process import Worker
 from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
@@ -82,6 +83,27 @@ def test_a_client_that_is_stopped_or_killed_stops_its_command(tmp_path, number, 
     client.communicate()
     assert client.returncode == status
     until(mark, "stopped")
+
+
+def test_a_worker_that_is_at_work_when_its_server_closes_ends_with_its_command(monkeypatch, tmp_path):
+    made, mark = [], tmp_path / "mark"
+
+    class Noted(Worker):
+        def __init__(self, *how):
+            super().__init__(*how)
+            made.append(self)
+
+    monkeypatch.setattr("fedrec.workers.server.Worker", Noted)
+    server = WorkerServer(COMMAND)
+    client = started("wait", str(mark))
+    until(mark, "waits")
+    server.close()
+    (worker,) = made
+    assert worker.lives
+    client.terminate()
+    client.communicate()
+    while worker.lives:
+        time.sleep(0.01)
 
 
 def test_a_worker_that_dies_is_told_to_its_client():

@@ -36,7 +36,9 @@ class BlockOptimiser:
         self.adaptive = list(step.rates) if step.optimiser == "adam" else []
         self.moments = {name: self._first_moments(name) for name in self.adaptive}
         self.group_counts = {
-            name: [torch.zeros((), device=block.device) for _ in self.parts[name]] for name in self.adaptive
+            # The kernels of a GPU take counts in single precision alone.
+            name: [torch.zeros((), dtype=torch.float32, device=block.device) for _ in self.parts[name]]
+            for name in self.adaptive
         }
         self.group_steps = [0] * len(self.groups)
 

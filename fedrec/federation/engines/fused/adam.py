@@ -1,7 +1,7 @@
 """Many steps of Adam without a gradient, as one.
 
-After mini-batch l a row has moments m and v. In mini-batch l + i without a gradient they are 0.9^i m and 0.999^i v,
-and the row moves by
+After mini-batch l a row has moments m and v. In mini-batch l + i without a gradient they are 0.9^i m and
+0.999^i v, and the row moves by
 
     rate slope_j 0.9^i m / (0.999^(i/2) sqrt(v) root_j + eps)        j = l + i
 
@@ -40,8 +40,14 @@ def adam_tables(slope: Tensor, root: Tensor, shrink: Tensor) -> dict[str, Tensor
     longest = len(slope) - 1
     shrunk = slope[: len(shrink)] * shrink
     count = torch.arange(longest + 1, dtype=torch.float64)
-    past = {"past1": _POWERS[0] ** count, "past2": _POWERS[1] ** count, "past_first": FIRST**count,
-            "past_second": SECOND**count, "unfaded": SECOND ** (-count / 2), "unroot": 1 / root.cpu()}  # fmt: skip
+    past = {
+        "past1": _POWERS[0] ** count,
+        "past2": _POWERS[1] ** count,
+        "past_first": FIRST**count,
+        "past_second": SECOND**count,
+        "unfaded": SECOND ** (-count / 2),
+        "unroot": 1 / root.cpu(),
+    }
     tails = {}
     for prefix, slopes in (("", slope), ("shrunk_", shrunk)):
         for number, power in enumerate(_POWERS, start=1):

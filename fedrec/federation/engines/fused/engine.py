@@ -1,12 +1,12 @@
 """The engine that trains every client by one compiled loop, made of the method's own loss.
 
-All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and stored.
-A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
+All of a round but its gradient steps is the batched engine's: which rows are held, what is uploaded and
+stored. A fit that cannot be compiled is trained by the batched engine, and the reason is kept.
 """
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
 from fedrec.federation.engines.fused.graph import UnsupportedError
 from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
-from fedrec.federation.engines.fused.key import key_of
+from fedrec.federation.engines.fused.key import key_of, numbers_of
 from fedrec.federation.engines.fused.lower import c_name
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method
@@ -53,17 +53,23 @@ class Compiler:
 
     def of(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | None:
         """The compiled fit, or None where it is left to the batched engine."""
-        key = (_fit_key(fit), device.type, torch.get_default_dtype(), batch)
-        if key not in self._compiled:
-            self._compiled[key] = self._made(method, fit, device, batch)
+        for numbers in (False, True):
+            key = (_fit_key(fit, numbers=numbers), device.type, torch.get_default_dtype(), batch)
+            if key in self._compiled:
+                break
+        else:
+            made = self._made(method, fit, device, batch)
+            lifted = isinstance(made, Compiled) and made.code.lifted
+            key = (_fit_key(fit, numbers=not lifted), device.type, torch.get_default_dtype(), batch)
+            self._compiled[key] = made
             self._kept.append(fit)
-        made = self._compiled[key]
-        return None if isinstance(made, str) else made
+        found = self._compiled[key]
+        return None if isinstance(found, str) else found
 
     def _made(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | str:
         label = " then ".join(", ".join(step.rates) for step in fit.steps)
         try:
-            made = compiled(method, fit, device, batch)
+            made = compiled_fit(method, fit, device, batch)
         except (UnsupportedError, NoCompilerError) as error:
             if label not in self.said:
                 logger.warning("%s: training of %s is not compiled: %s", _name_of(method), label, error)
@@ -73,7 +79,7 @@ class Compiler:
         return made
 
 
-def compiled(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
+def compiled_fit(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
     """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
     code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
     return Compiled(code, Kernel(code.source, device, lanes_for(batch)), fit)
@@ -85,16 +91,24 @@ def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
     if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
         raise UnsupportedError("rates of its steps shrink each in their own way")
-    steps = lowered_steps(method, fit, gpu=gpu)
+    lifted = True
+    try:
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=True)
+    except UnsupportedError:
+        # A number may decide which way a loss goes: then there is a kernel for every number.
+        lifted = False
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
     double = torch.get_default_dtype() == torch.float64
-    return fit_code(method, fit, steps, name=f"{_name_of(method)}_fit", gpu=gpu, double=double, batch=batch)
+    name = f"{_name_of(method)}_fit"
+    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch)
+    return replace(code, lifted=lifted)
 
 
 def _name_of(method: Method) -> str:
     return type(method).__name__.lower()
 
 
-def _fit_key(fit: Fit) -> Any:  # noqa: ANN401 - nested tuples
+def _fit_key(fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
     return tuple(
         (
             tuple(step.rates),
@@ -103,7 +117,7 @@ def _fit_key(fit: Fit) -> Any:  # noqa: ANN401 - nested tuples
             step.batch_decay == 1,
             bool(step.guarded),
             step.keep_state,
-            key_of(step.loss or fit.loss),
+            key_of(step.loss or fit.loss, numbers=numbers),
         )
         for step in fit.steps
     )
@@ -153,7 +167,7 @@ class FusedRound(BlockRound):
 
 @dataclass(frozen=True)
 class _Sampled:
-    """The samples of a block's clients: sizes, where each client's begin, where its rows do, rows and labels."""
+    """The samples of a block's clients: sizes, where each's begin, where its rows do, rows, labels."""
 
     size: Tensor
     starts: Tensor
@@ -192,6 +206,7 @@ class Launch:
             "sample_start": sampled.starts, "row_start": sampled.rows, "slots": sampled.slots,
             "order": order.contiguous(), "all_labels": sampled.labels,
             "constants": self._doubles(code.constants), "rates": self._doubles(self._rates()),
+            "numbers": self._doubles(self._numbers()),
             "losses": self.losses, "totals": self.totals, "means": self.means,
             "steps_done": self.done, "stopped": self.stopped,
             "epochs": len(order), "sample_count": order.shape[1], "batch": block.task.batch_size,
@@ -247,6 +262,9 @@ class Launch:
         else:
             numbers |= {"positives": nothing, "positive_start": nothing}
         return numbers
+
+    def _numbers(self) -> list[float]:
+        return [number for step in self.fit.steps for number in numbers_of(step.loss or self.fit.loss)]
 
     def _rates(self) -> list[float]:
         return [

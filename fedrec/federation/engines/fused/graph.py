@@ -9,14 +9,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 from torch._decomp import core_aten_decompositions
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrec.errors import FedrecError
+from fedrec.federation.engines.fused.key import with_numbers
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values
@@ -36,9 +39,9 @@ class UnsupportedError(FedrecError):
 class Leaf:
     """An input of a graph.
 
-    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of the
-    mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
-    `interactions` or `held`.
+    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of
+    the mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
+    `interactions` or `held`. A `number` is one that the loss closes over.
     """
 
     part: str
@@ -92,7 +95,7 @@ class Pointwise(Node):
 
 
 @dataclass(eq=False)
-class View(Node):
+class Reindexed(Node):
     """Other names for the elements of its input: `at` gives the input's index for one of its own."""
 
     at: Callable[[Index], Index] = lambda index: index
@@ -126,41 +129,52 @@ class OnDiagonal(Node):
 
 
 @dataclass(frozen=True)
-class Graph:
+class LossGraph:
     """The loss of a step, and its gradient by every leaf of a trained parameter that it depends on."""
 
     loss: Node
     gradients: Mapping[Leaf, Node]
 
 
-def traced(method: Method, loss: Loss, trained: Sequence[str]) -> Graph:
-    """The graph of a loss; raise `UnsupportedError` where there is none."""
+def traced(
+    method: Method, loss: Loss, trained: Sequence[str], numbers: Sequence[float] | None = None
+) -> LossGraph:
+    """The graph of a loss; raise `UnsupportedError` where there is none.
+
+    With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls.
+    """
     leaves = list(_leaves(method))
     _check_sizes(leaves)
-    names = [leaf for leaf, _ in leaves]
-    wanted = tuple(
-        place for place, leaf in enumerate(names) if leaf.name in trained and leaf.part != "derived"
-    )
-
-    def of_leaves(*values: Tensor) -> tuple[list[Tensor], Tensor]:
-        # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
-        own = [value.detach().requires_grad_(place in wanted) for place, value in enumerate(values)]
-        given = dict(zip(names, own, strict=True))
-        view = _view(method.parameters(), given)
-        value = loss(cast(Weights, view), _TracedBatch(given)).sum()
-        trained_leaves = [own[place] for place in wanted]
-        gradients = torch.autograd.grad(value, trained_leaves, allow_unused=True, materialize_grads=True)
-        return list(gradients), value.detach()
-
+    leaves += [(Leaf("number", str(place)), torch.tensor(value)) for place, value in enumerate(numbers or ())]
+    wanted = [
+        place for place, (leaf, _) in enumerate(leaves) if leaf.name in trained and leaf.part in _TRAINED
+    ]
+    # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
+    own = [value.detach().requires_grad_(place in wanted) for place, (_, value) in enumerate(leaves)]
+    given = {leaf: value for (leaf, _), value in zip(leaves, own, strict=True)}
+    held = [given[leaf] for leaf in given if leaf.part == "number"]
+    recorder = _Recorder(given)
     try:
-        module = make_fx(of_leaves, decomposition_table=_decompositions())(*(value for _, value in leaves))
+        with recorder:
+            value = with_numbers(loss, held)(
+                cast(Weights, _view(method.parameters(), given)), _TracedBatch(given)
+            ).sum()
+            gradients = torch.autograd.grad(
+                value, [own[place] for place in wanted], allow_unused=True, materialize_grads=True
+            )
     except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
         raise UnsupportedError(f"its loss cannot be traced: {str(error).strip().splitlines()[0]}") from error
-    module.graph.eliminate_dead_code()
-    gradients, value = _Reader(module, names).read()
-    return Graph(value, {names[place]: node for place, node in zip(wanted, gradients, strict=True)})
+    return LossGraph(
+        recorder.node_of(value),
+        {leaves[place][0]: recorder.node_of(each) for place, each in zip(wanted, gradients, strict=True)},
+    )
 
 
+_TRAINED = ("value", "rows", "whole", "training_sum")
+"""Parts of a parameter that a gradient may be asked for."""
+
+
+@cache
 def _decompositions() -> dict[Any, Any]:
     return {
         key: value
@@ -265,12 +279,16 @@ class _TracedBatch:
 
 _FORMULAS = {
     "neg": "(-{0})", "exp": "EXP({0})", "log": "LOG({0})", "log1p": "LOG1P({0})", "abs": "ABS({0})",
-    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})", "sgn": "sign({0})",
-    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "add": "({0} + {1})",
+    "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})",
+    "sgn": "sign({0})",
+    "tanh": "TANH({0})", "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})",
+    "add": "({0} + {1})",
     "rsub": "({1} - {0})", "minimum": "least({0}, {1})", "maximum": "most({0}, {1})",
     "ge": "(real)({0} >= {1})", "le": "(real)({0} <= {1})", "gt": "(real)({0} > {1})",
     "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",
     "where": "({0} != 0 ? {1} : {2})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
+    "clamp_min": "at_least({0}, {1})", "sigmoid_backward": "({0} * ((1 - {1}) * {1}))",
+    "threshold_backward": "({1} <= {2} ? 0 : {0})", "masked_fill": "({1} != 0 ? {2} : {0})",
     "clone": "{0}", "alias": "{0}", "detach": "{0}", "_to_copy": "{0}", "lift_fresh_copy": "{0}",
 }  # fmt: skip
 """Operators that go element by element, as formulas of C."""
@@ -278,71 +296,124 @@ _SAME = ("clone", "alias", "detach", "_to_copy", "lift_fresh_copy")
 _POWERS = {2.0: "square({0})", 1.0: "{0}", 0.5: "SQRT({0})", -1.0: "(1 / {0})", -0.5: "(1 / SQRT({0}))"}
 
 
-class _Reader:
-    """Turns the operators that torch wrote down into nodes."""
+class _Recorder(TorchDispatchMode):
+    """Turns the operators that torch performs, forward and backward, into nodes."""
 
-    def __init__(self, module: fx.GraphModule, names: Sequence[Leaf]) -> None:
-        self._module = module
-        self._names = iter(names)
-        self._nodes: dict[fx.Node, Node] = {}
+    def __init__(self, given: Mapping[Leaf, Tensor]) -> None:
+        super().__init__()
+        # Tensors are known by their identity, so all of them are kept.
+        self._tensors: list[Tensor] = []
+        self._nodes: dict[int, Node] = {}
+        for leaf, value in given.items():
+            self._keep(value, Input(tuple(value.shape), leaf=leaf))
 
-    def read(self) -> tuple[list[Node], Node]:
-        """The gradients and the value that the graph gives."""
-        for node in self._module.graph.nodes:
-            if node.op == "placeholder":
-                self._nodes[node] = Input(_shape_of(node), leaf=next(self._names))
-            elif node.op == "get_attr":
-                self._nodes[node] = self._attribute(node)
-            elif node.op == "call_function":
-                self._nodes[node] = self._called(node)
-            elif node.op == "output":
-                gradients, value = node.args[0]
-                return [self._nodes[each] for each in gradients], self._nodes[value]
-        raise AssertionError("a graph ends with its output")
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        return False
 
-    def _attribute(self, node: fx.Node) -> Node:
-        value = getattr(self._module, str(node.target))
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the operator gives
+        kwargs = kwargs or {}
+        for simpler in (None if self._is_known(func) else _decompositions().get(func), func.decompose):
+            if simpler is not None:
+                with self:
+                    result = simpler(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor):
+            self._keep(result, self._called(func, tuple(result.shape), args, kwargs))
+            return result
+        raise UnsupportedError(f"its loss uses the operator {func}")
+
+    def node_of(self, value: Tensor) -> Node:
+        """The node of a tensor; one that nothing of the graph made is a number."""
+        if id(value) in self._nodes:
+            return self._nodes[id(value)]
         if value.numel() != 1:
             raise UnsupportedError("its loss uses a tensor that is no parameter")
         return _number(tuple(value.shape), float(value))
 
-    def _called(self, node: fx.Node) -> Node:
-        name = str(node.target).split(".")[1]
-        shape = _shape_of(node)
+    def _is_known(self, func: OpOverload) -> bool:
+        """Whether an operator needs no simpler ones; some of torch's rules for those take seconds to load."""
+        name = str(func).split(".")[1]
+        return name in _FORMULAS or (not name.endswith("_") and hasattr(self, f"_{name.lstrip('_')}"))
+
+    def _keep(self, value: Tensor, node: Node) -> None:
+        self._tensors.append(value)
+        self._nodes[id(value)] = node
+
+    def _called(
+        self, func: OpOverload, shape: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Node:
+        name = str(func).split(".")[1]
         if name in _SAME:
-            return self._nodes[node.args[0]]  # type: ignore[index]
+            return self.node_of(args[0])
         if name in _FORMULAS:
-            if node.kwargs.get("alpha", 1) != 1:
-                raise UnsupportedError(f"its loss uses {node.target} with a factor")
-            return Pointwise(shape, tuple(map(self._operand, node.args)), _FORMULAS[name])
+            if kwargs.get("alpha", 1) != 1:
+                raise UnsupportedError(f"its loss uses {func} with a factor")
+            return Pointwise(shape, tuple(map(self._operand, args)), _FORMULAS[name])
         special = getattr(self, f"_{name.lstrip('_')}", None)
-        if special is None:
-            raise UnsupportedError(f"its loss uses the operator {node.target}")
-        made: Node = special(shape, *node.args, **node.kwargs)
+        if special is None or name.endswith("_"):
+            raise UnsupportedError(f"its loss uses the operator {func}")
+        made: Node = special(shape, *args, **kwargs)
         return made
 
-    def _operand(self, argument: Any) -> Node:  # noqa: ANN401 - a node or a number
-        if isinstance(argument, fx.Node):
-            return self._nodes[argument]
-        return _number((), float(argument))
+    def _operand(self, argument: Any) -> Node:  # noqa: ANN401 - a tensor or a number
+        return self.node_of(argument) if isinstance(argument, Tensor) else _number((), float(argument))
 
-    def _pow(self, shape: tuple[int, ...], base: fx.Node, exponent: float) -> Node:
+    def _pow(self, shape: tuple[int, ...], base: Tensor, exponent: float) -> Node:
         if exponent not in _POWERS:
-            inputs = (self._nodes[base], _number((), float(exponent)))
+            inputs = (self.node_of(base), _number((), float(exponent)))
             return Pointwise(shape, inputs, "POW({0}, {1})")
-        return Pointwise(shape, (self._nodes[base],), _POWERS[float(exponent)])
+        return Pointwise(shape, (self.node_of(base),), _POWERS[float(exponent)])
 
     def _clamp(
-        self, shape: tuple[int, ...], base: fx.Node, low: float | None = None, high: float | None = None
+        self, shape: tuple[int, ...], base: Tensor, low: float | None = None, high: float | None = None
     ) -> Node:
-        value = self._nodes[base]
+        value = self.node_of(base)
         if low is not None:
             value = Pointwise(shape, (value, Constant((), value=float(low))), "at_least({0}, {1})")
         if high is not None:
             value = Pointwise(shape, (value, Constant((), value=float(high))), "at_most({0}, {1})")
         return value
 
-    def _full_like(self, shape: tuple[int, ...], _like: fx.Node, value: float, **_how: object) -> Node:
+    def _binary_cross_entropy_with_logits(
+        self,
+        shape: tuple[int, ...],
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor | None = None,
+        positive: Tensor | None = None,
+        reduction: int = 1,
+    ) -> Node:
+        if weight is not None or positive is not None or reduction:
+            raise UnsupportedError("its loss weighs or sums up the entropy of samples inside of torch")
+        return Pointwise(shape, (self.node_of(scores), self.node_of(labels)), "entropy({0}, {1})")
+
+    def _zeros_like(self, shape: tuple[int, ...], *_like: object, **_how: object) -> Node:
+        return Constant(shape, value=0.0)
+
+    _new_zeros = _zeros_like
+
+    def _ones_like(self, shape: tuple[int, ...], *_like: object, **_how: object) -> Node:
+        return Constant(shape, value=1.0)
+
+    def _t(self, shape: tuple[int, ...], source: Tensor) -> Node:
+        return self._permute(shape, source, (1, 0) if len(shape) == 2 else (0,))
+
+    def _transpose(self, shape: tuple[int, ...], source: Tensor, first: int, second: int) -> Node:
+        axes = list(range(len(shape)))
+        axes[first], axes[second] = axes[second], axes[first]
+        return self._permute(shape, source, axes)
+
+    def _full_like(self, shape: tuple[int, ...], _like: Tensor, value: float, **_how: object) -> Node:
         return _number(shape, float(value))
 
     def _full(self, shape: tuple[int, ...], _size: object, value: float, **_how: object) -> Node:
@@ -354,8 +425,8 @@ class _Reader:
     def _empty_permuted(self, shape: tuple[int, ...], *_size: object, **_how: object) -> Node:
         return Constant(shape, value=0.0)
 
-    def _expand(self, shape: tuple[int, ...], source: fx.Node, _size: object) -> Node:
-        base = self._nodes[source]
+    def _expand(self, shape: tuple[int, ...], source: Tensor, _size: object) -> Node:
+        base = self.node_of(source)
         ahead = len(shape) - len(base.shape)
 
         def at(index: Index) -> Index:
@@ -363,14 +434,14 @@ class _Reader:
                 "0" if size == 1 else own for own, size in zip(index[ahead:], base.shape, strict=True)
             )
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
-    def _unsqueeze(self, shape: tuple[int, ...], source: fx.Node, axis: int) -> Node:
+    def _unsqueeze(self, shape: tuple[int, ...], source: Tensor, axis: int) -> Node:
         place = axis % len(shape)
-        return View(shape, (self._nodes[source],), lambda index: index[:place] + index[place + 1 :])
+        return Reindexed(shape, (self.node_of(source),), lambda index: index[:place] + index[place + 1 :])
 
-    def _squeeze(self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int] | int) -> Node:
-        base = self._nodes[source]
+    def _squeeze(self, shape: tuple[int, ...], source: Tensor, axes: Sequence[int] | int) -> Node:
+        base = self.node_of(source)
         asked = {axis % len(base.shape) for axis in ([axes] if isinstance(axes, int) else axes)}
         gone = {axis for axis in asked if base.shape[axis] == 1}
 
@@ -378,31 +449,31 @@ class _Reader:
             left = iter(index)
             return tuple("0" if axis in gone else next(left) for axis in range(len(base.shape)))
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
-    def _permute(self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int]) -> Node:
-        base = self._nodes[source]
+    def _permute(self, shape: tuple[int, ...], source: Tensor, axes: Sequence[int]) -> Node:
+        base = self.node_of(source)
         order = [axis % len(shape) for axis in axes]
-        return View(
+        return Reindexed(
             shape, (base,), lambda index: tuple(index[order.index(axis)] for axis in range(len(order))), True
         )
 
-    def _view(self, shape: tuple[int, ...], source: fx.Node, _size: object) -> Node:
-        base = self._nodes[source]
-        return View(shape, (base,), _reshaping(base.shape, shape))
+    def _view(self, shape: tuple[int, ...], source: Tensor, _size: object) -> Node:
+        base = self.node_of(source)
+        return Reindexed(shape, (base,), _reshaping(base.shape, shape))
 
     _reshape = _unsafe_view = _view
 
     def _slice(
         self,
         shape: tuple[int, ...],
-        source: fx.Node,
+        source: Tensor,
         axis: int = 0,
         start: int | None = None,
         _end: int | None = None,
         step: int = 1,
     ) -> Node:
-        base = self._nodes[source]
+        base = self.node_of(source)
         place, first = axis % len(shape), start or 0
         if step != 1 or first < 0 or (base.shape[place] in (SAMPLES, ROWS) and shape != base.shape):
             raise UnsupportedError("its loss cuts a tensor in an unusual way")
@@ -411,44 +482,44 @@ class _Reader:
             moved = f"({index[place]} + {first})" if first else index[place]
             return (*index[:place], moved, *index[place + 1 :])
 
-        return View(shape, (base,), at)
+        return Reindexed(shape, (base,), at)
 
-    def _diagonal(self, shape: tuple[int, ...], source: fx.Node, *where: int) -> Node:
-        base = self._nodes[source]
+    def _diagonal(self, shape: tuple[int, ...], source: Tensor, *where: int) -> Node:
+        base = self.node_of(source)
         if len(base.shape) != 2 or (where and where[0] != 0):
             raise UnsupportedError("its loss takes a diagonal in an unusual way")
-        return View(shape, (base,), lambda index: (index[0], index[0]))
+        return Reindexed(shape, (base,), lambda index: (index[0], index[0]))
 
-    def _diagonal_scatter(self, shape: tuple[int, ...], source: fx.Node, value: fx.Node, *where: int) -> Node:
+    def _diagonal_scatter(self, shape: tuple[int, ...], source: Tensor, value: Tensor, *where: int) -> Node:
         if len(shape) != 2 or (where and where[0] != 0):
             raise UnsupportedError("its loss sets a diagonal in an unusual way")
-        return OnDiagonal(shape, (self._nodes[source], self._nodes[value]))
+        return OnDiagonal(shape, (self.node_of(source), self.node_of(value)))
 
-    def _cat(self, shape: tuple[int, ...], parts: Sequence[fx.Node], axis: int = 0) -> Node:
+    def _cat(self, shape: tuple[int, ...], parts: Sequence[Tensor], axis: int = 0) -> Node:
         place = axis % len(shape)
         if shape[place] in (SAMPLES, ROWS):
             raise UnsupportedError("its loss joins samples")
-        return Joined(shape, tuple(self._nodes[part] for part in parts), place)
+        return Joined(shape, tuple(self.node_of(part) for part in parts), place)
 
     def _sum(
         self,
         shape: tuple[int, ...],
-        source: fx.Node,
+        source: Tensor,
         axes: Sequence[int] = (),
         keep: bool = False,
         **_how: object,
     ) -> Node:
-        return self._reduced(shape, self._nodes[source], axes, keep)
+        return self._reduced(shape, self.node_of(source), axes, keep)
 
     def _mean(
         self,
         shape: tuple[int, ...],
-        source: fx.Node,
+        source: Tensor,
         axes: Sequence[int] = (),
         keep: bool = False,
         **_how: object,
     ) -> Node:
-        base = self._nodes[source]
+        base = self.node_of(source)
         total: Node = self._reduced(shape, base, axes, keep)
         for axis in _axes(axes, base.shape):
             size = base.shape[axis]
@@ -456,16 +527,16 @@ class _Reader:
         return total
 
     def _amax(
-        self, shape: tuple[int, ...], source: fx.Node, axes: Sequence[int] = (), keep: bool = False
+        self, shape: tuple[int, ...], source: Tensor, axes: Sequence[int] = (), keep: bool = False
     ) -> Node:
-        return self._reduced(shape, self._nodes[source], axes, keep, largest=True)
+        return self._reduced(shape, self.node_of(source), axes, keep, largest=True)
 
     def _linalg_vector_norm(
-        self, shape: tuple[int, ...], source: fx.Node, order: float, axes: Sequence[int], keep: bool = False
+        self, shape: tuple[int, ...], source: Tensor, order: float, axes: Sequence[int], keep: bool = False
     ) -> Node:
         if order != 2:
             raise UnsupportedError(f"its loss uses a norm of order {order}")
-        base = self._nodes[source]
+        base = self.node_of(source)
         squares = Pointwise(base.shape, (base,), "square({0})")
         return Pointwise(shape, (self._reduced(shape, squares, axes, keep),), "SQRT({0})")
 
@@ -486,8 +557,8 @@ class _Reader:
                 places.append(next(own))
         return Reduction(shape, (base,), tuple(over), (tuple(places),), largest)
 
-    def _mm(self, shape: tuple[int, ...], left: fx.Node, right: fx.Node) -> Node:
-        a, b = self._nodes[left], self._nodes[right]
+    def _mm(self, shape: tuple[int, ...], left: Tensor, right: Tensor) -> Node:
+        a, b = self.node_of(left), self.node_of(right)
         return Reduction(shape, (a, b), (a.shape[1],), ((0, 2), (2, 1)))
 
 
@@ -505,11 +576,6 @@ def _number(shape: tuple[int, ...], value: float) -> Node:
 def _axes(axes: Sequence[int], shape: tuple[int, ...]) -> list[int]:
     """The axes that are meant: none given are all."""
     return sorted({axis % len(shape) for axis in axes} or range(len(shape))) if shape else []
-
-
-def _shape_of(node: fx.Node) -> tuple[int, ...]:
-    meta = node.meta["val"] if "val" in node.meta else node.meta["tensor_meta"]
-    return tuple(int(size) for size in meta.shape)
 
 
 def _reshaping(before: tuple[int, ...], after: tuple[int, ...]) -> Callable[[Index], Index]:

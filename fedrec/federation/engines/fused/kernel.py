@@ -1,10 +1,11 @@
 """The whole training of one client as a kernel: epochs of mini-batches, each of some steps.
 
 A row of a table that no sample of a mini-batch is about still takes the optimiser's step: it decays, and Adam
-goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to which
-a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers, and what
-they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of the samples of a row are added up in the
-order of samples, so that results do not depend on which lane was first.
+goes on by its moments. Such steps are taken when the row is next looked at: `last` is the mini-batch up to
+which a row has come. Where only moments move it, all steps it has missed are one: moments shrink by powers,
+and what they move the row by is a sum of powers that is known beforehand (see `fused.adam`). The gradients of
+the samples of a row are added up in the order of samples, so that results do not depend on which lane was
+first.
 """
 
 import math
@@ -13,21 +14,22 @@ from dataclasses import dataclass
 
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
-from fedrec.native.source import Source
+from fedrec.native.source import KernelSource
 
 _SHARED_BYTES = 32 * 1024
-"""Of a block's memory on the GPU that arrays may take; the rest of them lies in the worker's scratch memory."""
+"""Of a block's memory on the GPU that arrays may take; others lie in the worker's scratch memory."""
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
 _ALIGNED = 64
-_LANES = (32, 256)
+_LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
-_REGISTERS = ((36, 4), (104, 2))
-"""Up to so many numbers of a lane in registers, so many blocks of a processor at once."""
+_LANES_PER_SAMPLE = 2
+"""A row has more numbers than a lane should move alone."""
 
 FUNCTIONS = r"""
 #if NATIVE_GPU
@@ -70,6 +72,10 @@ INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
 INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
 INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
 INLINE real square(real x) { return x * x; }
+/* As torch has it, without loss for scores of any size. */
+INLINE real entropy(real x, real label) {
+  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
+}
 INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
 INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
 INLINE real at_least(real x, real low) { return x < low ? low : x; }
@@ -112,7 +118,7 @@ _CPU_MATH = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a kernel: its width, the steps that train it, and whether they move all of its rows by gradient."""
+    """A table of a kernel: its width, the steps that train it, and whether gradients move all rows."""
 
     name: str
     width: int
@@ -131,7 +137,7 @@ class Table:
 class FitCode:
     """A kernel for a fit, and what it has to be given."""
 
-    source: Source
+    source: KernelSource
     tables: Mapping[str, Table]
     vectors: Mapping[str, tuple[int, ...]]
     derived: Mapping[str, int]
@@ -143,6 +149,8 @@ class FitCode:
     rates: tuple[float, ...]
     """Rate and decay of every step and name."""
     scratch: "Scratch"
+    lifted: bool = True
+    """Whether numbers that losses close over are given with each call."""
 
 
 @dataclass
@@ -160,9 +168,9 @@ class Scratch:
 
 
 def lanes_for(batch: int) -> int:
-    """Threads of a block on the GPU: one for each sample of a mini-batch, as far as possible."""
+    """Threads of a block on the GPU: some for each sample of a mini-batch, as far as possible."""
     fewest, most = _LANES
-    return max(fewest, min(most, 1 << (batch - 1).bit_length()))
+    return max(fewest, min(most, _LANES_PER_SAMPLE << (batch - 1).bit_length()))
 
 
 def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
@@ -171,11 +179,15 @@ def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str
     return _Writer(method, fit, list(graphs), name, gpu, double, batch).code()
 
 
-def lowered_steps(method: Method, fit: Fit, *, gpu: bool) -> list[Lowered]:
-    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be."""
+def lowered_steps(method: Method, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lowered]:
+    """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be.
+
+    With `lifted`, numbers that losses close over are given with each call.
+    """
     codes: list[Lowered] = []
     for number, step in enumerate(fit.steps):
-        graph = traced(method, step.loss or fit.loss, list(step.rates))
+        loss = step.loss or fit.loss
+        graph = traced(method, loss, list(step.rates), numbers_of(loss) if lifted else None)
         first = sum(len(code.constants) for code in codes)
         codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
     return codes
@@ -235,7 +247,9 @@ class _Writer:
         mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
         functions = ("" if self.gpu else mathematics) + FUNCTIONS
         return FitCode(
-            source=Source(self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()),
+            source=KernelSource(
+                self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()
+            ),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,
@@ -245,13 +259,6 @@ class _Writer:
             rates=tuple(self.rates.values()),
             scratch=self.scratch,
         )
-
-    def _blocks(self) -> int:
-        """How many blocks a processor of a GPU shall hold: by about how many registers a lane needs."""
-        rows = sum(table.width for table in self.tables.values() if Leaf("rows", table.name) in self.leaves)
-        sums = max(stage.sums for graph in self.graphs for stage in graph.stages)
-        needed = (rows + sums) * (2 if self.double else 1)
-        return next((blocks for most, blocks in _REGISTERS if needed <= most), 1)
 
     def _table(self, name: str) -> Table:
         steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]
@@ -283,7 +290,7 @@ class _Writer:
         yield from (("const integer*", name) for name in ("sample_start", "row_start", "positive_start"))
         yield from (("const int*", name) for name in ("slots", "order", "positives"))
         yield from (("const real*", name) for name in ("all_labels", "all_interactions", "all_held"))
-        yield from (("const double*", name) for name in ("constants", "rates"))
+        yield from (("const double*", name) for name in ("constants", "numbers", "rates"))
         yield from (("const real*", name) for name in ("shrink", "slope", "root", "steps_before"))
         yield from (("const double*", name) for name in ADAM_TABLES)
         yield from (("real*", f"all_{c_name(name)}") for name in (*self.tables, *self.vectors))
@@ -326,19 +333,31 @@ class _Writer:
     def _opening(self) -> Iterator[str]:
         yield "if (stopped[item]) return;"
         yield "const integer s0 = sample_start[item], r0 = row_start[item];"
-        yield "const int samples = (int)(sample_start[item + 1] - s0), rows = (int)(row_start[item + 1] - r0);"
+        yield "const int samples = (int)(sample_start[item + 1] - s0);"
+        yield "const int rows = (int)(row_start[item + 1] - r0);"
         yield "int t = steps_done[item];"
         yield f"const int before = {'(int)steps_before[item]' if self._keeps_state else '0'};"
         for number, name in enumerate(self.rates):
             yield f"const real {name} = (real)rates[{number}];"
         for number in range(sum(len(graph.constants) for graph in self.graphs)):
             yield f"const real constant{number} = (real)constants[{number}];"
+        for leaf, place in self._numbers():
+            yield f"const real {leaf} = (real)numbers[{place}];"
         for part in ("interactions", "held"):
             if part in self.parts:
                 yield f"const real {part} = all_{part}[item];"
         yield "char* free_ = scratch + worker * scratch_bytes;"
         yield from self._arrays()
         yield from self._loaded()
+
+    def _numbers(self) -> Iterator[tuple[str, int]]:
+        """The numbers that losses close over: those of every step, one behind the other."""
+        first = 0
+        for number, (graph, step) in enumerate(zip(self.graphs, self.fit.steps, strict=True)):
+            for leaf in graph.leaves:
+                if leaf.part == "number":
+                    yield f"s{number}_number{leaf.name}", first + int(leaf.name)
+            first += len(numbers_of(step.loss or self.fit.loss))
 
     @property
     def _keeps_state(self) -> bool:
@@ -417,7 +436,8 @@ class _Writer:
             return
         self.scratch.per_sample += size * width
         self.scratch.arrays += 1
-        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {_rounded(f'sizeof({kind}) * {size} * batch')};"
+        taken = _rounded(f"sizeof({kind}) * {size} * batch")
+        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {taken};"
 
     def _per_row(self, name: str) -> Iterator[str]:
         self.scratch.per_row += 4
@@ -428,9 +448,8 @@ class _Writer:
         """Moments of a table: the worker's own, or with `rows_apart` those of each held row."""
         for part in ("first", "second"):
             name = f"{part}{number}_{table.c}"
-            yield (
-                f"real* const {name} = all_{name} + (rows_apart ? r0 : worker * (integer)most_rows) * {table.width};"
-            )
+            first = "(rows_apart ? r0 : worker * (integer)most_rows)"
+            yield f"real* const {name} = all_{name} + {first} * {table.width};"
 
     def _loaded(self) -> Iterator[str]:
         """What the client starts from."""
@@ -525,7 +544,10 @@ class _Writer:
             yield "SYNC();"
             yield "for (int i = LANE; i < n; i += LANES) {"
             yield "int alike = 0, least = i;"
-            yield "for (int s = mark[slot[i]] - base; s >= 0; s = following[s]) { alike++; if (s < least) least = s; }"
+            yield "for (int s = mark[slot[i]] - base; s >= 0; s = following[s]) {"
+            yield "alike++;"
+            yield "if (s < least) least = s;"
+            yield "}"
             if "occurrences" in self.parts:
                 yield "occurrences[i] = (real)alike;"
             if "distinct" in self.parts:
@@ -557,7 +579,8 @@ class _Writer:
         c, width = table.c, table.width
         yield f"for (int k = LANE; k < {width}; k += LANES) {{"
         yield "real total = 0;"
-        yield f"for (int p = 0; p < training; p++) total += table_{c}[(integer)positives[p0 + p] * {width} + k];"
+        yield "for (int p = 0; p < training; p++)"
+        yield f"total += table_{c}[(integer)positives[p0 + p] * {width} + k];"
         yield f"sum_{c}[k] = total;"
         yield "}"
         yield "SYNC();"
@@ -594,17 +617,20 @@ class _Writer:
             yield f"const real* const row_{c} = table_{c} + (integer)slot[i] * {width};"
             return
         yield f"real row_{c}[{width}];"
-        yield f"UNROLL for (int k = 0; k < {width}; k++) row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
+        yield f"UNROLL for (int k = 0; k < {width}; k++)"
+        yield f"row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
 
     def _vector_update(self, number: int, step: Step, key: str) -> Iterator[str]:
         shape, c = self.vectors[key], c_name(key)
         index = tuple("0" if size == 1 else f"k{axis}" for axis, size in enumerate(shape))
         gradient = self.graphs[number].gradients[Leaf("value", key)].at(*index)
-        yield from looped(shape, index, by_lanes=self.gpu, body=[
+        first, second = (f"{part}{number}_{c}[place]" for part in ("first", "second"))
+        body = [
             f"const int place = {flat(index, shape)};",
             f"real g = {gradient};",
-            *self._moved(number, step, key, f"x_{c}[place]", f"first{number}_{c}[place]", f"second{number}_{c}[place]", "t"),
-        ])  # fmt: skip
+            *self._moved(number, step, key, f"x_{c}[place]", first, second, "t"),
+        ]
+        yield from looped(shape, index, body, by_lanes=self.gpu)
 
     def _moved(
         self,
@@ -643,7 +669,7 @@ class _Writer:
         return lines
 
     def _row_update(self, number: int, step: Step, table: Table) -> Iterator[str]:
-        c, width = table.c, table.width
+        c = table.c
         gradients = self.graphs[number].gradients
         own, whole = gradients[Leaf("rows", table.name)], gradients[Leaf("whole", table.name)]
         pooled = gradients[Leaf("training_sum", table.name)]
@@ -673,7 +699,7 @@ class _Writer:
     ) -> Iterator[str]:
         """A step of every number of some rows: its gradient, then what becomes of the table and its moments.
 
-        `perhaps` tells whether rows have samples perhaps, or all of them have; None where samples say nothing.
+        `perhaps` tells whether rows have samples perhaps, or all of them do; None where samples say nothing.
         """
         width = table.width
         if self.gpu:
@@ -690,7 +716,7 @@ class _Writer:
             yield from (f"{array}[place] = {name};" for name, array in parts)
             yield "}"
             return
-        # Numbers of a row are done at once: first their gradients, then what no loop within stands in the way of.
+        # Numbers of a row are done at once: first their gradients, then what no inner loop hinders.
         yield f"for (int z = 0; z < {count}; z++) {{"
         yield f"const int i = {row};"
         yield f"real gradient[{width}];"
@@ -837,7 +863,8 @@ class _Writer:
                 size = math.prod(self.vectors[key])
                 for part in ("first", "second"):
                     name = f"{part}{number}_{c_name(key)}"
-                    yield f"for (int e = LANE; e < {size}; e += LANES) all_{name}[item * {size} + e] = {name}[e];"
+                    yield f"for (int e = LANE; e < {size}; e += LANES)"
+                    yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
 
 

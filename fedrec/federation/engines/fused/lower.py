@@ -14,17 +14,17 @@ from fedrec.federation.engines.fused.graph import (
     SAMPLES,
     Constant,
     Count,
-    Graph,
     Index,
     Input,
     Joined,
     Leaf,
+    LossGraph,
     Node,
     OnDiagonal,
     Pointwise,
     Reduction,
+    Reindexed,
     UnsupportedError,
-    View,
 )
 
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
@@ -84,12 +84,12 @@ class Gradient:
     def is_zero(self) -> bool:
         """Whether the loss does not depend on the leaf."""
         node = self.node
-        while isinstance(node, View):
+        while isinstance(node, Reindexed):
             (node,) = node.inputs
         return isinstance(node, Constant) and node.value == 0
 
 
-def lowered(graph: Graph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
+def lowered(graph: LossGraph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
     """The code of a graph; names of its arrays begin with `prefix`."""
     return Lowering(graph, prefix, gpu, first_constant).result()
 
@@ -97,11 +97,11 @@ def lowered(graph: Graph, prefix: str, *, gpu: bool, first_constant: int = 0) ->
 class Lowering:
     """Turns a graph into statements."""
 
-    def __init__(self, graph: Graph, prefix: str, gpu: bool, first_constant: int) -> None:
+    def __init__(self, graph: LossGraph, prefix: str, gpu: bool, first_constant: int) -> None:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._graph = graph = Graph(
+        self._graph = graph = LossGraph(
             graph.loss, {leaf: _own_array(node) for leaf, node in graph.gradients.items()}
         )
         self._order = list(_in_order([graph.loss, *graph.gradients.values()]))
@@ -120,6 +120,7 @@ class Lowering:
                     self._by_lanes.add(node)
                 elif _varying_over(node):
                     sums[stage] = before + node.count
+        self._check_rows()
         self._kept = set(self._needed_later())
         self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
@@ -132,7 +133,7 @@ class Lowering:
         count = 1 + max((self._ready(node) for node in (self._graph.loss, *outputs)), default=0)
         stages = [Stage() for _ in range(count)]
         for node in self._order:
-            if not isinstance(node, Input | Constant | Count | View) and node not in self._inlined:
+            if not isinstance(node, Input | Constant | Count | Reindexed) and node not in self._inlined:
                 self._emit(node, stages[self._stage[node]])
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows" and not Gradient(node, self).is_zero:
@@ -150,7 +151,7 @@ class Lowering:
 
     def read(self, node: Node, index: Sequence[str]) -> str:
         """The expression of an element of a tensor; `i` is the sample or row at hand."""
-        if isinstance(node, View):
+        if isinstance(node, Reindexed):
             return self.read(node.inputs[0], node.at(tuple(index)))
         if isinstance(node, Constant):
             return self._constant(node)
@@ -184,6 +185,8 @@ class Lowering:
             return f"{leaf.part}[{index[0]}]"
         if leaf.part in ("interactions", "held"):
             return leaf.part
+        if leaf.part == "number":
+            return f"{self._prefix}number{leaf.name}"
         if leaf.part == "size":
             return "(real)n"
         letter = "x" if leaf.part == "value" else "derived"
@@ -246,7 +249,7 @@ class Lowering:
         return [f"real {name};", *self._computed(node, by_lanes=False)]
 
     def _of_client(self, node: Node) -> list[str]:
-        """Statements that compute a tensor of the client: every lane a number of it, or all lanes one number."""
+        """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
         if node.count == 1:
             return self._assigned(node)
         self._arrays[self._name(node)] = node.count
@@ -282,7 +285,7 @@ class Lowering:
     def _product(self, node: Reduction) -> list[str]:
         """A product with a matrix, added up row by row of it, so that neighbours are done at once."""
         index, inner = _loop_index(node.shape), ("s0",)
-        turned = isinstance(node.inputs[1], View) and node.inputs[1].turned
+        turned = isinstance(node.inputs[1], Reindexed) and node.inputs[1].turned
         if turned:
             return looped(node.shape, index, self._element(node, index), by_lanes=False)
         target = self._read_array(node, index)
@@ -359,16 +362,30 @@ class Lowering:
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """The arrays that an expression of `node` reads."""
-        if isinstance(node, View) or node in self._inlined:
+        if isinstance(node, Reindexed) or node in self._inlined:
             for each in node.inputs:
                 yield from self._sources(each)
         elif not isinstance(node, Input | Constant | Count):
             yield node
 
+    def _check_rows(self) -> None:
+        """Raise `UnsupportedError` where more of every row is needed later than its numbers."""
+        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, Reindexed)]
+        readers = [(node, stage) for node, stage in readers if node not in self._inlined]
+        late = len(self._order)
+        readers += [(node, late) for node in self._graph.gradients.values()]
+        for node, stage in readers:
+            inputs = [node] if stage == late else node.inputs
+            for source in (source for each in inputs for source in self._sources(each)):
+                if ROWS in source.shape and self._stage[source] < stage:
+                    raise UnsupportedError(
+                        "its loss computes something of every row of a table, and needs it twice"
+                    )
+
     def _needed_later(self) -> Iterator[Node]:
         """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
         for node in self._order:
-            if isinstance(node, Input | Constant | Count | View) or node in self._inlined:
+            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
                 continue
             for each in node.inputs:
                 for source in self._sources(each):
@@ -386,9 +403,9 @@ class Lowering:
 
 
 def _own_array(gradient: Node) -> Node:
-    """A gradient that is nobody else's value: parameters move one after the other, by gradients from before."""
+    """A gradient that is nobody else's value: parameters move one by one, by gradients from before."""
     source = gradient
-    while isinstance(source, View):
+    while isinstance(source, Reindexed):
         (source,) = source.inputs
     if isinstance(source, Input) and not _varying(gradient.shape):
         return Pointwise(gradient.shape, (gradient,), "{0}")
@@ -445,7 +462,7 @@ def _inlined(order: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
         """Who reads a node, through other names for it."""
         found: list[Node | None] = []
         for reader in readers[node]:
-            found += final(reader) if isinstance(reader, View) else [reader]
+            found += final(reader) if isinstance(reader, Reindexed) else [reader]
         return found
 
     inlined: set[Node] = set()

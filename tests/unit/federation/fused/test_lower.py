@@ -1,0 +1,93 @@
+"""Statements of a loss: how many stages, what is kept between them, which numbers are written into the text."""
+
+import pytest
+import torch
+
+from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.lower import c_name, flat, looped, lowered
+from fedrec.federation.model.weights import dot
+from tests.federations import method_of
+
+METHOD = method_of("fedmf", "d=4")
+
+
+def code(loss, method=METHOD, trained=("Q", "p"), *, gpu=False):
+    return lowered(traced(method, loss, list(trained)), "s0_", gpu=gpu)
+
+
+def shares(w, batch):
+    """A sum over all samples, and what every sample makes of it."""
+    values = torch.exp(dot(w.Q[batch.items], w.p))
+    return (values / values.sum()).square().sum()
+
+
+def test_a_loss_of_one_sum_over_samples_has_one_loop_over_them():
+    first, *later = code(METHOD.loss).stages
+    assert first.sums == 1 + 4, "the loss, and the gradient by the user's vector"
+    assert any("gradient_Q[" in line for line in first.sample)
+    assert not any(stage.sample or stage.row or stage.after for stage in later)
+
+
+def test_what_follows_from_a_sum_over_samples_comes_in_the_next_loop():
+    made = code(shares)
+    assert sum(bool(stage.sample) for stage in made.stages) > 1
+    assert made.kept, "a later loop reads what an earlier one computed of each sample"
+    assert set(made.kept.values()) == {1}
+    (last,) = (number for number, stage in enumerate(made.stages) if "gradient_Q[" in "".join(stage.sample))
+    assert last > 0
+
+
+def test_sums_of_many_numbers_are_shared_out_on_a_gpu_and_nowhere_else():
+    wide = method_of("fedmf", "d=64")
+    on_cpu, on_gpu = (code(wide.loss, wide, gpu=gpu).stages for gpu in (False, True))
+    assert on_cpu[0].sums == 1 + 64
+    assert not any(stage.after for stage in on_cpu)
+    assert on_gpu[0].sums == 1
+    assert "for (int j = 0; j < n; j++) {" in on_gpu[0].after
+
+
+def test_numbers_that_rounds_may_change_are_given_with_each_call():
+    def scaled(factor):
+        return code(lambda w, batch: factor * METHOD.loss(w, batch))
+
+    first, second = scaled(0.3), scaled(0.7)
+    assert [stage.sample for stage in first.stages] == [stage.sample for stage in second.stages]
+    assert [stage.client for stage in first.stages] == [stage.client for stage in second.stages]
+    assert set(first.constants) == {0.3}
+    assert set(second.constants) == {0.7}
+    assert scaled(2.0).constants == []
+
+
+def test_the_same_number_at_two_places_is_two_numbers():
+    made = code(lambda w, _: 0.3 * w.p.sum() + 0.3 * w.p.square().sum(), trained=["p"])
+    assert len(made.constants) > 1
+    assert set(made.constants) == {0.3}
+
+
+def test_only_what_a_loss_reads_is_asked_for():
+    assert set(code(METHOD.loss).leaves) == {
+        Leaf("rows", "Q"), Leaf("value", "p"), Leaf("labels"), Leaf("size"),
+    }  # fmt: skip
+    assert set(code(lambda w, _: w.p.square().sum()).leaves) == {Leaf("value", "p")}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("Q", "Q"), ("mlp.0.bias", "mlp_0_bias")])
+def test_names_are_names_in_c(name, expected):
+    assert c_name(name) == expected
+
+
+def test_places_are_counted_without_samples_and_axes_of_one():
+    assert flat(("i", "k1", "k2"), (4099, 3, 5)) == "(k1 * 5 + k2)"
+    assert flat(("0", "k1"), (1, 7)) == "k1"
+    assert flat(("i",), (4099,)) == "0"
+
+
+def test_lanes_share_out_elements():
+    assert looped((3, 5), ("k0", "k1"), ["x;"], by_lanes=True) == [
+        "for (int e = LANE; e < 15; e += LANES) {",
+        "const int k0 = e / 5;",
+        "const int k1 = (e) % 5;",
+        "x;",
+        "}",
+    ]
+    assert looped((1, 1), ("0", "0"), ["x;"], by_lanes=False) == ["{", "x;", "}"]

@@ -1,0 +1,70 @@
+"""The text for a GPU, run by threads of the CPU as its lanes, against the plain loop."""
+
+import pytest
+import torch
+
+from fedrec.federation.engines.fused import engine as fused
+from fedrec.federation.engines.fused.kernel import lanes_for
+from fedrec.federation.program import Fit, trace
+from tests.federations import (
+    assert_same,
+    clients_of,
+    gentle,
+    learner_of,
+    method_of,
+    planted_blocks,
+    precision,
+    values_of,
+)
+from tests.lanes import CudaCompiler, LanesKernel
+
+BATCH = 16
+CASES = {
+    "rows that rest": ("fedmf", ("optimiser=adam",)),
+    "rows that shrink": ("fedrap", ("weight_decay=0.1",)),
+    "layers, whose sums lanes share out": ("fedncf", ("d=8",)),
+    "a sum over training items": ("perfedrec", ()),
+}
+"""What a kernel has to do, and a method that asks for it."""
+
+
+def made_for_lanes(method, fit, _device, batch):
+    code = fused.code_of(method, fit, gpu=True, batch=batch)
+    return fused.Compiled(code, LanesKernel(code.source, lanes_for(batch)), fit)
+
+
+def changes_of(case):
+    name, changes = CASES[case]
+    own = ("d=4", f"batch_size={BATCH}", "local_epochs=2", "participation=1", *changes)
+    return name, gentle(name, *own)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
+    name, changes = changes_of(case)
+    monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
+    ends = []
+    with precision(torch.float64):
+        for engine in ("loop", "fused"):
+            learner = learner_of(name, clients_of(planted_blocks(users=3)), *changes, engine=engine)
+            learner.train_round(1)
+            ends.append(values_of(learner))
+    assert set(learner.engine.notes()["training"].values()) == {"compiled"}
+    assert_same(*ends, relative=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_gpu_takes_the_kernel(case):
+    name, changes = changes_of(case)
+    method = method_of(name, *changes)
+    for fit in (operation for operation in trace(method, 1) if isinstance(operation, Fit)):
+        source = fused.code_of(method, fit, gpu=True, batch=BATCH).source
+        assert CudaCompiler().refusal(source, lanes_for(BATCH)) == ""
+
+
+def test_a_block_has_a_lane_for_every_sample_as_far_as_blocks_go():
+    lanes = [lanes_for(batch) for batch in range(1, 2000)]
+    most = max(lanes)
+    assert lanes == sorted(lanes)
+    assert all(count >= min(batch, most) for batch, count in enumerate(lanes, start=1))
+    assert all(count % 32 == 0 and most % count == 0 for count in lanes)
