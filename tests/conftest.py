@@ -14,12 +14,16 @@ from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols
 from fedrec.data.interactions import Interactions
+from fedrec.native.on_cpu import FLAGS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # The same examples on every run: a test fails because of a change, not because of luck.
 settings.register_profile("fedrec", derandomize=True, deadline=None)
 settings.load_profile("fedrec")
+
+# Kernels are compiled for many small cases, each run for milliseconds: what counts is how soon they are compiled.
+os.environ.setdefault(FLAGS, "-O1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
+from fedrec.federation.engines.engine import ENGINES
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.selection import runs_of
 from tests.conftest import ROOT
@@ -156,3 +157,12 @@ def test_files_named_in_prose_exist(page):
         page.read_text("utf-8"),
     )
     assert [name for name in named if not (ROOT / name).exists() and name not in EXAMPLES] == []
+
+
+def test_every_room_and_engine_is_in_the_list_of_rooms():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rooms = page.partition("## Rooms")[2].partition("\n## ")[0]
+    folders = {path.parent.name for path in (ROOT / "fedrec").glob("*/__init__.py")}
+    assert folders
+    assert {name for name in folders if not re.search(rf"(?<![\w/])(fedrec/)?{name}/", rooms)} == set()
+    assert {name for name in ENGINES if not re.search(rf"\b{name}\b", rooms)} == set()

@@ -105,6 +105,15 @@ def test_another_text_is_another_kernel(own_cache):
     assert len(list(own_cache.glob("fill-*.so"))) == 2
 
 
+def test_other_flags_are_another_kernel(own_cache, monkeypatch):
+    for further in ("-O1", "-O0 -g0"):
+        monkeypatch.setenv(on_cpu.FLAGS, further)
+        assert on_cpu.flags()[-len(further.split()) :] == tuple(further.split())
+        on_cpu.cpu_kernel.cache_clear()
+        sums(Kernel(SUMS, CPU), 5)
+    assert len(list(own_cache.glob("sums-*.so"))) == 2
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_without_a_compiler_the_reason_is_told_once(monkeypatch, caplog):
     monkeypatch.setattr(shutil, "which", lambda _: None)

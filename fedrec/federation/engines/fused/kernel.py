@@ -247,9 +247,7 @@ class _Writer:
         mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
         functions = ("" if self.gpu else mathematics) + FUNCTIONS
         return FitCode(
-            source=KernelSource(
-                self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()
-            ),
+            source=KernelSource(self.name, tuple(self._arguments()), body, functions, self.double),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,

@@ -15,6 +15,7 @@ from tests.engines import GIB, SmallBlocks
 from tests.federations import (
     assert_same,
     clients_of,
+    gentle,
     method_of,
     planted_blocks,
     precision,
@@ -79,6 +80,20 @@ def test_without_a_compiler_results_are_the_same(monkeypatch, caplog):
         values = values_of(learner)
     assert learner.engine.notes() == {"training": {"Q, p": "there is none"}}
     assert warnings(caplog) == ["fedmf: training of Q, p is not compiled: there is none"]
+    assert_same({key: expected.values[key] for key in values}, values, relative=1e-9)
+
+
+@pytest.mark.parametrize("name", ["fedmf", "fedncf", "fedrap"])
+def test_kernels_as_users_have_them_equal_the_plain_loop(name, monkeypatch):
+    """Other tests ask the compiler for less."""
+    changes = gentle(name, "d=8", "batch_size=16", "participation=1", "local_epochs=2")
+    expected = trained(name, *changes, engine="loop", users=6, dtype=torch.float64)
+    monkeypatch.delenv(on_cpu.FLAGS)
+    on_cpu.cpu_kernel.cache_clear()
+    assert "-O1" not in on_cpu.flags()
+    with precision(torch.float64):
+        values = values_of(after_rounds(name, *changes))
+    on_cpu.cpu_kernel.cache_clear()
     assert_same({key: expected.values[key] for key in values}, values, relative=1e-9)
 
 
