@@ -21,7 +21,7 @@ _OPTIMISERS = {"adam": "Adam", "sgd": "SGD"}
 
 
 @dataclass(frozen=True)
-class Target:
+class KernelTarget:
     """What kernels are written for: a GPU or a CPU, the precision of numbers, the size of mini-batches."""
 
     gpu: bool
@@ -55,7 +55,7 @@ def kernels_text(
     method = make_method(composition, settings, ITEMS)
     if method is None:
         raise ConfigurationError(f"{composition} has no clients that train: there is nothing to compile.")
-    target = Target(gpu, double, settings["batch_size"])
+    target = KernelTarget(gpu, double, settings["batch_size"])
     parts = {"the local round": trace(method, round_), "after aggregation": trace_after(method, round_)[0]}
     with _precision(double):
         texts = [
@@ -68,7 +68,7 @@ def kernels_text(
     return "\n\n".join(texts) + "\n"
 
 
-def _of_program(method: Method, program: Program, target: Target) -> Iterator[str]:
+def _of_program(method: Method, program: Program, target: KernelTarget) -> Iterator[str]:
     """Of every fit, the rest of its heading, and its kernel."""
     fits = [operation for operation in program if isinstance(operation, Fit)]
     for number, fit in enumerate(fits, start=1):
