@@ -246,7 +246,7 @@ def test_nothing_is_uploaded_after_aggregation(engine):
 def test_engines_go_by_name():
     for name in NAMED:
         assert engine_named(name, 2**20).name == name
-    assert engine_named("auto", 2**20).name == "batched"
+    assert engine_named("auto", 2**20).name == "fused"
     with pytest.raises(ConfigurationError, match=r"unknown engine 'lop'. Did you mean 'loop'\?"):
         engine_named("lop", 2**20)
 
