@@ -166,11 +166,19 @@ def values_of(learner: Learner, device: torch.device = CPU) -> dict[str, Tensor]
 
 def assert_same(first: Mapping[str, Tensor], second: Mapping[str, Tensor], relative: float = 0.0) -> None:
     """Equal up to a share of the largest number of each tensor."""
+    for name, share in apart(first, second).items():
+        assert share <= relative, name
+
+
+def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+    """How far tensors are apart, each in shares of the first one's largest number."""
     assert first.keys() == second.keys()
+    shares = {}
     for name, value in first.items():
         expected, actual = value.double(), second[name].double()
         scale = expected.abs().max().clamp(min=1e-12)
-        assert float((expected - actual).abs().max() / scale) <= relative, name
+        shares[name] = float((expected - actual).abs().max() / scale)
+    return shares
 
 
 def server_side(share, initial=None, shared=None, personal=None, round_=1) -> ServerSide:

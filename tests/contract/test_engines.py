@@ -21,6 +21,7 @@ from tests.contract.matrix import (
 )
 from tests.engines import ENGINES
 from tests.federations import (
+    apart,
     assert_same,
     clients_of,
     gentle,
@@ -80,8 +81,15 @@ def test_an_engine_equals_the_plain_loop(case, engine):
     ],
 )
 def test_single_precision_differs_by_rounding_alone(name, optimiser):
+    """By no more than a few times what the plain loop itself loses to it: Adam blows up what layers lose."""
     case = Case(name, ("batch_size=16", f"optimiser={optimiser}"))
-    assert_equals_the_loop(case, next(iter(ENGINES)), relative=1e-5, dtype=torch.float32)
+    precise, single = (
+        trained(name, *case.all_changes, engine="loop", rounds=case.rounds, users=USERS, dtype=dtype).values
+        for dtype in (torch.float64, torch.float32)
+    )
+    lost = max(apart(precise, single).values())
+    assert lost < 1e-3
+    assert_equals_the_loop(case, next(iter(ENGINES)), relative=max(1e-5, 5 * lost), dtype=torch.float32)
 
 
 @pytest.mark.parametrize("name", ["pfedclr", "pfedrec", "fedrap", "fedmf+plgc"])

@@ -63,7 +63,7 @@ def test_qb_article(catalogue, raw, name, users):
 
 
 def test_the_shortest_entry_is_enough(tmp_path):
-    (shortest,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
+    (shortest,) = re.findall(r"^```yaml\n(mydata:\n.*?)^```$", PAGE, re.M | re.S)
     assert len(shortest.splitlines()) == 4
     (tmp_path / "datasets.yaml").write_text(shortest)
     (tmp_path / "mydata.csv").write_text("time,user,item\n3,Zoë,b-1\n1,Zoë,a-1\n2,Al,a-1\n", encoding="utf-8")
