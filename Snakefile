@@ -72,7 +72,7 @@ rule splits:
 
 
 rule benchmark:
-    """Speed, as ratios: preparing MovieLens 1M, and training the clients of MovieLens 100K at once."""
+    """Speed, as ratios: preparing MovieLens 1M, and training the clients of MovieLens 100K by each engine."""
     input:
         results("benchmarks/prepare_ml-1m.json"),
         results("benchmarks/engines_ml-100k.json"),

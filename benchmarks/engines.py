@@ -11,8 +11,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from fedrec.data.split import Split, make_split, read_split
 from fedrec.errors import ConfigurationError
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.engine import Engine, engine_named
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
 from fedrec.files.atomic import write_text
 from fedrec.runs.device import device_name, device_named, memory_for_clients
@@ -42,37 +42,64 @@ SHAPES = {
 _LOOP_CLIENTS = 40
 
 
-def benchmark_method(
-    make: Callable[[Clients, Engine], Federation], clients: Clients, engines: list[str], rounds: int
-) -> dict[str, Any]:
-    """Median seconds of a round with every client, by engine; and of its evaluation, after the last round."""
-    memory = memory_for_clients(clients.device, None)
+@dataclass(frozen=True)
+class Maker:
+    """Makes federations of one method, with the same settings and seed."""
+
+    method: str
+    settings: Mapping[str, Any]
+
+    def federation(self, clients: Clients, engine: str) -> Federation:
+        """A federation before its first round."""
+        memory = memory_for_clients(clients.device, None)
+        named = engine_named(engine, memory.together, memory.alone)
+        learner = make_learner(self.method, clients, self.settings, 0, named)
+        assert isinstance(learner, Federation)
+        return learner
+
+
+def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rounds: int) -> dict[str, Any]:
+    """Seconds of a round with every client by engine, and how far each is from the loop after one round."""
     chosen = torch.linspace(0, len(clients) - 1, min(_LOOP_CLIENTS, len(clients)), device=clients.device)
     some = clients.only(torch.unique(chosen.long()))
-    share = float(some.sizes.sum() / clients.sizes.sum())
     measured: dict[str, Any] = {"clients": len(clients), "interactions": int(clients.sizes.sum())}
-    reached: dict[str, dict[str, torch.Tensor]] = {}
     for name in engines:
-        alone = name == "loop"
-        federation = make(some if alone else clients, engine_named(name, memory.together, memory.alone))
-        repeats = 1 if alone else rounds
-        seconds = [
-            _seconds(partial(federation.train_round, at), clients.device) for at in range(1, repeats + 2)
-        ]
-        measured[f"{name}_first_round"] = seconds[0]
-        measured[name] = statistics.median(seconds[1:]) / (share if alone else 1)
-        if not alone:
-            measured[f"{name}_evaluation"] = min(
-                _seconds(partial(_evaluate, federation, clients), clients.device) for _ in range(3)
-            )
-            measured[f"{name}_notes"] = federation.engine.notes()
-        compared = make(some, engine_named(name, memory.together, memory.alone))
-        compared.train_round(1)
-        reached[name] = {key: value.double().cpu() for key, value in compared.tensors().items()}
-    if "loop" in reached:
+        measured |= (
+            _timed_loop(maker, some, clients) if name == "loop" else _timed(maker, name, clients, rounds)
+        )
+    if "loop" in engines:
+        expected = _reached(maker, "loop", some)
         for name in engines:
-            measured[f"{name}_differs"] = _distance(reached["loop"], reached[name])
+            if name != "loop":
+                measured[f"{name}_differs"] = _distance(expected, _reached(maker, name, some))
     return measured
+
+
+def _timed(maker: Maker, engine: str, clients: Clients, rounds: int) -> dict[str, Any]:
+    """The median of `rounds` behind the first one, which compiles; and of an evaluation behind the last."""
+    federation = maker.federation(clients, engine)
+    first, *others = [_round_seconds(federation, at) for at in range(1, rounds + 2)]
+    return {
+        f"{engine}_first_round": first,
+        engine: statistics.median(others),
+        f"{engine}_evaluation": min(_evaluation_seconds(federation, clients) for _ in range(3)),
+        f"{engine}_notes": federation.engine.notes(),
+    }
+
+
+def _timed_loop(maker: Maker, some: Clients, clients: Clients) -> dict[str, Any]:
+    """The second round of some clients, scaled to all by their share of the samples."""
+    federation = maker.federation(some, "loop")
+    first, second = (_round_seconds(federation, at) for at in (1, 2))
+    share = float(some.sizes.sum() / clients.sizes.sum())
+    return {"loop_first_round": first / share, "loop": second / share}
+
+
+def _reached(maker: Maker, engine: str, clients: Clients) -> dict[str, torch.Tensor]:
+    """Everything that is learnt in one round."""
+    federation = maker.federation(clients, engine)
+    federation.train_round(1)
+    return {key: value.double().cpu() for key, value in federation.tensors().items()}
 
 
 def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
@@ -84,16 +111,18 @@ def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
     )
 
 
-def _evaluate(federation: Federation, clients: Clients) -> None:
+def _round_seconds(federation: Federation, round_: int) -> float:
+    start = _now(federation.clients.device)
+    federation.train_round(round_)
+    return _now(federation.clients.device) - start
+
+
+def _evaluation_seconds(federation: Federation, clients: Clients) -> float:
+    start = _now(clients.device)
     for part in HELD_OUT_PARTS:
         candidate_ranks(federation, clients, part)
     catalogue_ranks(federation, clients)
-
-
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    start = _now(device)
-    work()
-    return _now(device) - start
+    return _now(clients.device) - start
 
 
 def _now(device: torch.device) -> float:
@@ -111,50 +140,49 @@ def made_up(shape: str, config: Path) -> Split:
     return make_split(population_interactions(population, shape), protocol)
 
 
-def main() -> None:
-    """Measure, print and write one report."""
+def maker_of(
+    methods: Mapping[str, Any], name: str, paper: str | None, changes: Sequence[str]
+) -> tuple[Maker, str]:
+    """What makes federations of a method in which every client takes part, and the paper it follows.
+
+    Raise `ConfigurationError` for a method that has no clients.
+    """
+    method = canonical(methods, name)
+    if "participation" not in resolve(methods, method, paper, "ml-100k")[0]:
+        raise ConfigurationError(f"{method} is not federated: no client trains.")
+    settings, _, paper = resolve(methods, method, paper, "ml-100k", ["participation=1", *changes])
+    return Maker(method, settings), paper
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write a list of reports, one for each method."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="a dataset's folder, with its clean split")
-    parser.add_argument("--shape", choices=SHAPES, help="or the shape of a dataset, which is made up")
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--data", type=Path, help="a dataset's folder, with its clean split")
+    data.add_argument("--shape", choices=SHAPES, help="or the shape of a dataset, which is made up")
     parser.add_argument("--method", nargs="+", default=["fedmf"], help="default: fedmf")
     parser.add_argument("--paper", help="whose settings (default: the method's own paper)")
     parser.add_argument("--engine", nargs="+", default=["fused", "batched", "loop"], help="default: all")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="SETTING=VALUE")
     parser.add_argument("--config", type=Path, default=Path("config"), help="default: %(default)s")
+    parser.add_argument("--methods", type=Path, help="default: methods.yaml of the configuration")
     parser.add_argument("--repeats", type=int, default=5, help="rounds timed (default: %(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="json file to write")
-    parsed = parser.parse_args()
-    if (parsed.data is None) == (parsed.shape is None):
-        raise ConfigurationError("give either --data or --shape.")
+    parsed = parser.parse_args(arguments)
     place = device_named(parsed.device)
     split = read_split(parsed.data / "clean") if parsed.data else made_up(parsed.shape, parsed.config)
     clients = Clients.of_split(split, place)
-    methods = load_methods(parsed.config / "methods.yaml")
+    methods = load_methods(parsed.methods or parsed.config / "methods.yaml")
     reports = []
     for name in parsed.method:
-        method = canonical(methods, name)
-        settings, _, paper = resolve(
-            methods, method, parsed.paper, "ml-100k", ["participation=1", *parsed.changes]
-        )
-
-        def make(
-            those: Clients,
-            engine: Engine,
-            method: str = method,
-            settings: Any = settings,  # noqa: ANN401 - a method's own settings
-        ) -> Federation:
-            learner = make_learner(method, those, settings, 0, engine)
-            if not isinstance(learner, Federation):
-                raise ConfigurationError(f"{method} is not federated: no client trains.")
-            return learner
-
+        maker, paper = maker_of(methods, name, parsed.paper, parsed.changes)
         report = {
-            "data": parsed.shape or parsed.data.name, "method": method, "paper": paper,
+            "data": parsed.shape or parsed.data.name, "method": maker.method, "paper": paper,
             "device": device_name(place), "threads": torch.get_num_threads(), "torch": torch.__version__,
-            **benchmark_method(make, clients, parsed.engine, parsed.repeats),
+            **benchmark_method(maker, clients, parsed.engine, parsed.repeats),
         }  # fmt: skip
         print(json.dumps(report), flush=True)
         reports.append(report)

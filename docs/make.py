@@ -119,6 +119,66 @@ def speed() -> str:
     )
 
 
+def fused() -> str:
+    """Milliseconds of a compiled round on a GPU, and those of other engines in the same run."""
+
+    def ratio(row: Row) -> str:
+        return f"{float(row['batched_ms']) / float(row['round_ms']):.0f}" if row["batched_ms"] else "–"
+
+    return markdown(
+        ("method", "shape of", "`fused`", "kernel alone", "`batched`", "`loop`, s", "`batched` / `fused`"),
+        (
+            (
+                f"`{row['method']}`",
+                row["dataset"],
+                row["round_ms"],
+                *(row[name] or "–" for name in ("kernel_ms", "batched_ms", "loop_s")),
+                ratio(row),
+            )
+            for row in numbers("fused-h200")
+        ),
+        right=2,
+    )
+
+
+def floor() -> str:
+    """What a round of FedMF costs by counting, over what a GPU can do by its datasheet, in milliseconds."""
+
+    def cells(row: Row) -> tuple[str, ...]:
+        number = {name: float(value) for name, value in row.items() if name != "dataset"}
+        drawn = (number["interactions"] - 2 * number["users"]) * number["samples_each"]
+        samples = drawn * number["epochs"]
+        arithmetic = samples * number["operations"] / number["teraflops"] / 1e9
+        least = (drawn * number["row_bytes"] + samples * number["sample_bytes"]) / number[
+            "terabytes_a_second"
+        ]
+        uncached = samples * number["uncached_bytes"] / number["terabytes_a_second"] / 1e9
+        times = (arithmetic, least / 1e9, uncached)
+        return (
+            row["dataset"],
+            f"{samples / 1e6:.1f} million",
+            *(f"{time:.2f}" for time in times),
+            row["kernel_ms"],
+        )
+
+    head = (
+        "shape of",
+        "samples",
+        "arithmetic",
+        "memory, at least",
+        "memory, without caches",
+        "kernel, measured",
+    )
+    return markdown(head, map(cells, numbers("floor")))
+
+
+def versions() -> str:
+    """Versions of the kernel: what was predicted, and what came of it."""
+    names = ("version", "predicted", "ml_100k_ms", "ml_1m_ms", "outcome")
+    head = ("version", "predicted", "ML-100K, ms", "ML-1M, ms", "outcome")
+    return markdown(head, ([row[name] for name in names] for row in numbers("fused-versions")), right=5)
+
+
 def growth() -> str:
     """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
     head = ("method", "users", "interactions", "split", "draws", "training", "candidates", "peak, GiB")
@@ -187,6 +247,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "protocols": protocols,
     "speed": speed,
+    "fused": fused,
+    "floor": floor,
+    "versions": versions,
     "growth": growth,
     "machines": machines,
     "datasets": datasets,

@@ -24,7 +24,7 @@ _CUDA = r"""
 #define __forceinline__ inline
 #define __shared__ static
 #define __global__
-#define __launch_bounds__(lanes, blocks)
+#define __launch_bounds__(lanes)
 struct place { unsigned x; };
 static thread_local place threadIdx;
 static place blockIdx;

@@ -98,3 +98,25 @@ def project_of(parsed: argparse.Namespace) -> "Project":
     from fedrec.plan.project import Project
 
     return Project.load(read_configuration([parsed.project, *parsed.configfile]), mirror=parsed.mirror)
+
+
+def check_paper(paper: str, methods: Path) -> None:
+    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know a paper.
+
+    Schemas are not asked: training runs where nothing checks them.
+    """
+    from fedrec.config.methods import load_methods
+    from fedrec.config.protocol import paper_of
+    from fedrec.config.yaml_text import values_of
+    from fedrec.errors import ConfigurationError, did_you_mean
+    from fedrec.plan.runs import papers_in
+
+    protocols = configured("FEDREC_PROTOCOLS", str(methods.parent / "protocols.yaml"))
+    names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
+    declared = (path.stem for path in sorted((methods.parent / "papers").glob("*.yaml")))
+    of_protocols = (whose for name in names if (whose := paper_of(name)))
+    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared, *of_protocols)))
+    if paper not in known:
+        raise ConfigurationError(
+            f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."
+        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_methods, configured
+from fedrec.cli.options import add_command, add_methods, check_paper
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -74,7 +74,7 @@ def _train(parsed: argparse.Namespace) -> None:
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
-        _check_paper(parsed.paper, parsed.methods)
+        check_paper(parsed.paper, parsed.methods)
     summary = train(
         data=parsed.data,
         method=parsed.method,
@@ -105,25 +105,3 @@ def _outcome(summary: Mapping[str, Any], out: Path) -> str:
         f"{run}: test HR@10 {test['hr@10']:.4f}, NDCG@10 {test['ndcg@10']:.4f} at round {rounds[rule]} of "
         f"{rounds['last']}, {_RULES[rule]}.\nWritten to {out}"
     )
-
-
-def _check_paper(paper: str, methods: Path) -> None:
-    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know a paper.
-
-    Schemas are not asked: training runs where nothing checks them.
-    """
-    from fedrec.config.methods import load_methods
-    from fedrec.config.protocol import paper_of
-    from fedrec.config.yaml_text import values_of
-    from fedrec.errors import ConfigurationError, did_you_mean
-    from fedrec.plan.runs import papers_in
-
-    protocols = configured("FEDREC_PROTOCOLS", str(methods.parent / "protocols.yaml"))
-    names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
-    declared = (path.stem for path in sorted((methods.parent / "papers").glob("*.yaml")))
-    of_protocols = (whose for name in names if (whose := paper_of(name)))
-    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared, *of_protocols)))
-    if paper not in known:
-        raise ConfigurationError(
-            f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."
-        )

@@ -115,7 +115,7 @@ __device__ __forceinline__ void work(integer item, integer worker, const struct 
 {unpacked}
 {body}
 }}
-extern "C" __global__ void __launch_bounds__({lanes}, {blocks}) {name}(
+extern "C" __global__ void __launch_bounds__({lanes}) {name}(
     const struct arguments given, integer items, word64* next) {{
   __shared__ integer taken;
   for (;;) {{
@@ -142,8 +142,6 @@ class KernelSource:
     body: str
     functions: str = ""
     double: bool = False
-    blocks: int = 1
-    """Blocks that a processor of a GPU shall hold at once: the more, the fewer registers per lane."""
 
     def for_cpu(self) -> str:
         """The whole program, in C."""
@@ -154,7 +152,7 @@ class KernelSource:
     def for_gpu(self, lanes: int) -> str:
         """The whole program, in CUDA C, for blocks of `lanes` threads."""
         return self._common(_ON_GPU.format(lanes=lanes, real=self._real)) + _GPU_ENTRY.format(
-            name=self.name, body=self.body, unpacked=self._unpacked(), lanes=lanes, blocks=self.blocks
+            name=self.name, body=self.body, unpacked=self._unpacked(), lanes=lanes
         )
 
     @property

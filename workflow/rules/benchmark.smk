@@ -33,7 +33,7 @@ rule benchmark_prepare:
 
 
 rule benchmark_engines:
-    """A round of FedMF with every client: all at once against one after another."""
+    """A round of FedMF and of PFedCLR with every client: compiled and batched against one after another."""
     input:
         split=results("data/{dataset}/clean/split.parquet"),
         candidates=results("data/{dataset}/clean/candidates.parquet"),
@@ -50,4 +50,4 @@ rule benchmark_engines:
         "benchmark_engines {wildcards.dataset}"
     shell:
         "python -m benchmarks.engines --data {params.data:q} --methods {params.methods:q}"
-        " --out {output:q} 2> {log:q}"
+        " --method fedmf pfedclr --out {output:q} 2> {log:q}"

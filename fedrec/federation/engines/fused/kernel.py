@@ -30,8 +30,6 @@ _LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
 _LANES_PER_SAMPLE = 2
 """A row has more numbers than a lane should move alone."""
-_REGISTERS = ((36, 4), (104, 2))
-"""Up to so many numbers of a lane in registers, so many blocks of a processor at once."""
 
 FUNCTIONS = r"""
 #if NATIVE_GPU
@@ -249,9 +247,7 @@ class _Writer:
         mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
         functions = ("" if self.gpu else mathematics) + FUNCTIONS
         return FitCode(
-            source=KernelSource(
-                self.name, tuple(self._arguments()), body, functions, self.double, self._blocks()
-            ),
+            source=KernelSource(self.name, tuple(self._arguments()), body, functions, self.double),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,
@@ -261,13 +257,6 @@ class _Writer:
             rates=tuple(self.rates.values()),
             scratch=self.scratch,
         )
-
-    def _blocks(self) -> int:
-        """How many blocks a processor of a GPU shall hold: by about how many registers a lane needs."""
-        rows = sum(table.width for table in self.tables.values() if Leaf("rows", table.name) in self.leaves)
-        sums = max(stage.sums for graph in self.graphs for stage in graph.stages)
-        needed = (rows + sums) * (2 if self.double else 1)
-        return next((blocks for most, blocks in _REGISTERS if needed <= most), 1)
 
     def _table(self, name: str) -> Table:
         steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]

@@ -1,0 +1,48 @@
+"""`fedrec kernel`: what the fused engine makes of a method, to be read."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_methods, check_paper
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "kernel", _kernel)
+    parser.add_argument("method", help="as for train: fedmf, fedmf+plgc, fedmf[d=8]")
+    parser.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting, for example d=32"
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="C or CUDA C (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--round", type=int, default=1, help="rounds may differ in what they train (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--double", action="store_true", help="numbers of double precision, as tests have them"
+    )
+    add_methods(parser)
+
+
+def _kernel(parsed: argparse.Namespace) -> None:
+    """Print the kernels that the fused engine trains a method's clients with, or why there are none."""
+    from fedrec.config.methods import load_methods
+    from fedrec.runs.kernels import kernels_text
+
+    if parsed.paper is not None:
+        check_paper(parsed.paper, parsed.methods)
+    text = kernels_text(
+        load_methods(parsed.methods),
+        parsed.method,
+        parsed.paper,
+        parsed.set,
+        round_=parsed.round,
+        gpu=parsed.device == "cuda",
+        double=parsed.double,
+    )
+    print(text, end="")

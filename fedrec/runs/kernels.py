@@ -1,0 +1,112 @@
+"""What the fused engine makes of a method: the text of every kernel, or the reason why there is none."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fedrec.config.methods import canonical, resolve
+from fedrec.errors import ConfigurationError
+from fedrec.federation.engines.fused.engine import code_of
+from fedrec.federation.engines.fused.graph import UnsupportedError
+from fedrec.federation.engines.fused.kernel import lanes_for
+from fedrec.federation.model.method import Method
+from fedrec.federation.program import Fit, Program, Step, trace, trace_after
+from fedrec.runs.kinds import ITEMS
+from fedrec.runs.registry import make_method
+
+_OPTIMISERS = {"adam": "Adam", "sgd": "SGD"}
+
+
+@dataclass(frozen=True)
+class KernelTarget:
+    """What kernels are written for: a GPU or a CPU, the precision of numbers, the size of mini-batches."""
+
+    gpu: bool
+    double: bool
+    batch: int
+
+    def __str__(self) -> str:
+        language = f"CUDA C, {lanes_for(self.batch)} lanes a client" if self.gpu else "C, one thread a client"
+        return f"{language}, in {'double' if self.double else 'single'} precision"
+
+
+def kernels_text(
+    methods: Mapping[str, Any],
+    name: str,
+    paper: str | None,
+    changes: Sequence[str],
+    *,
+    round_: int,
+    gpu: bool,
+    double: bool,
+) -> str:
+    """The kernels of all fits of a method's round, each a program of its own behind a comment that names it.
+
+    Of a fit that is not compiled there is the comment alone, with the reason. Nothing is compiled or run, so
+    that kernels for a GPU can be read anywhere.
+    """
+    if round_ < 1:
+        raise ConfigurationError(f"--round: rounds count from 1, {round_} is none.")
+    composition = canonical(methods, name)
+    settings, _, paper = resolve(methods, composition, paper, "any", changes)
+    method = make_method(composition, settings, ITEMS)
+    if method is None:
+        raise ConfigurationError(f"{composition} has no clients that train: there is nothing to compile.")
+    target = KernelTarget(gpu, double, settings["batch_size"])
+    parts = {"the local round": trace(method, round_), "after aggregation": trace_after(method, round_)[0]}
+    with _precision(double):
+        texts = [
+            f"/* {composition}, settings of {paper}, round {round_}, {part}: {text}"
+            for part, program in parts.items()
+            for text in _of_program(method, program, target)
+        ]
+    if not texts:
+        raise ConfigurationError(f"{composition} trains nothing by gradients in round {round_}.")
+    return "\n\n".join(texts) + "\n"
+
+
+def _of_program(method: Method, program: Program, target: KernelTarget) -> Iterator[str]:
+    """Of every fit, the rest of its heading, and its kernel."""
+    fits = [operation for operation in program if isinstance(operation, Fit)]
+    for number, fit in enumerate(fits, start=1):
+        heading = f"fit {number} of {len(fits)}.\n   {_described(fit, target.batch)}"
+        try:
+            source = code_of(method, fit, gpu=target.gpu, batch=target.batch).source
+        except UnsupportedError as error:
+            yield f"{heading}\n   Not compiled, the batched engine trains it: {error}. */"
+            continue
+        program_text = source.for_gpu(lanes_for(target.batch)) if target.gpu else source.for_cpu()
+        yield f"{heading}\n   {target}. */\n{program_text.strip()}"
+
+
+def _described(fit: Fit, batch: int) -> str:
+    steps = "; then ".join(map(_step, fit.steps))
+    which = f"the {fit.samples} half of its samples" if fit.samples else "its samples"
+    stop = f", stops below a change of {fit.early_stop:g}" if fit.early_stop is not None else ""
+    epochs = "1 epoch" if fit.epochs == 1 else f"{fit.epochs} epochs"
+    return f"Trains {steps}: {epochs} over {which}, mini-batches of {batch}{stop}."
+
+
+def _step(step: Step) -> str:
+    decayed = [name for name, decay in step.weight_decay.items() if decay]
+    facts = [
+        _OPTIMISERS[step.optimiser],
+        *([f"weight decay on {', '.join(decayed)}"] if decayed else []),
+        *(["shrinking rates"] if step.batch_decay != 1 else []),
+        *(["moments kept over rounds"] if step.keep_state else []),
+    ]
+    return f"{', '.join(step.rates)} by {', '.join(facts)}"
+
+
+@contextmanager
+def _precision(double: bool) -> Iterator[None]:
+    """Numbers are of this precision while kernels are written."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if double else torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,101 @@
+"""`fedrec kernel`: the text that is printed is the text that is compiled, and what is not compiled says why."""
+
+import re
+
+import pytest
+import torch
+
+from fedrec.cli.main import main
+from fedrec.federation.engines.fused.engine import compiled_fit
+from fedrec.federation.program import Fit, trace, trace_after
+from tests.conftest import ROOT
+from tests.federations import METHODS, method_of, precision, settings_of
+
+TRAINED = [name for name in (*METHODS, "fedmf+plgc", "fedncf+em") if name[0] != "+" and method_of(name)]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+    """Defaults name files of the project."""
+    monkeypatch.chdir(ROOT)
+
+
+def printed(capsys, *arguments):
+    assert main(["kernel", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments):
+    assert main(["kernel", *arguments]) == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_printed_is_what_is_compiled(capsys, dtype):
+    method, batch = method_of("fedmf", "d=4"), settings_of("fedmf")["batch_size"]
+    (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
+    with precision(dtype):
+        kernel = compiled_fit(method, fit, torch.device("cpu"), batch).kernel
+    double = ["--double"] if dtype == torch.float64 else []
+    heading, _, program = printed(capsys, "fedmf", "--set", "d=4", *double).partition("*/\n")
+    assert program.strip() == kernel.source.for_cpu().strip()
+    assert "fedmf" in heading
+    assert "Trains Q, p by Adam: 10 epochs over its samples, mini-batches of 256." in heading
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_fit_has_a_heading_and_a_program_or_a_reason(capsys, name):
+    method = method_of(name)
+    fits = [
+        operation
+        for program in (trace(method, 1), trace_after(method, 1)[0])
+        for operation in program
+        if isinstance(operation, Fit)
+    ]
+    text = printed(capsys, name, "--device", "cuda")
+    assert len(re.findall(r"^/\* .*: fit \d of \d\.$", text, re.MULTILINE)) == len(fits) > 0
+    reasons, programs = text.count("Not compiled, the batched engine trains it: "), text.count("__global__")
+    assert reasons + programs == len(fits)
+
+
+def test_a_gpu_has_two_lanes_for_a_sample_of_a_mini_batch(capsys):
+    text = printed(capsys, "fedmf", "--set", "batch_size=60", "--device", "cuda")
+    assert "CUDA C, 128 lanes a client, in single precision" in text
+    assert "#define LANES 128" in text
+
+
+def test_what_clients_do_after_aggregation_is_printed_too(capsys):
+    text = printed(capsys, "fedrecon")
+    assert "round 1, the local round: fit 1 of 2." in text
+    assert "round 1, after aggregation: fit 1 of 1." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("fedrap", "--set", "dp_noise=1"), "noise on the gradient of every row"),
+        (("fedmf+plgc", "--set", "redundancy=au"), "its loss uses the operator"),
+    ],
+)
+def test_a_fit_that_is_not_compiled_says_why(capsys, arguments, reason):
+    text = printed(capsys, *arguments)
+    assert reason in text
+    assert "void" not in text
+
+
+def test_precision_is_what_it_was_afterwards(capsys):
+    printed(capsys, "fedmf", "--double")
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (("fedmff",), "Did you mean 'fedmf'?"),
+        (("popularity",), "popularity has no clients that train: there is nothing to compile."),
+        (("fedmf", "--paper", "pfedcrl"), "--paper: unknown paper 'pfedcrl'. Did you mean 'pfedclr'?"),
+        (("fedmf", "--round", "0"), "--round: rounds count from 1, 0 is none."),
+    ],
+)
+def test_mistakes_are_told(capsys, arguments, answer):
+    assert answer in refused(capsys, *arguments)

@@ -1,0 +1,127 @@
+"""Benchmarks run where machines are paid for by the minute, and authors' code is not here: both must work at once."""
+
+import json
+import sys
+
+import pytest
+
+from benchmarks import authors, engines
+from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
+from fedrec.errors import ConfigurationError
+from tests.conftest import ROOT
+from tests.federations import planted_blocks
+
+CHECKOUT = """
+import argparse, logging, sys
+parser = argparse.ArgumentParser()
+for name in ("dataset", "device_id", "latent_dim", "batch_size", "local_epoch", "num_negative", "lr"):
+    parser.add_argument(f"--{name}")
+parser.add_argument("--num_round", type=int)
+given = parser.parse_args()
+logging.basicConfig(level=logging.INFO, format="%(asctime)s-%(levelname)s-%(message)s")
+open("log/one.txt", "w").write(repr(vars(given)))
+rows = [line.split(",") for line in open(f"there/{given.dataset}/ratings.dat")]
+for round in range(given.num_round):
+    logging.info(f"Round {round} starts !")
+    logging.info("Training phase!")
+    if round == 1 and given.lr == "nan":
+        sys.exit("loss is no number")
+    logging.info("Testing phase!")
+    logging.info(f"[Testing Epoch {round}] HR = {len(rows)}")
+open("sh_result/rows.txt", "w").write(str(len(rows)))
+"""
+"""Reads, writes and speaks as an authors' code does."""
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_split(planted_blocks(users=8), tmp_path / "data/ml-100k/clean")
+    return tmp_path / "data/ml-100k"
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (folder / "train.py").write_text(CHECKOUT)
+    return folder
+
+
+def compared(data, checkout, *more):
+    out = data / "authors.json"
+    authors.main(
+        ["--code", "pfedrec", "--checkout", str(checkout), "--data", str(data), "--config", str(ROOT / "config"),
+         "--ratings", str(checkout / "there/ml-100k/ratings.dat"), "--rounds", "2", "--device", "cpu",
+         "--python", sys.executable, "--out", str(out), *more]
+    )  # fmt: skip
+    return json.loads(out.read_text())
+
+
+def test_every_engine_is_timed_and_held_to_the_loop(data, tmp_path, capsys):
+    out = tmp_path / "engines.json"
+    engines.main(
+        ["--data", str(data), "--method", "fedmf", "pfedrec", "--config", str(ROOT / "config"), "--repeats", "1",
+         "--device", "cpu", "--set", "d=4", "--out", str(out)]
+    )  # fmt: skip
+    reports = json.loads(out.read_text())
+    assert [report["method"] for report in reports] == ["fedmf", "pfedrec"]
+    for report in reports:
+        assert all(report[name] > 0 for name in ("fused", "batched", "loop", "fused_evaluation"))
+        assert report["fused_differs"] < 1e-3
+        assert report["batched_differs"] < 1e-3
+        assert "loop_differs" not in report
+        assert set(report["fused_notes"]["training"].values()) == {"compiled"}
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == reports
+
+
+def test_a_method_without_clients_is_no_benchmark(data, tmp_path):
+    with pytest.raises(ConfigurationError, match="popularity is not federated"):
+        engines.main(
+            ["--data", str(data), "--method", "popularity", "--config", str(ROOT / "config"),
+             "--device", "cpu", "--out", str(tmp_path / "engines.json")]
+        )  # fmt: skip
+
+
+def test_ratings_are_rows_in_whose_times_leave_one_out_finds_the_split():
+    split = planted_blocks(users=8)
+    rows = [list(map(int, line.split("::"))) for line in authors.ratings_text(split, "::").splitlines()]
+    assert {row[2] for row in rows} == {1}
+    for user in range(8):
+        latest = sorted((row for row in rows if row[0] == user), key=lambda row: -row[3])
+        assert len({row[3] for row in latest}) == len(latest)
+        *_, validation, test = (
+            split.item[(split.user == user) & (split.part == part)] for part in (TRAIN, VALIDATION, TEST)
+        )
+        assert [row[1] for row in latest[:2]] == [int(test[0]), int(validation[0])]
+
+
+def test_their_rounds_are_timed_with_our_sizes(data, checkout, capsys):
+    report = compared(data, checkout, "--", "--lr", "0.05")
+    assert len(report["their_rounds"]) == 2
+    assert report["theirs"] == report["their_rounds"][1] > 0
+    assert report["ratio"] == pytest.approx(report["theirs"] / report["ours"])
+    given = (checkout / "log/one.txt").read_text()
+    assert "'latent_dim': '32'" in given
+    assert "'lr': '0.05'" in given
+    assert int((checkout / "sh_result/rows.txt").read_text()) == len(planted_blocks(users=8).user)
+    assert "times" in capsys.readouterr().out
+
+
+def test_a_checkout_that_fails_says_its_last_words(data, checkout):
+    with pytest.raises(
+        ConfigurationError, match=r"(?s)1 of 2 rounds were seen, exit status 1.*loss is no number"
+    ):
+        compared(data, checkout, "--", "--lr", "nan")
+
+
+def test_other_ratings_are_not_replaced(data, checkout):
+    file = checkout / "there/ml-100k/ratings.dat"
+    file.parent.mkdir(parents=True)
+    file.write_text("1::2::3::4\n")
+    with pytest.raises(ConfigurationError, match="holds other ratings"):
+        compared(data, checkout)
+
+
+def test_a_folder_without_their_code_is_told(data, tmp_path):
+    with pytest.raises(ConfigurationError, match=r"has no train\.py"):
+        compared(data, tmp_path)
