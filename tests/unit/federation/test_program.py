@@ -25,6 +25,7 @@ from fedrec.federation.program import (
     trace_after,
 )
 from fedrec.methods.fedmf import FedMF
+from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.runs.registry import make_method
 from tests.by_hand import ENGINES, clients_with, federation_of
 from tests.conftest import ROOT
@@ -246,7 +247,7 @@ def test_nothing_is_uploaded_after_aggregation(engine):
 def test_engines_go_by_name():
     for name in NAMED:
         assert engine_named(name, 2**20).name == name
-    assert engine_named("auto", 2**20).name == "fused"
+    assert engine_named("auto", 2**20).name == PREFERRED_ENGINE
     with pytest.raises(ConfigurationError, match=r"unknown engine 'lop'. Did you mean 'loop'\?"):
         engine_named("lop", 2**20)
 
