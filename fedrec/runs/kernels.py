@@ -10,8 +10,8 @@ import torch
 from fedrec.config.methods import canonical, resolve
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.fused.engine import code_of
-from fedrec.federation.engines.fused.graph import UnsupportedError
 from fedrec.federation.engines.fused.kernel import lanes_for
+from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.method import Method
 from fedrec.federation.program import Fit, Program, Step, trace, trace_after
 from fedrec.runs.kinds import ITEMS

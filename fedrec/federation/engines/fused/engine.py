@@ -21,10 +21,10 @@ from fedrec.federation.engines.batched.memory import fitting_blocks
 from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
-from fedrec.federation.engines.fused.graph import UnsupportedError
 from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
 from fedrec.federation.engines.fused.key import key_of, numbers_of
 from fedrec.federation.engines.fused.lower import c_name
+from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method
 from fedrec.native.kernel import Argument, Kernel
@@ -38,8 +38,6 @@ class Compiled:
 
     code: FitCode
     kernel: Kernel
-    fit: Fit
-    """The one it was made of, which keeps the objects of its key alive."""
 
 
 class Compiler:
@@ -48,6 +46,7 @@ class Compiler:
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
         self._kept: list[Fit] = []
+        """What was compiled: a key names objects by their identity, so they must live on."""
         self.said: dict[str, str] = {}
         """What was compiled or why not, by what the fit trains."""
 
@@ -82,7 +81,7 @@ class Compiler:
 def compiled_fit(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
     """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
     code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
-    return Compiled(code, Kernel(code.source, device, lanes_for(batch)), fit)
+    return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
 
 
 def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int) -> FitCode:

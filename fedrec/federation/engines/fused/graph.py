@@ -1,14 +1,12 @@
-"""The loss of a step and its gradients as a graph of few kinds of nodes, traced for one client.
+"""The loss of a step and its gradients as a graph, traced for one client.
 
-The method's own loss is run once on made-up tensors while torch writes down its operators, forward and
-backward; every operator becomes a node here. Sizes are numbers, but for the two that differ from client to
-client: `SAMPLES`, those of a mini-batch, and `ROWS`, those of a table.
+The method's own loss is run on made-up tensors while the operators that torch performs, forward and backward,
+are written down: each becomes a node.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -18,122 +16,28 @@ from torch._decomp import core_aten_decompositions
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedrec.errors import FedrecError
 from fedrec.federation.engines.fused.key import with_numbers
+from fedrec.federation.engines.fused.nodes import (
+    ROWS,
+    SAMPLES,
+    Constant,
+    Count,
+    Index,
+    Input,
+    Joined,
+    Leaf,
+    LossGraph,
+    Node,
+    OnDiagonal,
+    Pointwise,
+    Reduction,
+    Reindexed,
+    UnsupportedError,
+)
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values
 from fedrec.federation.model.weights import Loss, Weights
-
-SAMPLES, ROWS = 4099, 4111
-"""Stand for the sizes that differ from client to client: no other axis may be as long."""
-Index = tuple[str, ...]
-"""Where in a tensor: an expression of C for every axis."""
-
-
-class UnsupportedError(FedrecError):
-    """A loss does something that is not compiled; says what."""
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """An input of a graph.
-
-    `part` is `value` (of a parameter that is no table, or of a derived number), of a table `rows` (those of
-    the mini-batch), `whole` or `training_sum`, or of the client `labels`, `size`, `occurrences`, `distinct`,
-    `interactions` or `held`. A `number` is one that the loss closes over.
-    """
-
-    part: str
-    name: str = ""
-
-
-@dataclass(eq=False)
-class Node:
-    """A tensor: what it is computed from, element by element."""
-
-    shape: tuple[int, ...]
-    inputs: tuple["Node", ...] = ()
-
-    @property
-    def varying(self) -> tuple[int, ...]:
-        """Its axes whose size differs from client to client."""
-        return tuple(axis for axis, size in enumerate(self.shape) if size in (SAMPLES, ROWS))
-
-    @property
-    def count(self) -> int:
-        """Its elements, of one sample or row where it has such an axis."""
-        return math.prod(size for size in self.shape if size not in (SAMPLES, ROWS))
-
-
-@dataclass(eq=False)
-class Input(Node):
-    """What the graph is given."""
-
-    leaf: Leaf = field(default_factory=lambda: Leaf("value"))
-
-
-@dataclass(eq=False)
-class Constant(Node):
-    """One number everywhere: written into the code, or given with each call where it may change."""
-
-    value: float = 0.0
-
-
-@dataclass(eq=False)
-class Count(Node):
-    """How many samples a mini-batch has, or rows a table."""
-
-    of: int = SAMPLES
-
-
-@dataclass(eq=False)
-class Pointwise(Node):
-    """A formula of the same element of every input; inputs broadcast."""
-
-    formula: str = "{0}"
-
-
-@dataclass(eq=False)
-class Reindexed(Node):
-    """Other names for the elements of its input: `at` gives the input's index for one of its own."""
-
-    at: Callable[[Index], Index] = lambda index: index
-    turned: bool = False
-    """Whether axes have changed places."""
-
-
-@dataclass(eq=False)
-class Reduction(Node):
-    """A sum or maximum over axes of a product of inputs.
-
-    Its own axes come first, then those it goes over, of sizes `over`; `places` tells for each input
-    which of all these axes index it.
-    """
-
-    over: tuple[int, ...] = ()
-    places: tuple[tuple[int | None, ...], ...] = ()
-    largest: bool = False
-
-
-@dataclass(eq=False)
-class Joined(Node):
-    """Its inputs, one behind the other along an axis."""
-
-    axis: int = 0
-
-
-@dataclass(eq=False)
-class OnDiagonal(Node):
-    """The first input, with the second one on its diagonal."""
-
-
-@dataclass(frozen=True)
-class LossGraph:
-    """The loss of a step, and its gradient by every leaf of a trained parameter that it depends on."""
-
-    loss: Node
-    gradients: Mapping[Leaf, Node]
 
 
 def traced(
@@ -143,35 +47,113 @@ def traced(
 
     With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls.
     """
-    leaves = list(_leaves(method))
+    leaves = dict(_leaves(method, SAMPLES, ROWS))
     _check_sizes(leaves)
-    leaves += [(Leaf("number", str(place)), torch.tensor(value)) for place, value in enumerate(numbers or ())]
-    wanted = [
-        place for place, (leaf, _) in enumerate(leaves) if leaf.name in trained and leaf.part in _TRAINED
-    ]
-    # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
-    own = [value.detach().requires_grad_(place in wanted) for place, (_, value) in enumerate(leaves)]
-    given = {leaf: value for (leaf, _), value in zip(leaves, own, strict=True)}
-    held = [given[leaf] for leaf in given if leaf.part == "number"]
-    recorder = _Recorder(given)
-    try:
-        with recorder:
-            value = with_numbers(loss, held)(
-                cast(Weights, _view(method.parameters(), given)), _TracedBatch(given)
-            ).sum()
-            gradients = torch.autograd.grad(
-                value, [own[place] for place in wanted], allow_unused=True, materialize_grads=True
-            )
-    except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
-        raise UnsupportedError(f"its loss cannot be traced: {str(error).strip().splitlines()[0]}") from error
+    run = _Run(method, loss, trained, numbers or (), leaves)
+    recorder = _Recorder(run.given)
+    value, gradients = run.under(recorder)
+    _check_numbers(method, loss, trained, numbers or ())
     return LossGraph(
-        recorder.node_of(value),
-        {leaves[place][0]: recorder.node_of(each) for place, each in zip(wanted, gradients, strict=True)},
+        recorder.node_of(value), {leaf: recorder.node_of(each) for leaf, each in gradients.items()}
     )
+
+
+class _Run:
+    """A loss and its gradients, computed once of made-up leaves."""
+
+    def __init__(
+        self,
+        method: Method,
+        loss: Loss,
+        trained: Sequence[str],
+        numbers: Sequence[float],
+        leaves: Mapping[Leaf, Tensor],
+    ) -> None:
+        held = {Leaf("number", str(place)): torch.tensor(value) for place, value in enumerate(numbers)}
+        self._method = method
+        self._wanted = [leaf for leaf in leaves if leaf.name in trained and leaf.part in _TRAINED]
+        # Plain autograd, as engines have it: its derivatives are written so that little is lost to rounding.
+        self.given = {
+            leaf: value.detach().requires_grad_(leaf in self._wanted)
+            for leaf, value in {**leaves, **held}.items()
+        }
+        self._loss = with_numbers(loss, [self.given[leaf] for leaf in held])
+
+    def under(self, mode: TorchDispatchMode) -> tuple[Tensor, dict[Leaf, Tensor]]:
+        """The loss and its gradients, computed while `mode` looks on."""
+        wanted = [self.given[leaf] for leaf in self._wanted]
+        view, batch = cast(Weights, _view(self._method.parameters(), self.given)), _TracedBatch(self.given)
+        try:
+            with mode:
+                value = self._loss(view, batch).sum()
+                gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
+        except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise UnsupportedError(f"its loss cannot be traced: {first}") from error
+        return value, dict(zip(self._wanted, gradients, strict=True))
+
+
+def _check_numbers(method: Method, loss: Loss, trained: Sequence[str], numbers: Sequence[float]) -> None:
+    """Raise `UnsupportedError` where a number of a loss follows from how many samples or rows there are.
+
+    Such a number would be the made-up client's for all. Multiples of a size are known for what they are.
+    """
+    told = []
+    for samples, rows in _OTHER_SIZES:
+        run = _Run(method, loss, trained, numbers, dict(_leaves(method, samples, rows)))
+        listener = _Listener(run.given.values())
+        run.under(listener)
+        told.append(listener.numbers)
+    first, second = told
+    shares = [one / other for one, other in zip(*_OTHER_SIZES, strict=True)]
+    same = len(first) == len(second) and all(
+        one == other or any(math.isclose(one, share * other) for share in shares)
+        for one, other in zip(first, second, strict=True)
+    )
+    if not same:
+        raise UnsupportedError("its loss goes by the number of samples in an unusual way")
+
+
+class _Listener(TorchDispatchMode):
+    """Writes down the numbers that operators are given beside tensors of the graph."""
+
+    def __init__(self, leaves: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.numbers: list[float] = []
+        # Tensors are known by their identity, so all of them are kept.
+        self._tensors = list(leaves)
+        self._known = set(map(id, self._tensors))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `_Recorder`."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the operator gives
+        self.numbers += [float(each) for each in args if self._is_number(each)]
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self._tensors.append(result)
+            self._known.add(id(result))
+        return result
+
+    def _is_number(self, argument: object) -> bool:
+        """Whether an argument is a number, or a tensor of one that is nothing of the graph."""
+        if isinstance(argument, Tensor):
+            return argument.numel() == 1 and id(argument) not in self._known
+        return isinstance(argument, int | float)
 
 
 _TRAINED = ("value", "rows", "whole", "training_sum")
 """Parts of a parameter that a gradient may be asked for."""
+_OTHER_SIZES = ((23, 29), (31, 37))
+"""Samples and rows of two clients, by which it is seen what follows from how many there are."""
 
 
 @cache
@@ -183,18 +165,18 @@ def _decompositions() -> dict[Any, Any]:
     }
 
 
-def _leaves(method: Method) -> Iterator[tuple[Leaf, Tensor]]:
-    """Everything a loss may ask for, made up."""
+def _leaves(method: Method, samples: int, rows: int) -> Iterator[tuple[Leaf, Tensor]]:
+    """Everything a loss may ask for, made up, of so many samples and rows."""
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     shapes: dict[Leaf, tuple[int, ...]] = {}
     for name, part in parameters.items():
         if part.table:
-            shapes[Leaf("rows", name)] = (SAMPLES, part.shape[1])
-            shapes[Leaf("whole", name)] = (ROWS, part.shape[1])
+            shapes[Leaf("rows", name)] = (samples, part.shape[1])
+            shapes[Leaf("whole", name)] = (rows, part.shape[1])
             shapes[Leaf("training_sum", name)] = (1, part.shape[1])
         else:
             shapes[Leaf("value", name)] = tuple(part.shape)
-    shapes |= {Leaf(of_samples): (SAMPLES,) for of_samples in ("labels", "occurrences", "distinct")}
+    shapes |= {Leaf(of_samples): (samples,) for of_samples in ("labels", "occurrences", "distinct")}
     shapes |= {Leaf("size"): (1,), Leaf("interactions"): (1, 1), Leaf("held"): (1, 1)}
     values = {leaf: _made_up(shape) for leaf, shape in shapes.items()}
     with torch.no_grad():
@@ -207,8 +189,8 @@ def _made_up(shape: tuple[int, ...]) -> Tensor:
     return torch.linspace(0.1, 0.9, math.prod(shape)).reshape(shape)
 
 
-def _check_sizes(leaves: list[tuple[Leaf, Tensor]]) -> None:
-    for leaf, value in leaves:
+def _check_sizes(leaves: Mapping[Leaf, Tensor]) -> None:
+    for leaf, value in leaves.items():
         static = value.shape[1:] if leaf.part in ("rows", "whole") else value.shape
         if leaf.part not in ("labels", "occurrences", "distinct") and {SAMPLES, ROWS} & set(static):
             raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that stands for another")
@@ -231,7 +213,7 @@ class _TracedTable:
         self._name = name
 
     def __getitem__(self, items: object) -> Tensor:
-        if items is not _ITEMS:
+        if items is not _items(self._given):
             raise UnsupportedError(f"its loss looks up other rows of {self._name} than the mini-batch's")
         return self._given[Leaf("rows", self._name)]
 
@@ -252,7 +234,14 @@ class _TracedTable:
         return torch.zeros_like(self.training_sum())
 
 
-_ITEMS = torch.arange(SAMPLES)
+def _items(given: Mapping[Leaf, Tensor]) -> Tensor:
+    """The items of a made-up mini-batch, always the same ones for so many samples."""
+    return _first_items(len(given[Leaf("labels")]))
+
+
+@cache
+def _first_items(samples: int) -> Tensor:
+    return torch.arange(samples)
 
 
 class _TracedBatch:
@@ -260,7 +249,7 @@ class _TracedBatch:
 
     def __init__(self, given: Mapping[Leaf, Tensor]) -> None:
         self._given = given
-        self.items = _ITEMS
+        self.items = _items(given)
         self.labels = given[Leaf("labels")]
         self.size = given[Leaf("size")]
 
@@ -497,7 +486,7 @@ class _Recorder(TorchDispatchMode):
 
     def _cat(self, shape: tuple[int, ...], parts: Sequence[Tensor], axis: int = 0) -> Node:
         place = axis % len(shape)
-        if shape[place] in (SAMPLES, ROWS):
+        if any(part.shape[place] in (SAMPLES, ROWS) for part in parts):
             raise UnsupportedError("its loss joins samples")
         return Joined(shape, tuple(self.node_of(part) for part in parts), place)
 

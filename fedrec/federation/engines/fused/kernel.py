@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
-from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
+from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
@@ -30,90 +32,6 @@ _LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
 _LANES_PER_SAMPLE = 2
 """A row has more numbers than a lane should move alone."""
-
-FUNCTIONS = r"""
-#if NATIVE_GPU
-#define EXP exp
-#define LOG log
-#define LOG1P log1p
-#define ABS fabs
-#define SQRT sqrt
-#define TANH tanh
-#define POW pow
-template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
-  __shared__ real parts[COUNT * (LANES > 32 ? LANES / 32 : 1)];
-  UNROLL for (int k = 0; k < COUNT; k++) {
-    real x = own[k];
-    UNROLL for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(0xffffffffu, x, apart);
-    if ((LANE & 31) == 0) parts[(LANE >> 5) * COUNT + k] = x;
-  }
-  SYNC();
-  for (int k = LANE; k < COUNT; k += LANES) {
-    real x = parts[k];
-    for (int warp = 1; warp < LANES / 32; warp++) x += parts[warp * COUNT + k];
-    total[k] = x;
-  }
-  SYNC();
-}
-#define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
-#define TOTAL UNROLL
-/* A sample of a mini-batch to come: the memory has time to find it. */
-#define LOOK_AHEAD(at_epoch, from) if ((from) + LANE < samples) { \
-  const integer at = s0 + order[(at_epoch) * sample_count + s0 + (from) + LANE]; \
-  ahead_slot = slots[at]; \
-  ahead_label = all_labels[at]; \
-}
-#else
-#define TOTAL _Pragma("omp simd reduction(+:total)")
-#define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
-#define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
-#endif
-INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
-INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
-INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
-INLINE real square(real x) { return x * x; }
-/* As torch has it, without loss for scores of any size. */
-INLINE real entropy(real x, real label) {
-  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
-}
-INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
-INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
-INLINE real at_least(real x, real low) { return x < low ? low : x; }
-INLINE real at_most(real x, real high) { return x > high ? high : x; }
-/* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
-INLINE void gathered(real* total, const real* gradient, int width, int head, const int* following) {
-  int next = following[head];
-  if (next < 0) { for (int k = 0; k < width; k++) total[k] = gradient[head * width + k]; return; }
-  for (int k = 0; k < width; k++) total[k] = 0;
-  for (int before = -1;;) {
-    int least = 0x7fffffff;
-    for (int sample = head; sample >= 0; sample = following[sample])
-      if (sample > before && sample < least) least = sample;
-    if (least == 0x7fffffff) return;
-    for (int k = 0; k < width; k++) total[k] += gradient[least * width + k];
-    before = least;
-  }
-}
-INLINE real chained(const real* gradient, int width, int k, int head, const int* following) {
-  real total = gradient[head * width + k];
-  int next = following[head];
-  if (next < 0) return total;
-  if (following[next] < 0) return total + gradient[next * width + k];
-  total = 0;
-  for (int before = -1;;) {
-    int least = 0x7fffffff;
-    for (int sample = head; sample >= 0; sample = following[sample])
-      if (sample > before && sample < least) least = sample;
-    if (least == 0x7fffffff) return total;
-    total += gradient[least * width + k];
-    before = least;
-  }
-}
-"""
-_CPU_MATH = {
-    False: "EXP expf|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
-    True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
-}
 
 
 @dataclass(frozen=True)
@@ -146,8 +64,6 @@ class FitCode:
     adam: tuple[tuple[int, str], ...]
     """The steps and names that have moments."""
     constants: tuple[float, ...]
-    rates: tuple[float, ...]
-    """Rate and decay of every step and name."""
     scratch: "Scratch"
     lifted: bool = True
     """Whether numbers that losses close over are given with each call."""
@@ -228,12 +144,12 @@ class _Writer:
             leaf.name: math.prod(shape) for leaf, shape in self.leaves.items() if leaf.part == "derived"
         }
         self.sums = [name for name in self.tables if Leaf("training_sum", name) in self.leaves]
-        self.rates = {
-            f"{kind}{number}_{c_name(key)}": value
+        self.rates = [
+            f"{kind}{number}_{c_name(key)}"
             for number, step in enumerate(fit.steps)
-            for key, rate in step.rates.items()
-            for kind, value in (("rate", rate), ("decay", step.weight_decay.get(key, 0.0)))
-        }
+            for key in step.rates
+            for kind in ("rate", "decay")
+        ]
         self.adam = tuple(
             (number, key)
             for number, step in enumerate(fit.steps)
@@ -244,8 +160,7 @@ class _Writer:
     def code(self) -> FitCode:
         """The kernel."""
         body = "\n".join(_indented(self._body()))
-        mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[self.double].split("|"))
-        functions = ("" if self.gpu else mathematics) + FUNCTIONS
+        functions = functions_for(gpu=self.gpu, double=self.double)
         return FitCode(
             source=KernelSource(self.name, tuple(self._arguments()), body, functions, self.double),
             tables=self.tables,
@@ -254,7 +169,6 @@ class _Writer:
             parts=self.parts,
             adam=self.adam,
             constants=tuple(value for graph in self.graphs for value in graph.constants),
-            rates=tuple(self.rates.values()),
             scratch=self.scratch,
         )
 

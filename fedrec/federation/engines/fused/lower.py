@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fedrec.federation.engines.fused.graph import (
+from fedrec.federation.engines.fused.nodes import (
     ROWS,
     SAMPLES,
     Constant,

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedrec.federation.engines.fused.graph import ROWS, SAMPLES, Leaf, UnsupportedError, traced
+from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.lower import lowered
+from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
 from fedrec.federation.model import Initial, Parameter, item_table, vector
 from fedrec.federation.model.weights import dot
 from fedrec.methods.fedmf import FedMF
@@ -32,6 +33,10 @@ REFUSED = {
     "divides by the number of samples in an unusual way": lambda w, batch: (
         scores(w, batch).sum() * (1 / len(batch.items))
     ),
+    "goes by the number of samples in an unusual way": lambda w, batch: (
+        scores(w, batch).sum() * len(batch.items) ** 0.5
+    ),
+    "joins samples": lambda w, batch: torch.cat((scores(w, batch), scores(w, batch))).square().sum(),
     "compares all samples of a mini-batch": lambda w, batch: (w.Q[batch.items] @ w.Q[batch.items].T).sum(),
     "looks for the largest of all samples": lambda w, batch: scores(w, batch).amax(),
 }

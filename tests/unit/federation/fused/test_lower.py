@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedrec.federation.engines.fused.graph import Leaf, traced
+from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.lower import c_name, flat, looped, lowered
+from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.model.weights import dot
 from tests.federations import method_of
 

@@ -30,7 +30,7 @@ CASES = {
 
 def made_for_lanes(method, fit, _device, batch):
     code = fused.code_of(method, fit, gpu=True, batch=batch)
-    return fused.Compiled(code, LanesKernel(code.source, lanes_for(batch)), fit)
+    return fused.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
 def changes_of(case):
