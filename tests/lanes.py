@@ -23,8 +23,11 @@ _CUDA = r"""
 #define __device__ static
 #define __forceinline__ inline
 #define __shared__ static
+#define __align__(bytes)
 #define __global__
 #define __launch_bounds__(lanes)
+struct float4 { float x, y, z, w; };
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct place { unsigned x; };
 static thread_local place threadIdx;
 static place blockIdx;

@@ -6,7 +6,7 @@ on a CPU one thread does, as a block of one lane. The body of a kernel is writte
     item, worker     the piece of work, and who does it: workers have scratch memory of their own
     LANE, LANES      which of the block's lanes this is, and how many there are
     SYNC()           all lanes have come here
-    SHARED           what all lanes of a block share
+    SHARED           what all lanes of a block share; it begins at a multiple of 16 bytes
     SUM(x)           the sum of x over all lanes, in a fixed order; all lanes must come here
     BEFORE(x)        the sum of the whole number x over the lanes before this one; all lanes must come here
     TAKE(p, x)       adds the whole number x to *p and gives what was there; lanes may do it at once
@@ -55,7 +55,7 @@ _ON_GPU = """
 #define LANE ((int)threadIdx.x)
 #define LANES {lanes}
 #define SYNC() __syncthreads()
-#define SHARED __shared__
+#define SHARED __shared__ __align__(16)
 #define UNROLL _Pragma("unroll")
 #define INLINE __device__ __forceinline__
 #define TAKE(place, more) atomicAdd(place, more)

@@ -26,6 +26,76 @@ template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
 }
 #define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
 #define TOTAL UNROLL
+/* Neighbours are fetched and stored by fours, where the first of them lies at a multiple of four. */
+template <int COUNT> INLINE void load(real* to, const real* from) {
+#if !DOUBLE
+  if (COUNT % 4 == 0) {
+    UNROLL for (int k = 0; k < COUNT; k += 4) {
+      const float4 four = *(const float4*)(from + k);
+      to[k] = four.x, to[k + 1] = four.y, to[k + 2] = four.z, to[k + 3] = four.w;
+    }
+    return;
+  }
+#endif
+  UNROLL for (int k = 0; k < COUNT; k++) to[k] = from[k];
+}
+template <int COUNT> INLINE void store(real* to, const real* from) {
+#if !DOUBLE
+  if (COUNT % 4 == 0) {
+    UNROLL for (int k = 0; k < COUNT; k += 4)
+      *(float4*)(to + k) = make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]);
+    return;
+  }
+#endif
+  UNROLL for (int k = 0; k < COUNT; k++) to[k] = from[k];
+}
+/* Tiles of a product: four times four numbers. */
+INLINE void clear(real (*total)[4]) {
+  UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] = 0;
+}
+INLINE void add_product(real (*total)[4], const real (*left)[4], const real (*right)[4]) {
+  UNROLL for (int s = 0; s < 4; s++)
+    UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a][s] * right[s][b];
+}
+INLINE void add_outer(real (*total)[4], const real* left, const real* right) {
+  UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a] * right[b];
+}
+INLINE void add_stored(real* total, const real* stored) {
+  real before[4];
+  load<4>(before, stored);
+  UNROLL for (int b = 0; b < 4; b++) total[b] += before[b];
+}
+/* Sums of what groups of COUNT lanes have. */
+template <int COUNT> INLINE void sum_groups(real x, real* total) {
+  __shared__ real parts[LANES];
+  parts[LANE] = x;
+  SYNC();
+  for (int k = LANE; k < COUNT; k += LANES) {
+    real sum = parts[k];
+    for (int group = 1; group < LANES / COUNT; group++) sum += parts[group * COUNT + k];
+    total[k] = sum;
+  }
+  SYNC();
+}
+/* Of some neighbours of a row, the sums over its samples, which are chained from `head` on, by ascending number. */
+template <int COUNT, class Term> INLINE void chained(real* total, int head, const int* following, Term term) {
+  UNROLL for (int c = 0; c < COUNT; c++) total[c] = term(head, c);
+  const int next = following[head];
+  if (next < 0) return;
+  if (following[next] < 0) {
+    UNROLL for (int c = 0; c < COUNT; c++) total[c] += term(next, c);
+    return;
+  }
+  UNROLL for (int c = 0; c < COUNT; c++) total[c] = 0;
+  for (int before = -1;;) {
+    int least = 0x7fffffff;
+    for (int sample = head; sample >= 0; sample = following[sample])
+      if (sample > before && sample < least) least = sample;
+    if (least == 0x7fffffff) return;
+    UNROLL for (int c = 0; c < COUNT; c++) total[c] += term(least, c);
+    before = least;
+  }
+}
 /* A sample of a mini-batch to come: the memory has time to find it. */
 #define LOOK_AHEAD(at_epoch, from) if ((from) + LANE < samples) { \
   const integer at = s0 + order[(at_epoch) * sample_count + s0 + (from) + LANE]; \
@@ -36,19 +106,6 @@ template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
 #define TOTAL _Pragma("omp simd reduction(+:total)")
 #define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
 #define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
-#endif
-INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
-INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
-INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
-INLINE real square(real x) { return x * x; }
-/* As torch has it, without loss for scores of any size. */
-INLINE real entropy(real x, real label) {
-  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
-}
-INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
-INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
-INLINE real at_least(real x, real low) { return x < low ? low : x; }
-INLINE real at_most(real x, real high) { return x > high ? high : x; }
 /* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
 INLINE void gathered(real* total, const real* gradient, int width, int head, const int* following) {
   int next = following[head];
@@ -63,21 +120,19 @@ INLINE void gathered(real* total, const real* gradient, int width, int head, con
     before = least;
   }
 }
-INLINE real chained(const real* gradient, int width, int k, int head, const int* following) {
-  real total = gradient[head * width + k];
-  int next = following[head];
-  if (next < 0) return total;
-  if (following[next] < 0) return total + gradient[next * width + k];
-  total = 0;
-  for (int before = -1;;) {
-    int least = 0x7fffffff;
-    for (int sample = head; sample >= 0; sample = following[sample])
-      if (sample > before && sample < least) least = sample;
-    if (least == 0x7fffffff) return total;
-    total += gradient[least * width + k];
-    before = least;
-  }
+#endif
+INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
+INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
+INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
+INLINE real square(real x) { return x * x; }
+/* As torch has it, without loss for scores of any size. */
+INLINE real entropy(real x, real label) {
+  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
 }
+INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
+INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
+INLINE real at_least(real x, real low) { return x < low ? low : x; }
+INLINE real at_most(real x, real high) { return x > high ? high : x; }
 """
 _CPU_MATH = {
     False: "EXP expf|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
@@ -88,4 +143,5 @@ _CPU_MATH = {
 def functions_for(*, gpu: bool, double: bool) -> str:
     """The functions, for the CPU with the mathematics of its precision; on a GPU one name serves both."""
     mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[double].split("|"))
-    return ("" if gpu else mathematics) + _FUNCTIONS
+    precision = f"#define DOUBLE {int(double)}\n"
+    return precision + ("" if gpu else mathematics) + _FUNCTIONS

@@ -14,6 +14,12 @@ from dataclasses import dataclass
 
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.gpu_rows import (
+    each_number,
+    gradient_of_samples,
+    over_rows,
+    with_numbers,
+)
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
@@ -324,9 +330,10 @@ class _Writer:
         return bool({"occurrences", "distinct"} & self.parts)
 
     def _row_gradient(self, table: Table) -> bool:
-        """Whether samples have gradients by their rows."""
+        """Whether samples leave gradients by their rows."""
         leaf = Leaf("rows", table.name)
-        return any(not self.graphs[number].gradients[leaf].is_zero for number in table.steps)
+        gradients = [self.graphs[number].gradients[leaf] for number in table.steps]
+        return any(not (gradient.is_zero or gradient.is_direct) for gradient in gradients)
 
     def _fixed(self, name: str, size: int) -> Iterator[str]:
         """An array of known size: fast memory while there is any left."""
@@ -482,6 +489,8 @@ class _Writer:
         )
         for table in tables:
             yield from self._row_update(number, step, table)
+        # Gradients of rows may be formulas of what moves next.
+        yield "SYNC();"
         for key in step.rates:
             if key in self.vectors:
                 yield from self._vector_update(number, step, key)
@@ -499,6 +508,7 @@ class _Writer:
 
     def _stage(self, prefix: str, place: int, stage: Stage) -> Iterator[str]:
         yield from stage.client
+        yield from stage.wide
         if stage.sums:
             yield f"real {prefix}sum{place}[{stage.sums}];"
             yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
@@ -529,8 +539,7 @@ class _Writer:
             yield f"const real* const row_{c} = table_{c} + (integer)slot[i] * {width};"
             return
         yield f"real row_{c}[{width}];"
-        yield f"UNROLL for (int k = 0; k < {width}; k++)"
-        yield f"row_{c}[k] = table_{c}[(integer)slot[i] * {width} + k];"
+        yield f"load<{width}>(row_{c}, table_{c} + (integer)slot[i] * {width});"
 
     def _vector_update(self, number: int, step: Step, key: str) -> Iterator[str]:
         shape, c = self.vectors[key], c_name(key)
@@ -594,10 +603,19 @@ class _Writer:
         parts = [("value", f"table_{c}")]
         if step.optimiser == "adam":
             parts += [(part, f"{part}{number}_{c}") for part in ("first", "second")]
-        yield from self._by_rows(
-            count, row, table, parts, None if own.is_zero else table.dense or bool(self.sums), lines,
-            self._moved(number, step, table.name, "value", "first", "second", "t"),
-        )  # fmt: skip
+        of = "[c]" if self.gpu else ""
+        moved = self._moved(number, step, table.name, f"value{of}", f"first{of}", f"second{of}", "t")
+        perhaps = None if own.is_zero else table.dense or bool(self.sums)
+        if not self.gpu:
+            yield from self._by_rows(count, row, table, parts, perhaps, lines, moved)
+            return
+        width, gathered = table.width, []
+        if perhaps is not None:
+            term = own.at("s", "k1") if own.is_direct else f"gradient_{c}[s * {width} + k1]"
+            gathered = list(gradient_of_samples(width, term, perhaps=perhaps))
+        start = "real g = 0;" if perhaps is None else "real g = gradient[c];"
+        each = each_number(width, [start, *lines, *moved])
+        yield from over_rows(count, row, width, [*gathered, *with_numbers(parts, width, each)])
 
     def _by_rows(
         self,
@@ -614,20 +632,6 @@ class _Writer:
         `perhaps` tells whether rows have samples perhaps, or all of them do; None where samples say nothing.
         """
         width = table.width
-        if self.gpu:
-            yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
-            yield f"const int z = e / {width}, k1 = e % {width}, i = {row};"
-            yield f"const integer place = (integer)i * {width} + k1;"
-            yield "real g = 0;"
-            if perhaps is not None:
-                condition = "if (mark[i] >= base) " if perhaps else ""
-                yield f"{condition}g = chained(gradient_{table.c}, {width}, k1, mark[i] - base, following);"
-            yield from gradient
-            yield from (f"real {name} = {array}[place];" for name, array in parts)
-            yield from lines
-            yield from (f"{array}[place] = {name};" for name, array in parts)
-            yield "}"
-            return
         # Numbers of a row are done at once: first their gradients, then what no inner loop hinders.
         yield f"for (int z = 0; z < {count}; z++) {{"
         yield f"const int i = {row};"
@@ -667,7 +671,7 @@ class _Writer:
         missed = f"last[i] < {until}" + ("" if table.idle else " && last[i] > 0")
         steps: list[str] = []
         for number in table.steps:
-            of = "" if self.gpu else "[k1]"
+            of = "[c]" if self.gpu else "[k1]"
             moved = self._moved(
                 number, self.fit.steps[number], table.name, f"value{of}", f"first{number}{of}",
                 f"second{number}{of}", "j", idle=True,
@@ -675,22 +679,15 @@ class _Writer:
             steps += ["{", *moved, "}"] if moved else []
         at_once = self._at_once(table, until)
         if self.gpu:
-            yield f"for (int e = LANE; e < {count} * {width}; e += LANES) {{"
-            yield f"const int z = e / {width}, k1 = e % {width}, i = {row};"
-            yield f"if ({missed}) {{"
-            yield f"const integer place = (integer)i * {width} + k1;"
-            yield from (f"real {name} = {array}[place];" for name, array in parts)
+            known = at_once.known if at_once else []
+            one_by_one = [f"for (int j = last[i] + 1; j <= {until}; j++) {{", *steps, "}"]
             if at_once:
-                yield from at_once.known
-                yield f"const real root_ = SQRT({at_once.second});"
-                yield "if (root_ > lowest || root_ == 0) {"
-                yield from at_once.moved
-                yield "} else"
-            yield f"for (int j = last[i] + 1; j <= {until}; j++) {{"
-            yield from steps
-            yield "}"
-            yield from (f"{array}[place] = {name};" for name, array in parts)
-            yield "} }"
+                one_by_one = [
+                    f"const real root_ = SQRT({at_once.second}[c]);",
+                    "if (root_ > lowest || root_ == 0) {", *at_once.moved, "} else", *one_by_one,
+                ]  # fmt: skip
+            numbers = with_numbers(parts, width, each_number(width, one_by_one))
+            yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
             return
         yield f"for (int z = 0; z < {count}; z++) {{"
         yield f"const int i = {row};"
@@ -731,7 +728,7 @@ class _Writer:
             return None
         since = "before + " if step.keep_state else ""
         shrunk = "shrunk_" if step.batch_decay != 1 else ""
-        of = "" if self.gpu else "[k1]"
+        of, root = ("[c]", "root_") if self.gpu else ("[k1]", "root_[k1]")
         first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
         return _AtOnce(
             second=second,
@@ -744,7 +741,7 @@ class _Writer:
                 "const real lowest = (real)(lowest_root * unfaded[gap] * unroot[to]);",
             ],
             moved=[
-                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0;",
+                f"const real inverse = {root} > 0 ? 1 / {root} : (real)0;",
                 f"value{of} -= {first}{of} * inverse * (moves - offset * inverse);",
                 f"{first}{of} *= fades1;",
                 f"{second}{of} *= fades2;",

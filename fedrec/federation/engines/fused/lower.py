@@ -9,6 +9,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fedrec.federation.engines.fused.gpu_samples import (
+    each_number_of_samples,
+    grouped_sum,
+    lane_total,
+    outer,
+    outer_of,
+    product,
+    product_of,
+)
 from fedrec.federation.engines.fused.nodes import (
     ROWS,
     SAMPLES,
@@ -33,6 +42,8 @@ _FEW = 40
 """Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
 _SMALL = 256
 """Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
+_MANY = 64
+"""Numbers of a client that lanes of a GPU add up together, and not each for itself."""
 
 
 def c_name(name: str) -> str:
@@ -45,6 +56,8 @@ class Stage:
     """The statements of a stage, and the sums that its loops make: the first of each, and how many."""
 
     client: list[str] = field(default_factory=list)
+    wide: list[str] = field(default_factory=list)
+    """What lanes compute of all samples together, number by number."""
     sample: list[str] = field(default_factory=list)
     row: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
@@ -75,6 +88,8 @@ class Gradient:
 
     node: Node
     lowering: "Lowering"
+    is_direct: bool = False
+    """Whether it is an expression for samples, too, and nothing is stored."""
 
     def at(self, *index: str) -> str:
         """The expression of an element."""
@@ -107,21 +122,38 @@ class Lowering:
         self._order = list(_in_order([graph.loss, *graph.gradients.values()]))
         for node in self._order:
             _check(node)
-        self._inlined = _inlined(self._order, [graph.loss, *graph.gradients.values()])
+        by_samples = [node for leaf, node in graph.gradients.items() if leaf.part == "rows"]
+        self._inlined = _inlined(
+            self._order, [graph.loss, *graph.gradients.values()], by_samples if gpu else []
+        )
         self._number = {node: number for number, node in enumerate(self._order)}
         self._stage: dict[Node, int] = {}
         self._by_lanes: set[Node] = set()
+        self._spread: set[Node] = set()
+        """Of samples: products that lanes share out, and what follows from them number by number."""
         sums: dict[int, int] = {}
         for node in self._order:
             stage = self._stage[node] = max((self._ready(each) for each in node.inputs), default=0)
             if isinstance(node, Reduction) and gpu:
                 before = sums.get(stage, 0)
-                if _is_for_lanes(node, before):
+                if self._is_for_lanes(node, before):
                     self._by_lanes.add(node)
                 elif _varying_over(node):
                     sums[stage] = before + node.count
+            if SAMPLES in node.shape and node.count > 1:
+                follows = not isinstance(node, Reduction) and any(each in self._spread for each in node.inputs)
+                if follows or node in self._by_lanes:
+                    self._spread.add(node)
         self._check_rows()
         self._kept = set(self._needed_later())
+        self._direct = {node for node in by_samples if gpu and self._is_direct(node)}
+        self._kept |= {
+            source for node in self._direct for source in self._sources(node) if SAMPLES in source.shape
+        }
+        self._wide: set[Node] = set()
+        for node in self._order:
+            if gpu and node in self._kept and self._is_wide(node):
+                self._wide.add(node)
         self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
         self._constants: list[Constant] = []
@@ -136,13 +168,16 @@ class Lowering:
             if not isinstance(node, Input | Constant | Count | Reindexed) and node not in self._inlined:
                 self._emit(node, stages[self._stage[node]])
         for leaf, node in self._graph.gradients.items():
-            if leaf.part == "rows" and not Gradient(node, self).is_zero:
+            if leaf.part == "rows" and not (node in self._direct or Gradient(node, self).is_zero):
                 stage = stages[self._output_stage(node)]
                 stage.sample += self._store(leaf.name, node)
-        gradients = {leaf: Gradient(node, self) for leaf, node in self._graph.gradients.items()}
+        gradients = {
+            leaf: Gradient(node, self, leaf.part == "rows" and node in self._direct)
+            for leaf, node in self._graph.gradients.items()
+        }
         loss = self.read(self._graph.loss, ("0",) * len(self._graph.loss.shape))
         for leaf, gradient in gradients.items():
-            if leaf.part != "rows":
+            if leaf.part != "rows" or gradient.is_direct:
                 # Reads what it needs: leaves and constants are noted.
                 gradient.at(*("0" for _ in gradient.node.shape))
         kept = {self._name(node): node.count for node in self._order if node in self._kept}
@@ -230,6 +265,8 @@ class Lowering:
             stage.after += self._shared_out(node)
         elif isinstance(node, Reduction) and _varying_over(node):
             self._emit_sum(node, stage)
+        elif node in self._wide:
+            stage.wide += [*self._of_all_samples(node), "SYNC();"]
         elif SAMPLES in node.shape:
             stage.sample += self._assigned(node)
         elif ROWS in node.shape:
@@ -251,9 +288,34 @@ class Lowering:
     def _of_client(self, node: Node) -> list[str]:
         """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
         if node.count == 1:
-            return self._assigned(node)
+            return self._total(node) if self._gpu and _adds_many(node) else self._assigned(node)
         self._arrays[self._name(node)] = node.count
         return [*self._computed(node, by_lanes=True), "SYNC();"]
+
+    def _total(self, node: Node) -> list[str]:
+        """Statements for a number that is a sum of many: each lane adds up some."""
+        assert isinstance(node, Reduction)
+        inner = tuple(f"s{number}" for number in range(len(node.over)))
+        return lane_total(node, self._term(node, _loop_index(node.shape), inner), inner, self._name(node))
+
+    def _of_all_samples(self, node: Node) -> list[str]:
+        """Statements that compute a tensor of all samples, number by number."""
+        if isinstance(node, Joined):
+            return list(self._joined(node, by_lanes=True))
+        assert isinstance(node, Pointwise)
+        index = _of_any_sample(_loop_index(node.shape))
+        return each_number_of_samples(self, node, index, self._formula(node, index))
+
+    def is_run(self, node: Node, index: Sequence[str], place: str) -> bool:
+        """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
+        while isinstance(node, Reindexed):
+            index, node = node.at(tuple(index)), node.inputs[0]
+        if node in self._inlined or node in self._sum_place or isinstance(node, Constant | Count):
+            return False
+        if isinstance(node, Input) and node.leaf.part not in ("rows", "value"):
+            return False
+        places = [each for each, size in zip(index, node.shape, strict=True) if size not in (SAMPLES, ROWS, 1)]
+        return places[-1:] == [place] and places.count(place) == 1 and node.shape[-1] % 4 == 0
 
     def _computed(self, node: Node, *, by_lanes: bool) -> list[str]:
         if isinstance(node, Joined):
@@ -305,6 +367,8 @@ class Lowering:
         first = 0
         for part in node.inputs:
             index = _loop_index(part.shape)
+            if by_lanes:
+                index = _of_any_sample(index)
             moved = tuple(
                 f"({place} + {first})" if axis == node.axis and first else place
                 for axis, place in enumerate(index)
@@ -332,24 +396,30 @@ class Lowering:
 
     def _shared_out(self, node: Reduction) -> list[str]:
         """A sum or product that lanes share out, once every sample has left what it has."""
-        index = tuple("j" if place == "i" else place for place in _loop_index(node.shape))
-        inner = tuple("j" if size == SAMPLES else f"s{number}" for number, size in enumerate(node.over))
-        static = tuple(1 if size == SAMPLES else size for size in node.over)
-        add = looped(
-            static, inner, [f"total += {self._term(node, index, inner)};"], by_lanes=False, unroll=False
-        )
         if SAMPLES in node.over:
-            add = ["for (int j = 0; j < n; j++) {", *add, "}"]
             self._arrays[self._name(node)] = node.count
-        body = ["real total = 0;", *add, f"{self._read_array(node, index)} = total;"]
+            both = outer_of(node)
+            return outer(self, node, both) if both else grouped_sum(self, node)
+        tiled = product_of(node)
+        if tiled:
+            turned = f"{self._prefix}turned"
+            self._arrays[turned] = max(self._arrays.get(turned, 0), math.prod(node.over) * node.count)
+            return product(self, node, tiled, turned)
+        index = _of_any_sample(_loop_index(node.shape))
+        inner = tuple(f"s{number}" for number in range(len(node.over)))
+        add = [f"total += {self._term(node, index, inner)};"]
+        loops = looped(node.over, inner, add, by_lanes=False, unroll=False)
+        body = ["real total = 0;", *loops, f"{self._read_array(node, index)} = total;"]
         return looped(node.shape, index, body, by_lanes=True)
 
     def _store(self, table: str, node: Node) -> list[str]:
         """Leave a sample's gradient where its row will find it."""
-        index = ("i", "k1")
-        width = node.shape[1]
-        line = f"gradient_{c_name(table)}[i * {width} + k1] = {self.read(node, index)};"
-        return looped(node.shape, index, [line], by_lanes=False)
+        index, width, target = ("i", "k1"), node.shape[1], f"gradient_{c_name(table)}"
+        if not self._gpu:
+            line = f"{target}[i * {width} + k1] = {self.read(node, index)};"
+            return looped(node.shape, index, [line], by_lanes=False)
+        lines = looped(node.shape, index, [f"own[k1] = {self.read(node, index)};"], by_lanes=False)
+        return ["{", f"real own[{width}];", *lines, f"store<{width}>({target} + i * {width}, own);", "}"]
 
     def _ready(self, node: Node) -> int:
         """The first stage in which a tensor can be read."""
@@ -357,15 +427,57 @@ class Lowering:
             return self._stage[node] + 1
         return self._stage[node]
 
+    def _is_for_lanes(self, node: Reduction, sums: int) -> bool:
+        """Whether lanes of a GPU share out a sum or product: where its numbers are too many for registers.
+
+        `sums` are those over samples that are in registers already. What lanes have shared out lies where
+        neighbours are fetched together, so that sums of it are shared out, too.
+        """
+        if SAMPLES in node.over:
+            spread = any(each in self._spread for each in node.inputs)
+            return node.count > 1 and (spread or sums + node.count > _FEW)
+        return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
+
+    def _is_wide(self, node: Node) -> bool:
+        """Whether lanes can share out the numbers of all samples: where these follow from what is there."""
+        return (
+            isinstance(node, Pointwise | Joined)
+            and SAMPLES in node.shape
+            and node.count > 1
+            and all(
+                each in self._wide or self._ready(each) < self._stage[node] or each in self._by_lanes
+                for inner in node.inputs
+                for each in self._sources(inner)
+                if SAMPLES in each.shape
+            )
+        )
+
+    def _is_direct(self, gradient: Node) -> bool:
+        """Whether a row's lane can compute a gradient by its samples: of what is kept, or one number a sample.
+
+        What it reads may not have moved by then, so it reads no table.
+        """
+        leaves = {each.leaf.part for each in self._read_by(gradient) if isinstance(each, Input)}
+        sources = [each for each in self._sources(gradient) if SAMPLES in each.shape]
+        return not leaves & {"rows", "whole", "training_sum"} and all(
+            each.count == 1 or each in self._kept for each in sources
+        )
+
     def _output_stage(self, node: Node) -> int:
         return max((self._ready(source) for source in self._sources(node)), default=0)
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """The arrays that an expression of `node` reads."""
+        for each in self._read_by(node):
+            if not isinstance(each, Input | Constant | Count):
+                yield each
+
+    def _read_by(self, node: Node) -> Iterator[Node]:
+        """What an expression of `node` reads: inputs, numbers and arrays."""
         if isinstance(node, Reindexed) or node in self._inlined:
             for each in node.inputs:
-                yield from self._sources(each)
-        elif not isinstance(node, Input | Constant | Count):
+                yield from self._read_by(each)
+        else:
             yield node
 
     def _check_rows(self) -> None:
@@ -435,22 +547,15 @@ def _check(node: Node) -> None:
         raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
 
 
-def _is_for_lanes(node: Reduction, sums: int) -> bool:
-    """Whether lanes of a GPU share out a sum or product: where its numbers are too many for registers.
-
-    `sums` are those over samples that are in registers already.
-    """
-    if SAMPLES in node.over:
-        return sums + node.count > _FEW
-    return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
-
-
 def _varying_over(node: Reduction) -> bool:
     return any(size in (SAMPLES, ROWS) for size in node.over)
 
 
-def _inlined(order: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
-    """Formulas that are written where they are used: by one reader, as often as they would be computed."""
+def _inlined(order: Sequence[Node], outputs: Sequence[Node], by_samples: Sequence[Node]) -> set[Node]:
+    """Formulas that are written where they are used: by one reader, as often as they would be computed.
+
+    Of outputs these are those `by_samples` that nothing else reads.
+    """
     readers: dict[Node, list[Node | None]] = {node: [] for node in order}
     for node in order:
         for each in node.inputs:
@@ -471,8 +576,9 @@ def _inlined(order: Sequence[Node], outputs: Sequence[Node]) -> set[Node]:
             continue
         reading = final(node)
         once = len(reading) == 1 and reading[0] is not None and _as_often(node, reading[0])
+        output = reading == [None] and node in by_samples
         # Rows are many and their formulas short: nothing is kept of them.
-        if once or ROWS in node.shape:
+        if once or output or ROWS in node.shape:
             inlined.add(node)
     return inlined
 
@@ -509,6 +615,16 @@ def _loop_index(shape: tuple[int, ...]) -> Index:
         "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"k{axis}"
         for axis, size in enumerate(shape)
     )
+
+
+def _of_any_sample(index: Index) -> Index:
+    """The same place of the sample `j`, where lanes do not have one each."""
+    return tuple("j" if place == "i" else place for place in index)
+
+
+def _adds_many(node: Node) -> bool:
+    """Whether a number of the client is a sum of many."""
+    return isinstance(node, Reduction) and not node.largest and math.prod(node.over) >= _MANY
 
 
 def flat(index: Index, shape: tuple[int, ...]) -> str:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedrec.federation.engines.fused import engine as fused
+from fedrec.federation.engines.fused import lower
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
 from tests.federations import (
@@ -24,6 +25,8 @@ CASES = {
     "rows that shrink": ("fedrap", ("weight_decay=0.1",)),
     "layers, whose sums lanes share out": ("fedncf", ("d=8",)),
     "a sum over training items": ("perfedrec", ()),
+    "products and sums by tiles": ("fedmf+plgc", ("d=8", "head=12")),
+    "tables that stand side by side": ("fedncf", ("d=4", "layers=8x4")),
 }
 """What a kernel has to do, and a method that asks for it."""
 
@@ -43,6 +46,10 @@ def changes_of(case):
 def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
     name, changes = changes_of(case)
     monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
+    # Small as they are here, lanes share out what they would of wider tables.
+    monkeypatch.setattr(lower, "_SMALL", 8)
+    monkeypatch.setattr(lower, "_FEW", 4)
+    monkeypatch.setattr(lower, "_MANY", 8)
     ends = []
     with precision(torch.float64):
         for engine in ("loop", "fused"):
