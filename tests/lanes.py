@@ -26,6 +26,7 @@ _CUDA = r"""
 #define __align__(bytes)
 #define __global__
 #define __launch_bounds__(lanes)
+struct double2 { double x, y; };
 struct float4 { float x, y, z, w; };
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct place { unsigned x; };

@@ -81,12 +81,13 @@ def orders_by_kernel(
     first_epoch: int,
     epochs: int,
     purpose: Purpose,
+    known: tuple[int, int] | None = None,
 ) -> Tensor:
     """See `draws.orders`."""
     if not len(who):
         return torch.empty((epochs, 0), dtype=torch.int32, device=who.device)
     end = size.cumsum(0)
-    samples, widest = torch.stack((end[-1], size.max())).tolist()
+    samples, widest = known or torch.stack((end[-1], size.max())).tolist()
     order = torch.empty((epochs, samples), dtype=torch.int32, device=who.device)
     items = epochs * len(who)
     kernel(

@@ -84,14 +84,17 @@ def orders(
     first_epoch: int,
     epochs: int,
     purpose: Purpose = Purpose.SHUFFLE,
+    known: tuple[int, int] | None = None,
 ) -> Tensor:
     """An order of each client's own samples, counted from 0, in some epochs: epochs x samples, of 32 bits.
 
-    Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all.
+    Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all. A GPU is
+    not waited for where it is `known` how many there are, and that nobody has more than so many.
     """
     kernel = kernel_or_none(draw_kernels.SHUFFLES, who.device)
     if kernel is not None:
-        return draw_kernels.orders_by_kernel(kernel, who, size, seed, round_, first_epoch, epochs, purpose)
+        draw = (seed, round_, first_epoch, epochs, purpose)
+        return draw_kernels.orders_by_kernel(kernel, who, size, *draw, known)
     start = torch.repeat_interleave(size.cumsum(0) - size, size)
     later = range(first_epoch, first_epoch + epochs)
     every = [shuffled_in_torch(who, size, seed, round_, epoch, purpose) - start for epoch in later]

@@ -30,10 +30,11 @@ def check_keys(clients: int, items: int) -> None:
         raise OverflowError(f"{clients:,} clients x {items:,} items are more pairs than 64 bits can number")
 
 
-def counted(sizes: Tensor) -> Tensor:
-    """0, 1, ... for each size, one after the other."""
+def counted(sizes: Tensor, total: int | None = None) -> Tensor:
+    """0, 1, ... for each size, one after the other; a GPU is not waited for where their `total` is known."""
     ends = sizes.cumsum(0)
-    total = int(ends[-1]) if len(ends) else 0
+    if total is None:
+        total = int(ends[-1]) if len(ends) else 0
     start = torch.repeat_interleave(ends - sizes, sizes, output_size=total)
     return torch.arange(total, device=sizes.device) - start
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Server:
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def who(self) -> Tensor:
         """The clients whose uploads are aggregated."""
         return self.weight.nonzero().squeeze(1)

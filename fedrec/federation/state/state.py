@@ -35,6 +35,7 @@ class State:
     joined: Tensor
     held: Tensor
     optimiser: dict[str, Tensor] = field(default_factory=dict)
+    _all_joined: bool = False
 
     @classmethod
     def of_method(
@@ -80,8 +81,11 @@ class State:
 
     def join(self, who: Tensor) -> None:
         """Let clients that take part for the first time copy what their local parameters start from."""
+        if self._all_joined:
+            return
         new = who[~self.joined[who]]
         self.joined[new] = True
+        self._all_joined = bool(self.joined.all())
         for name, part in self.parameters.items():
             if part.start is not None and len(new):
                 self.kept[name].restart(new, self.shared[part.start])
@@ -108,6 +112,7 @@ class State:
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore from the result of `tensors()`."""
         device = self.joined.device
+        self._all_joined = False
         for name, value in self.shared.items():
             self.shared[name] = tensors[f"shared/{name}"].to(value.device)
         for name, kept in self.kept.items():

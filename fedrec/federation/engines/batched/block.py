@@ -6,6 +6,7 @@ tables, all rows are held. Clients are sorted by their number of mini-batches, m
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,24 +19,30 @@ from fedrec.federation.model.parameters import Parameter
 class Block:
     """Some clients in one round: what they hold, and what training has made of it so far."""
 
-    def __init__(self, task: Task, chosen: Tensor, sample: Tensor) -> None:
-        """`chosen` are indices into the task's clients, `sample` their samples, client by client."""
+    def __init__(self, task: Task, chosen: Tensor, sample: Tensor, most: int) -> None:
+        """`chosen` are indices into the task's clients, `sample` their samples, client by client, no more
+        than `most` of one.
+        """
         self.task = task
+        self.most = most
         self.who = task.who[chosen]
         self.size = task.samples.size[chosen]
         self.device = self.who.device
         self.labels = task.samples.label[sample]
-        self.rank = torch.repeat_interleave(torch.arange(len(chosen), device=self.device), self.size)
+        clients = torch.arange(len(chosen) + 1, device=self.device)
+        self.rank = torch.repeat_interleave(clients[:-1], self.size, output_size=len(sample))
         self.row_item, self.row_client, self.slot = self._held_rows(task.samples.item[sample])
         """Item and client of each held row, and the index of each sample's row."""
-        counts = torch.bincount(self.row_client, minlength=len(self.who))
-        self.row_end: list[int] = counts.cumsum(0).tolist()
+        self.row_start = torch.searchsorted(self.row_client, clients)
+        """Where each client's held rows begin, and where the last one's end."""
         self.values = {name: self._downloaded(name) for name in task.state.visible}
         self.start = {
             name: self.values[name].clone() for name in task.state.shared if self.parameter(name).table
         }
         self.factor = {name: self.ones() for name in self.values if self.parameter(name).table}
         """What rows outside the block were multiplied by, one number per client."""
+        self.scaled: set[str] = set()
+        """The tables of which that may not be 1."""
         self.moments: dict[tuple[str, str], Tensor] = {}
         """Adam's moments and steps that outlast the round, by parameter and part."""
         self.derived: dict[str, Tensor] = {}
@@ -44,6 +51,18 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.who)
+
+    @cached_property
+    def row_end(self) -> list[int]:
+        """Where each client's held rows end."""
+        ends: list[int] = self.row_start[1:].tolist()
+        return ends
+
+    @property
+    def most_rows(self) -> int:
+        """No client holds more rows of a table."""
+        items = self.task.clients.items
+        return items if self.task.needs.whole_tables else min(items, self.most)
 
     def parameter(self, name: str) -> Parameter:
         """The description of a parameter."""

@@ -113,7 +113,7 @@ class Delivery:
         if not self.task.starts_alone(name):
             # The rows of a kept copy that are not held are the server's.
             kept.restart(block.who, self.task.state.shared[name])
-        if (block.factor[name] != 1).any():
+        if name in block.scaled and (block.factor[name] != 1).any():
             kept.scale(block.who, block.factor[name])
         kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
 
@@ -125,13 +125,15 @@ class Delivery:
     def _send_changes(self, event: Uploaded) -> None:
         """Upload changes to the table all clients started from."""
         block, server, name = self.block, self.task.server, event.name
-        by_row = event.factor[block.row_client].to(event.values.dtype).unsqueeze(1)
-        change, shrunk = event.values - by_row * block.start[name], event.factor - 1
+        shrunk, before = event.factor - 1, block.start[name]
+        if name in block.scaled:
+            before = event.factor[block.row_client].to(event.values.dtype).unsqueeze(1) * before
+        change = event.values - before
         if self.task.privacy is not None:
             kept = self.task.privacy.shrinkage(self._change_norm(name, change, shrunk))
             change, shrunk = change * kept[block.row_client].to(change.dtype).unsqueeze(1), shrunk * kept
         server.receive_rows(event.into, block.who[block.row_client], block.row_item, change)
-        if (shrunk != 0).any():
+        if name in block.scaled and (shrunk != 0).any():
             server.receive_scaling(event.into, block.who, shrunk)
         self._send_noise(event.into, block.who)
 

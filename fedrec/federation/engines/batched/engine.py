@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from fedrec.errors import OutOfMemoryError
 from fedrec.federation.draws import halves, shuffled
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.deliver import deliver
-from fedrec.federation.engines.batched.memory import blocks
+from fedrec.federation.engines.batched.memory import Cut, blocks
 from fedrec.federation.engines.batched.optimiser import BlockOptimiser
 from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
 from fedrec.federation.engines.batched.schedule import Schedule
@@ -59,6 +60,7 @@ class BlockRound(Interpreter):
             optimiser.store()
         for name, factor in block.factor.items():
             if not torch.equal(factor, factor_before[name]):
+                block.scaled.add(name)
                 self.replay.events.append(Scaled(name, factor / factor_before[name]))
 
     def _epoch(self, fit: Fit, schedule: Schedule, optimisers: list[BlockOptimiser]) -> Tensor:
@@ -148,19 +150,20 @@ class BatchedEngine(Engine):
     def __init__(self, memory: int, alone: int = 0) -> None:
         self.memory = memory
         self.alone = alone
+        self._everyone: tuple[Any, list[Cut]] | None = None
+        """The blocks of all clients, and for whom and what they were cut."""
 
     @override
     def run(self, task: Task) -> Outcome:
-        # Most samples first; equal ones stay in order.
-        order = torch.argsort(task.samples.size, descending=True, stable=True)
         end = task.samples.size.cumsum(0)
         loss = torch.empty(len(task.who), device=task.who.device)
-        waiting = list(self.cut(task, order))
+        waiting = list(self._cuts(task))
         while waiting:
-            chosen = waiting.pop(0)
+            cut = waiting.pop(0)
+            chosen = cut.clients.to(task.who.device, non_blocking=True)
             size = task.samples.size[chosen]
             try:
-                block = Block(task, chosen, _ranges(end[chosen] - size, size))
+                block = Block(task, chosen, _ranges(end[chosen] - size, size, cut.samples), cut.most)
                 round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
@@ -172,25 +175,48 @@ class BatchedEngine(Engine):
                     ) from error
                 logger.warning("round %s: %s clients do not fit at once; halving", task.round_, len(chosen))
                 self.memory //= 2
-                waiting[:0] = chosen.split(-(-len(chosen) // 2))
+                waiting[:0] = cut.halved()
                 continue
-            block.check()
+            if waiting:
+                block.check()
             deliver(block, round_.replay)
             loss[chosen] = block.last_loss
+            if not waiting:
+                # A GPU is waited for when it has all of the round's work.
+                block.check()
         return Outcome(loss)
 
-    def cut(self, task: Task, order: Tensor) -> Iterator[Tensor]:
-        """The clients of each block."""
-        return blocks(task, order, self.memory, self.alone)
+    def _cuts(self, task: Task) -> list[Cut]:
+        """The clients of each block; those of everyone are the same in every round."""
+        if task.who is not task.clients.everyone:
+            return self._new_cuts(task)
+        key = (task.who, task.samples.group, task.batch_size, task.needs, self.memory, self.alone)
+        if self._everyone is None or not all(map(_is_same, self._everyone[0], key)):
+            self._everyone = (key, self._new_cuts(task))
+        return self._everyone[1]
+
+    def _new_cuts(self, task: Task) -> list[Cut]:
+        sizes = task.samples.size.cpu()
+        # Most samples first; equal ones stay in order.
+        order = torch.argsort(sizes, descending=True, stable=True)
+        return [Cut(clients, sizes[clients]) for clients in self.cut(task, sizes, order)]
+
+    def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
+        """The clients of each block; `sizes` are their samples, `order` those with most of them first."""
+        return blocks(task, sizes, order, self.memory, self.alone)
 
     def make_round(self, block: Block) -> BlockRound:
         """What interprets a program for a block."""
         return BlockRound(block)
 
 
-def _ranges(start: Tensor, length: Tensor) -> Tensor:
-    """start[0], start[0] + 1, ... for each start, one after the other."""
-    return torch.repeat_interleave(start, length) + counted(length)
+def _is_same(known: object, asked: object) -> bool:
+    return known is asked or (not isinstance(known, Tensor) and known == asked)
+
+
+def _ranges(start: Tensor, length: Tensor, total: int) -> Tensor:
+    """start[0], start[0] + 1, ... for each start, one after the other, `total` in all."""
+    return torch.repeat_interleave(start, length, output_size=total) + counted(length, total)
 
 
 def make(memory: int, alone: int) -> Engine:

@@ -1,6 +1,7 @@
 """How clients are cut into blocks: that fit into memory, and that take least time together."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,22 +20,52 @@ _ACTIVATIONS = 8
 """Copies of a mini-batch's rows that a forward and backward pass hold."""
 
 
-def blocks(task: Task, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:
+@dataclass(frozen=True)
+class Cut:
+    """The clients of a block: their indices in the task, most samples first, and the samples of each.
+
+    On the CPU, so that nobody waits for a GPU to know how many there are.
+    """
+
+    clients: Tensor
+    sizes: Tensor
+
+    @property
+    def samples(self) -> int:
+        """How many samples they have together."""
+        return int(self.sizes.sum())
+
+    @property
+    def most(self) -> int:
+        """The most samples that one of them has."""
+        return int(self.sizes[0]) if len(self.sizes) else 0
+
+    def halved(self) -> "list[Cut]":
+        """Two blocks instead of one."""
+        half = -(-len(self.clients) // 2)
+        return [Cut(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)]
+
+
+def blocks(task: Task, sizes: Tensor, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:
     """Neighbours of `order` that take least time, each block's training in `memory` bytes.
+
+    `sizes` are the samples of the task's clients; both are on the CPU.
 
     Where one client needs more than that, it is given what it needs, up to `alone` bytes.
     """
     overhead = _OVERHEAD[task.who.device.type]
-    sizes = task.samples.size[order].cpu().numpy()
-    yield from fitting_blocks(task, order, alike_sizes(sizes, task.batch_size, overhead), memory, alone)
+    alike = alike_sizes(sizes[order].numpy(), task.batch_size, overhead)
+    yield from fitting_blocks(task, sizes, order, alike, memory, alone)
 
 
-def fitting_blocks(task: Task, order: Tensor, parts: list[int], memory: int, alone: int) -> Iterator[Tensor]:
+def fitting_blocks(
+    task: Task, sizes: Tensor, order: Tensor, parts: list[int], memory: int, alone: int
+) -> Iterator[Tensor]:
     """Each of the `parts` of neighbours, cut further until its training fits into memory; see `blocks`."""
-    need = needed_bytes(task)
+    need = needed_bytes(task, sizes)
     largest = int(need.max())
     if largest > max(memory, alone):
-        who = int(task.clients.user[task.who[order[need[order].argmax()]]])
+        who = int(task.clients.user[task.who[int(order[need[order].argmax()])]])
         raise OutOfMemoryError(
             f"round {task.round_}: client {who} alone needs about {_amount(largest)} and "
             f"{_amount(max(memory, alone))} are allowed. Allow more with --memory, or lower batch_size "
@@ -61,15 +92,15 @@ def _fitting(need: list[int], memory: int) -> list[int]:
     return counts
 
 
-def needed_bytes(task: Task) -> Tensor:
-    """About how much each client of the task needs while it trains."""
+def needed_bytes(task: Task, size: Tensor) -> Tensor:
+    """About how much each client of the task, with `size` samples, needs while it trains."""
     held = [task.state.parameters[name] for name in task.state.visible]
     tables = [part for part in held if part.table]
     others = [part for part in held if not part.table]
     width = sum(part.shape[1] for part in tables)
     # A layer's outputs are held for every sample, as a table's rows are.
     layers = sum(part.shape[1] for part in others if part.shape[0] > 1)
-    items, size = task.clients.items, task.samples.size
+    items = task.clients.items
     rows = torch.full_like(size, items) if task.needs.whole_tables else size.clamp(max=items)
     batch = size.clamp(max=task.batch_size)
     samples = 10 * _FLOAT * size

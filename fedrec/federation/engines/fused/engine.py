@@ -7,6 +7,7 @@ stored. A fit that cannot be compiled is trained by the batched engine, and the 
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -139,7 +140,7 @@ class FusedRound(BlockRound):
             return
         launch = Launch(self, made, fit, self._samples(fit.samples))
         together = not made.code.derived
-        order = self._orders(launch.sampled.size, fit.epochs)
+        order = self._orders(launch.sampled, fit.epochs)
         for part in [order] if together else order.split(1):
             if not together:
                 self.weights.derive()
@@ -150,27 +151,28 @@ class FusedRound(BlockRound):
         if half not in self._sampled:
             size, slot, labels = self.chosen_samples(half)
             block = self.block
-            starts = torch.cat((torch.zeros(1, dtype=torch.int64, device=block.device), size.cumsum(0)))
-            rows = torch.tensor([0, *block.row_end], device=block.device)
-            owner = torch.repeat_interleave(torch.arange(len(size), device=block.device), size)
-            self._sampled[half] = _Sampled(size, starts, rows, (slot - rows[owner]).int(), labels)
+            starts = torch.nn.functional.pad(size.cumsum(0), (1, 0))
+            clients = torch.arange(len(size), device=block.device)
+            owner = torch.repeat_interleave(clients, size, output_size=len(slot))
+            own = (slot - block.row_start[owner]).int()
+            self._sampled[half] = _Sampled(size, starts, own, labels)
         return self._sampled[half]
 
-    def _orders(self, size: Tensor, epochs: int) -> Tensor:
+    def _orders(self, sampled: "_Sampled", epochs: int) -> Tensor:
         """The order of samples in each epoch: (epochs, samples)."""
         block, task = self.block, self.block.task
         first = block.epochs_done
         block.epochs_done += epochs
-        return orders(block.who, size, task.seed, task.round_, first, epochs)
+        known = (len(sampled.slots), block.most)
+        return orders(block.who, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
 @dataclass(frozen=True)
 class _Sampled:
-    """The samples of a block's clients: sizes, where each's begin, where its rows do, rows, labels."""
+    """The samples of a block's clients: sizes, where each's begin, rows among the client's, labels."""
 
     size: Tensor
     starts: Tensor
-    rows: Tensor
     slots: Tensor
     labels: Tensor
 
@@ -184,12 +186,12 @@ class Launch:
         self.code, self.kernel, self.fit, self.sampled = made.code, made.kernel, fit, sampled
         block = self.block
         clients, device = len(block), block.device
-        self.factor_before = {name: factor.clone() for name, factor in block.factor.items()}
+        self.factor_before = dict(block.factor)
         self.losses = block.last_loss.double()
         self.totals, self.means = (torch.zeros(clients, dtype=torch.float64, device=device) for _ in range(2))
         self.done, self.stopped = (torch.zeros(clients, dtype=torch.int32, device=device) for _ in range(2))
         self.launched = False
-        self.most_rows = int(sampled.rows.diff().max())
+        self.most_rows = block.most_rows
         self.workers = self.kernel.workers(clients)
         self.keeps = any(step.optimiser == "adam" and step.keep_state for step in fit.steps)
         self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
@@ -202,10 +204,11 @@ class Launch:
         scratch_bytes = code.scratch.bytes(block.task.batch_size, self.most_rows)
         scratch_bytes = -(-scratch_bytes // 64) * 64
         arguments: dict[str, Argument] = {
-            "sample_start": sampled.starts, "row_start": sampled.rows, "slots": sampled.slots,
+            "sample_start": sampled.starts, "row_start": block.row_start, "slots": sampled.slots,
             "order": order.contiguous(), "all_labels": sampled.labels,
-            "constants": self._doubles(code.constants), "rates": self._doubles(self._rates()),
-            "numbers": self._doubles(self._numbers()),
+            "constants": _doubles(code.constants, block.device),
+            "rates": _doubles(tuple(self._rates()), block.device),
+            "numbers": _doubles(tuple(self._numbers()), block.device),
             "losses": self.losses, "totals": self.totals, "means": self.means,
             "steps_done": self.done, "stopped": self.stopped,
             "epochs": len(order), "sample_count": order.shape[1], "batch": block.task.batch_size,
@@ -227,7 +230,8 @@ class Launch:
         if self.keeps:
             self._store_moments()
         for name, factor in block.factor.items():
-            if not torch.equal(factor, self.factor_before[name]):
+            if factor is not self.factor_before[name]:
+                block.scaled.add(name)
                 self.round.replay.events.append(Scaled(name, factor / self.factor_before[name]))
 
     def _values(self) -> dict[str, Argument]:
@@ -245,15 +249,14 @@ class Launch:
     def _client_numbers(self) -> dict[str, Argument]:
         """What a method sees of a client beside its parameters."""
         block, parts = self.block, self.code.parts
-        nothing = torch.zeros(1, device=block.device)
-        others = self.round.weights.others(len(block))
-        numbers: dict[str, Argument] = {
-            f"all_{part}": others[part].reshape(-1).contiguous() if part in parts else nothing
-            for part in ("interactions", "held")
-        }
+        nothing = torch.empty(1, device=block.device)
+        numbers: dict[str, Argument] = dict.fromkeys(("all_interactions", "all_held"), nothing)
+        asked = parts & {"interactions", "held"}
+        others = self.round.weights.others(len(block)) if asked else {}
+        numbers |= {f"all_{part}": others[part].reshape(-1).contiguous() for part in asked}
         if "training_sum" in parts:
             positive = block.labels == 1
-            rows = self.sampled.rows
+            rows = block.row_start
             counts = torch.bincount(block.rank[positive], minlength=len(block))
             zero = torch.zeros(1, dtype=torch.int64, device=block.device)
             numbers["positives"] = (block.slot[positive] - rows[block.rank[positive]]).int()
@@ -273,24 +276,18 @@ class Launch:
             for value in (rate, step.weight_decay.get(name, 0.0))
         ]
 
-    def _doubles(self, values: "tuple[float, ...] | list[float]") -> Tensor:
-        return torch.tensor([*values, 0.0], dtype=torch.float64, device=self.block.device)
-
     def _schedule(self) -> dict[str, Tensor]:
         """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
         block = self.block
-        batches = int(-(-self.sampled.size.max() // block.task.batch_size))
+        batches = -(-block.most // block.task.batch_size)
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
-        slope, root = corrections(longest, block.device)
         # All steps of a fit shrink alike, or not at all.
-        shrinking = min(self.fit.steps, key=lambda step: step.batch_decay)
-        shrink = self._shrinking(shrinking)
-        made = {"shrink": shrink, "slope": slope, "root": root}
-        dtype = torch.get_default_dtype()
-        tables = adam_tables(slope, root, shrink)
-        return {name: value.to(dtype) for name, value in made.items()} | {"steps_before": before} | tables
+        decay = min(step.batch_decay for step in self.fit.steps)
+        bounds = _power_of_two(self.most_steps), _power_of_two(longest)
+        tables = _tables(*bounds, decay, block.device, torch.get_default_dtype())
+        return {"steps_before": before, **tables}
 
     def _steps_before(self) -> Tensor:
         block = self.block
@@ -346,8 +343,34 @@ class Launch:
 
     def _shrinking(self, step: Step) -> Tensor:
         """What a step's rates are multiplied by, mini-batch by mini-batch from 1."""
-        count = torch.arange(self.most_steps + 1, dtype=torch.float64, device=self.block.device)
-        return step.batch_decay ** (count - 1).clamp(min=0)
+        return _shrinking(self.most_steps, step.batch_decay).to(self.block.device)
+
+
+@lru_cache(maxsize=16)
+def _tables(
+    steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What a kernel knows of every mini-batch beforehand, up to some: most rounds of a run ask for the same."""
+    slope, root = corrections(longest)
+    shrink = _shrinking(steps, decay)
+    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
+    made = numbers | adam_tables(slope, root, shrink)
+    return {name: value.to(device) for name, value in made.items()}
+
+
+@lru_cache(maxsize=64)
+def _doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor([*values, 0.0], dtype=torch.float64, device=device)
+
+
+def _power_of_two(number: int) -> int:
+    """The next one that is no smaller."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _shrinking(steps: int, decay: float) -> Tensor:
+    count = torch.arange(steps + 1, dtype=torch.float64)
+    return torch.tensor(decay, dtype=torch.float64) ** (count - 1).clamp(min=0)
 
 
 class FusedEngine(BatchedEngine):
@@ -360,9 +383,9 @@ class FusedEngine(BatchedEngine):
         self.compiler = Compiler()
 
     @override
-    def cut(self, task: Task, order: Tensor) -> Iterator[Tensor]:
+    def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
         # A client takes what time it takes, whoever is beside it.
-        return fitting_blocks(task, order, [len(order)], self.memory, self.alone)
+        return fitting_blocks(task, sizes, order, [len(order)], self.memory, self.alone)
 
     @override
     def make_round(self, block: Block) -> BlockRound:

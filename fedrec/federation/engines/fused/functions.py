@@ -9,17 +9,35 @@ _FUNCTIONS = r"""
 #define SQRT sqrt
 #define TANH tanh
 #define POW pow
-template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
-  __shared__ real parts[COUNT * (LANES > 32 ? LANES / 32 : 1)];
-  UNROLL for (int k = 0; k < COUNT; k++) {
-    real x = own[k];
-    UNROLL for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(0xffffffffu, x, apart);
-    if ((LANE & 31) == 0) parts[(LANE >> 5) * COUNT + k] = x;
+/* The sums of COUNT numbers, a power of two, over the lanes of a warp: lanes halve the numbers between them. */
+template <int COUNT> INLINE void sum_warp(const real* own, real* total) {
+  real x[COUNT];
+  UNROLL for (int k = 0; k < COUNT; k++) x[k] = own[k];
+  int place = 0;
+  UNROLL for (int half = COUNT / 2, apart = 16; half; half /= 2, apart /= 2) {
+    const bool upper = LANE & apart;
+    UNROLL for (int k = 0; k < half; k++) {
+      const real sent = upper ? x[k] : x[k + half], kept = upper ? x[k + half] : x[k];
+      x[k] = kept + __shfl_xor_sync(0xffffffffu, sent, apart);
+    }
+    if (upper) place += half;
   }
+  UNROLL for (int apart = 16 / COUNT; apart; apart /= 2) x[0] += __shfl_xor_sync(0xffffffffu, x[0], apart);
+  if ((LANE & (32 / COUNT - 1)) == 0) total[place] = x[0];
+}
+template <int COUNT> INLINE void sum_warps(const real* own, real* total) {
+  constexpr int some = COUNT >= 16 ? 16 : COUNT >= 8 ? 8 : COUNT >= 4 ? 4 : COUNT >= 2 ? 2 : 1;
+  sum_warp<some>(own, total);
+  if constexpr (COUNT > some) sum_warps<COUNT - some>(own + some, total + some);
+}
+template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
+  constexpr int warps = LANES > 32 ? LANES / 32 : 1;
+  __shared__ real parts[COUNT * warps];
+  sum_warps<COUNT>(own, parts + (LANE >> 5) * COUNT);
   SYNC();
   for (int k = LANE; k < COUNT; k += LANES) {
     real x = parts[k];
-    for (int warp = 1; warp < LANES / 32; warp++) x += parts[warp * COUNT + k];
+    UNROLL for (int warp = 1; warp < warps; warp++) x += parts[warp * COUNT + k];
     total[k] = x;
   }
   SYNC();
@@ -49,6 +67,13 @@ template <int COUNT> INLINE void store(real* to, const real* from) {
 #endif
   UNROLL for (int k = 0; k < COUNT; k++) to[k] = from[k];
 }
+/* A record of doubles of a table. */
+#define RECORD(count, name, table, number) \
+  double name[count]; \
+  UNROLL for (int k = 0; k < count; k += 2) { \
+    const double2 two = *(const double2*)((table) + (number) * count + k); \
+    name[k] = two.x, name[k + 1] = two.y; \
+  }
 /* Tiles of a product: four times four numbers. */
 INLINE void clear(real (*total)[4]) {
   UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] = 0;
@@ -105,6 +130,7 @@ template <int COUNT, class Term> INLINE void chained(real* total, int head, cons
 #else
 #define TOTAL _Pragma("omp simd reduction(+:total)")
 #define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
+#define RECORD(count, name, table, number) const double* const name = (table) + (number) * count;
 #define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
 /* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
 INLINE void gathered(real* total, const real* gradient, int width, int head, const int* following) {

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedrec.federation.engines.fused.adam import ADAM_TABLES
+from fedrec.federation.engines.fused.adam import ADAM_TABLES, PAST, TERMS
 from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
     each_number,
@@ -36,6 +36,8 @@ _STACK_BYTES = 256 * 1024
 _ALIGNED = 64
 _LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
+_POWERS_OF_MOMENTS = ("fades1", "fades2")
+"""What moments are multiplied by in the mini-batches that a row has missed."""
 _LANES_PER_SAMPLE = 2
 """A row has more numbers than a lane should move alone."""
 
@@ -730,19 +732,28 @@ class _Writer:
         shrunk = "shrunk_" if step.batch_decay != 1 else ""
         of, root = ("[c]", "root_") if self.gpu else ("[k1]", "root_[k1]")
         first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
+        powers = len(_POWERS_OF_MOMENTS)
         return _AtOnce(
             second=second,
             known=[
-                f"const int from = {since}last[i], to = {since}{until}, gap = to - from;",
-                f"const real moves = {rate} * (real)({shrunk}tail1[from] - past1[gap] * {shrunk}tail1[to]);",
-                f"const real offset = (real)1e-8 * {rate} * "
-                f"(real)({shrunk}tail2[from] - past2[gap] * {shrunk}tail2[to]);",
-                "const real fades1 = (real)past_first[gap], fades2 = (real)past_second[gap];",
-                "const real lowest = (real)(lowest_root * unfaded[gap] * unroot[to]);",
+                f"const int from = {since}last[i], to = {since}{until};",
+                f"RECORD({PAST}, gone, past, to - from)",
+                f"RECORD({TERMS}, since, {shrunk}tails, from)",
+                f"const double* const until = {shrunk}tails + to * {TERMS};",
+                *(
+                    f"const real moves{term} = {rate} * (real)(since[{term}] - gone[{term}] * until[{term}]);"
+                    for term in range(TERMS)
+                ),
+                *(
+                    f"const real {name} = (real)gone[{TERMS + place}];"
+                    for place, name in enumerate(_POWERS_OF_MOMENTS)
+                ),
+                f"const real lowest = (real)(lowest_root * gone[{TERMS + powers}] * unroot[to]);",
             ],
             moved=[
-                f"const real inverse = {root} > 0 ? 1 / {root} : (real)0;",
-                f"value{of} -= {first}{of} * inverse * (moves - offset * inverse);",
+                f"const real inverse = {root} > 0 ? 1 / {root} : (real)0, small = (real)1e-8 * inverse;",
+                "const real moves = moves0 - small * (moves1 - small * (moves2 - small * moves3));",
+                f"value{of} -= {first}{of} * inverse * moves;",
                 f"{first}{of} *= fades1;",
                 f"{second}{of} *= fades2;",
             ],

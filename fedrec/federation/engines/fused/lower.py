@@ -576,9 +576,9 @@ def _inlined(order: Sequence[Node], outputs: Sequence[Node], by_samples: Sequenc
             continue
         reading = final(node)
         once = len(reading) == 1 and reading[0] is not None and _as_often(node, reading[0])
-        output = reading == [None] and node in by_samples
+        stored = reading == [None] and node in by_samples
         # Rows are many and their formulas short: nothing is kept of them.
-        if once or output or ROWS in node.shape:
+        if once or stored or ROWS in node.shape:
             inlined.add(node)
     return inlined
 

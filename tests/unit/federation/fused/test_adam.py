@@ -26,7 +26,7 @@ GAPS = range(1, 501)
 
 def one_by_one(first, second, last, rate, shrink):
     """How far a row has moved after every mini-batch behind `last`, and its moments then."""
-    slope, root = (correction.tolist() for correction in corrections(LONGEST, CPU))
+    slope, root = (correction.tolist() for correction in corrections(LONGEST))
     moved = 0.0
     for j in range(last + 1, last + GAPS[-1] + 1):
         first, second = FIRST * first, SECOND * second
@@ -35,7 +35,7 @@ def one_by_one(first, second, last, rate, shrink):
 
 
 def tables_of(shrink):
-    return {name: table.tolist() for name, table in adam_tables(*corrections(LONGEST, CPU), shrink).items()}
+    return {name: table.tolist() for name, table in adam_tables(*corrections(LONGEST), shrink).items()}
 
 
 def at_once(first, second, last, gap, rate, tables, shrunk=""):
@@ -43,15 +43,13 @@ def at_once(first, second, last, gap, rate, tables, shrunk=""):
     to, root = last + gap, math.sqrt(second)
     if root == 0:
         return 0.0, first, second
-    if root <= lowest_root(torch.float64) * tables["unfaded"][gap] * tables["unroot"][to]:
+    *powers, first_power, second_power, unfaded, _ = tables["past"][gap]
+    if root <= lowest_root(torch.float64) * unfaded * tables["unroot"][to]:
         return None
-    sums = [
-        tables[f"{shrunk}tail{number}"][last]
-        - tables[f"past{number}"][gap] * tables[f"{shrunk}tail{number}"][to]
-        for number in (1, 2)
-    ]
-    moved = rate * first / root * (sums[0] - EPSILON * sums[1] / root)
-    return moved, first * tables["past_first"][gap], second * tables["past_second"][gap]
+    tails = tables[f"{shrunk}tails"]
+    sums = [since - power * until for since, power, until in zip(tails[last], powers, tails[to], strict=True)]
+    terms = [total * (-EPSILON / root) ** number for number, total in enumerate(sums)]
+    return rate * first / root * sum(terms), first * first_power, second * second_power
 
 
 @pytest.mark.parametrize("shrinking", [1.0, 0.99])
@@ -72,7 +70,7 @@ def test_idle_steps_at_once_are_those_one_by_one(first, second, last, shrinking)
 
 
 def test_moments_that_are_too_small_to_be_taken_at_once_are_known_as_such():
-    """What is left out of the sum is the square of epsilon over the root: far below rounding, or one by one."""
+    """What is left out of the sum is the fourth power of epsilon over the root: far below rounding, or one by one."""
     tables = tables_of(torch.ones(LONGEST + 1, dtype=torch.float64))
     roots = [10.0**-power for power in range(1, 16)]
     taken = [at_once(1e-3, root**2, 5, 20, 0.05, tables) is not None for root in roots]
@@ -87,7 +85,7 @@ def test_a_row_that_never_had_a_gradient_does_not_move():
 
 
 def test_every_table_is_as_long_as_there_are_mini_batches():
-    tables = adam_tables(*corrections(9, CPU), torch.ones(10, dtype=torch.float64))
+    tables = adam_tables(*corrections(9), torch.ones(10, dtype=torch.float64))
     assert set(tables) == set(ADAM_TABLES)
     assert {len(table) for table in tables.values()} == {10}
 
