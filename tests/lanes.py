@@ -27,6 +27,8 @@ _CUDA = r"""
 #define __global__
 #define __launch_bounds__(lanes)
 struct double2 { double x, y; };
+struct float2 { float x, y; };
+static float2 make_float2(float x, float y) { return {x, y}; }
 struct float4 { float x, y, z, w; };
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct place { unsigned x; };

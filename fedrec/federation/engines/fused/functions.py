@@ -10,20 +10,21 @@ _FUNCTIONS = r"""
 #define TANH tanh
 #define POW pow
 /* The sums of COUNT numbers, a power of two, over the lanes of a warp: lanes halve the numbers between them. */
-template <int COUNT> INLINE void sum_warp(const real* own, real* total) {
-  real x[COUNT];
-  UNROLL for (int k = 0; k < COUNT; k++) x[k] = own[k];
-  int place = 0;
-  UNROLL for (int half = COUNT / 2, apart = 16; half; half /= 2, apart /= 2) {
-    const bool upper = LANE & apart;
+template <int COUNT, int APART = 16> INLINE void sum_warp(const real* own, real* total) {
+  if constexpr (COUNT == 1) {
+    real x = own[0];
+    UNROLL for (int apart = APART; apart; apart /= 2) x += __shfl_xor_sync(0xffffffffu, x, apart);
+    if ((LANE & (2 * APART - 1)) == 0) *total = x;
+  } else {
+    constexpr int half = COUNT / 2;
+    const bool upper = LANE & APART;
+    real x[half];
     UNROLL for (int k = 0; k < half; k++) {
-      const real sent = upper ? x[k] : x[k + half], kept = upper ? x[k + half] : x[k];
-      x[k] = kept + __shfl_xor_sync(0xffffffffu, sent, apart);
+      const real sent = upper ? own[k] : own[k + half], kept = upper ? own[k + half] : own[k];
+      x[k] = kept + __shfl_xor_sync(0xffffffffu, sent, APART);
     }
-    if (upper) place += half;
+    sum_warp<half, APART / 2>(x, upper ? total + half : total);
   }
-  UNROLL for (int apart = 16 / COUNT; apart; apart /= 2) x[0] += __shfl_xor_sync(0xffffffffu, x[0], apart);
-  if ((LANE & (32 / COUNT - 1)) == 0) total[place] = x[0];
 }
 template <int COUNT> INLINE void sum_warps(const real* own, real* total) {
   constexpr int some = COUNT >= 16 ? 16 : COUNT >= 8 ? 8 : COUNT >= 4 ? 4 : COUNT >= 2 ? 2 : 1;
@@ -44,7 +45,7 @@ template <int COUNT> INLINE void sum_lanes(const real* own, real* total) {
 }
 #define SUM_LANES(own, total, count) sum_lanes<count>(own, total)
 #define TOTAL UNROLL
-/* Neighbours are fetched and stored by fours, where the first of them lies at a multiple of four. */
+/* Neighbours are fetched and stored together, by fours or two of them, the first at a multiple of so many. */
 template <int COUNT> INLINE void load(real* to, const real* from) {
 #if !DOUBLE
   if (COUNT % 4 == 0) {
@@ -52,6 +53,11 @@ template <int COUNT> INLINE void load(real* to, const real* from) {
       const float4 four = *(const float4*)(from + k);
       to[k] = four.x, to[k + 1] = four.y, to[k + 2] = four.z, to[k + 3] = four.w;
     }
+    return;
+  }
+  if (COUNT == 2) {
+    const float2 two = *(const float2*)from;
+    to[0] = two.x, to[1] = two.y;
     return;
   }
 #endif
@@ -62,6 +68,10 @@ template <int COUNT> INLINE void store(real* to, const real* from) {
   if (COUNT % 4 == 0) {
     UNROLL for (int k = 0; k < COUNT; k += 4)
       *(float4*)(to + k) = make_float4(from[k], from[k + 1], from[k + 2], from[k + 3]);
+    return;
+  }
+  if (COUNT == 2) {
+    *(float2*)to = make_float2(from[0], from[1]);
     return;
   }
 #endif

@@ -11,7 +11,7 @@ Arrays = Sequence[tuple[str, str]]
 
 def neighbours(width: int) -> int:
     """How many numbers of a row a lane moves at once."""
-    return 4 if width % 4 == 0 else 1
+    return 4 if width % 4 == 0 else 2 if width % 2 == 0 else 1
 
 
 def over_rows(count: str, row: str, width: int, body: Iterable[str]) -> Iterator[str]:

@@ -122,7 +122,20 @@ def _indexed(factor: Factor) -> set[str]:
     return set(factor.index) - {"0"}
 
 
-def product(reader: Reader, node: Reduction, tiled: Tiled, turned: str) -> list[str]:
+@dataclass(frozen=True)
+class Epilogue:
+    """What becomes of a number of a product, `PRODUCT`: the tensor it goes to, its place there, and a formula."""
+
+    result: Node
+    index: Index
+    formula: str
+
+
+PRODUCT = "total[c][b]"
+"""A number of a product, in its tile."""
+
+
+def product(reader: Reader, node: Reduction, tiled: Tiled, turned: str, left: Epilogue) -> list[str]:
     """Every sample's numbers times a matrix; `turned` is memory for a matrix whose rows are what is wanted."""
     column, inside = tiled.of_right, "s0"
     columns, depth = tiled.sizes[column], tiled.sizes[inside]
@@ -135,18 +148,18 @@ def product(reader: Reader, node: Reduction, tiled: Tiled, turned: str) -> list[
             f"for (int e = LANE; e < {columns * depth}; e += LANES) {turned}[e] = {element};",
             "SYNC();",
         ]
-    places = {"j": "j", inside: "s0", column: "k0"}
+    places = {"j": "j", inside: "s0", column: "column"}
     matrix = (
-        right.fetched(reader, "right[c]", column, {inside: "(s0 + c)", column: "k0"})
+        right.fetched(reader, "right[c]", column, {inside: "(s0 + c)", column: "column"})
         if along_columns
-        else [f"load<{SIDE}>(right[c], {turned} + (s0 + c) * {columns} + k0);"]
+        else [f"load<{SIDE}>(right[c], {turned} + (s0 + c) * {columns} + column);"]
     )
-    target = reader.read(node, [places.get(place, place) for place in factors_of(node)[1]])
+    target = reader.read(left.result, [places.get(place, place) for place in left.index])
     tiles = columns // SIDE
     return [
         *lines,
         f"for (int e = LANE; e < (n + {SIDE - 1}) / {SIDE} * {tiles}; e += LANES) {{",
-        f"const int j0 = e / {tiles} * {SIDE}, k0 = e % {tiles} * {SIDE};",
+        f"const int j0 = e / {tiles} * {SIDE}, column = e % {tiles} * {SIDE};",
         "real total[4][4];",
         "clear(total);",
         f"for (int s0 = 0; s0 < {depth}; s0 += {SIDE}) {{",
@@ -160,7 +173,13 @@ def product(reader: Reader, node: Reduction, tiled: Tiled, turned: str) -> list[
         "}",
         f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
         "const int j = j0 + c;",
-        f"if (j < n) store<{SIDE}>(&{target}, total[c]);",
+        "if (j >= n) break;",
+        f"real own[{SIDE}];",
+        f"UNROLL for (int b = 0; b < {SIDE}; b++) {{",
+        f"const int {column} = column + b;",
+        f"own[b] = {left.formula};",
+        "}",
+        f"store<{SIDE}>(&{target}, own);",
         "}",
         "}",
     ]

@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedrec.federation.engines.fused.adam import ADAM_TABLES, PAST, TERMS
+from fedrec.federation.engines.fused.adam import ADAM_TABLES, PAST, SECOND, TERMS
 from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
     each_number,
     gradient_of_samples,
+    neighbours,
     over_rows,
     with_numbers,
 )
@@ -123,7 +124,12 @@ class _AtOnce:
 
     second: str
     known: list[str]
+    looked_at: list[str]
     moved: list[str]
+    step: list[str]
+    """A single step `j`, of many."""
+    faded: list[str]
+    """What is left to do after these."""
 
 
 class _Writer:
@@ -681,14 +687,18 @@ class _Writer:
             steps += ["{", *moved, "}"] if moved else []
         at_once = self._at_once(table, until)
         if self.gpu:
-            known = at_once.known if at_once else []
-            one_by_one = [f"for (int j = last[i] + 1; j <= {until}; j++) {{", *steps, "}"]
+            one_by_one = [f"for (int j = last[i] + 1; j <= {until}; j++) {{", *each_number(width, steps), "}"]
             if at_once:
+                # A warp waits for its slowest lane: where one of a lane's numbers is small, all go together.
                 one_by_one = [
-                    f"const real root_ = SQRT({at_once.second}[c]);",
-                    "if (root_ > lowest || root_ == 0) {", *at_once.moved, "} else", *one_by_one,
+                    f"real root_[{neighbours(width)}];", "bool small_ = false;",
+                    *each_number(width, at_once.looked_at), "if (!small_) {",
+                    *each_number(width, at_once.moved), "} else {",
+                    f"for (int j = last[i] + 1; j <= {until}; j++) {{", *each_number(width, at_once.step), "}",
+                    *each_number(width, at_once.faded), "}",
                 ]  # fmt: skip
-            numbers = with_numbers(parts, width, each_number(width, one_by_one))
+            known = at_once.known if at_once else []
+            numbers = with_numbers(parts, width, one_by_one)
             yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
             return
         yield f"for (int z = 0; z < {count}; z++) {{"
@@ -730,7 +740,7 @@ class _Writer:
             return None
         since = "before + " if step.keep_state else ""
         shrunk = "shrunk_" if step.batch_decay != 1 else ""
-        of, root = ("[c]", "root_") if self.gpu else ("[k1]", "root_[k1]")
+        of = "[c]" if self.gpu else "[k1]"
         first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
         powers = len(_POWERS_OF_MOMENTS)
         return _AtOnce(
@@ -750,8 +760,19 @@ class _Writer:
                 ),
                 f"const real lowest = (real)(lowest_root * gone[{TERMS + powers}] * unroot[to]);",
             ],
+            step=[
+                f"{first}{of} *= (real)0.9;",
+                f"root_{of} *= (real){SECOND**0.5!r};",
+                f"value{of} -= {rate}{' * shrink[j]' if shrunk else ''} * slope[{since}j] * {first}{of} "
+                f"/ (root_{of} * root[{since}j] + (real)1e-8);",
+            ],
+            faded=[f"{second}{of} *= fades2;"],
+            looked_at=[
+                f"root_{of} = SQRT({second}{of});",
+                f"small_ |= !(root_{of} > lowest || root_{of} == 0);",
+            ],
             moved=[
-                f"const real inverse = {root} > 0 ? 1 / {root} : (real)0, small = (real)1e-8 * inverse;",
+                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0, small = (real)1e-8 * inverse;",
                 "const real moves = moves0 - small * (moves1 - small * (moves2 - small * moves3));",
                 f"value{of} -= {first}{of} * inverse * moves;",
                 f"{first}{of} *= fades1;",

@@ -6,10 +6,12 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedrec.federation.engines.fused.gpu_samples import (
+    PRODUCT,
+    Epilogue,
     each_number_of_samples,
     grouped_sum,
     lane_total,
@@ -123,9 +125,8 @@ class Lowering:
         for node in self._order:
             _check(node)
         by_samples = [node for leaf, node in graph.gradients.items() if leaf.part == "rows"]
-        self._inlined = _inlined(
-            self._order, [graph.loss, *graph.gradients.values()], by_samples if gpu else []
-        )
+        readers = _readers(self._order, [graph.loss, *graph.gradients.values()])
+        self._inlined = _inlined(readers, by_samples if gpu else [])
         self._number = {node: number for number, node in enumerate(self._order)}
         self._stage: dict[Node, int] = {}
         self._by_lanes: set[Node] = set()
@@ -154,6 +155,10 @@ class Lowering:
         for node in self._order:
             if gpu and node in self._kept and self._is_wide(node):
                 self._wide.add(node)
+        self._epilogue = dict(self._epilogues(readers))
+        """Products of which nothing is left but a formula of them: computed where they are."""
+        self._kept -= set(self._epilogue)
+        self._standing_for: dict[Node, str] = {}
         self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
         self._constants: list[Constant] = []
@@ -164,8 +169,9 @@ class Lowering:
         outputs = list(self._graph.gradients.values())
         count = 1 + max((self._ready(node) for node in (self._graph.loss, *outputs)), default=0)
         stages = [Stage() for _ in range(count)]
+        elsewhere = self._inlined | set(self._epilogue.values())
         for node in self._order:
-            if not isinstance(node, Input | Constant | Count | Reindexed) and node not in self._inlined:
+            if not isinstance(node, Input | Constant | Count | Reindexed) and node not in elsewhere:
                 self._emit(node, stages[self._stage[node]])
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows" and not (node in self._direct or Gradient(node, self).is_zero):
@@ -188,6 +194,8 @@ class Lowering:
         """The expression of an element of a tensor; `i` is the sample or row at hand."""
         if isinstance(node, Reindexed):
             return self.read(node.inputs[0], node.at(tuple(index)))
+        if node in self._standing_for:
+            return self._standing_for[node]
         if isinstance(node, Constant):
             return self._constant(node)
         if isinstance(node, Count):
@@ -404,13 +412,45 @@ class Lowering:
         if tiled:
             turned = f"{self._prefix}turned"
             self._arrays[turned] = max(self._arrays.get(turned, 0), math.prod(node.over) * node.count)
-            return product(self, node, tiled, turned)
+            return product(self, node, tiled, turned, self._left_over(node))
         index = _of_any_sample(_loop_index(node.shape))
         inner = tuple(f"s{number}" for number in range(len(node.over)))
         add = [f"total += {self._term(node, index, inner)};"]
         loops = looped(node.over, inner, add, by_lanes=False, unroll=False)
         body = ["real total = 0;", *loops, f"{self._read_array(node, index)} = total;"]
         return looped(node.shape, index, body, by_lanes=True)
+
+    def _left_over(self, node: Reduction) -> Epilogue:
+        """What is stored of a product: itself, or the formula that alone reads it."""
+        index = _of_any_sample(_loop_index(node.shape))
+        if node not in self._epilogue:
+            return Epilogue(node, index, PRODUCT)
+        result = self._epilogue[node]
+        assert isinstance(result, Pointwise)
+        self._standing_for[node] = PRODUCT
+        formula = self._formula(result, index)
+        del self._standing_for[node]
+        return Epilogue(result, index, formula)
+
+    def _epilogues(self, readers: "Readers") -> Iterator[tuple[Node, Node]]:
+        """Products by tiles with one reader, a formula of the same numbers and of what is known before."""
+        for node in self._by_lanes & self._kept:
+            assert isinstance(node, Reduction)
+            last = self._only_reader(node, readers)
+            if last is None or last not in self._wide or last.shape != node.shape or not product_of(node):
+                continue
+            others = [each for inner in last.inputs for each in self._sources(inner) if each is not node]
+            if isinstance(last, Pointwise) and all(
+                self._ready(each) <= self._stage[node] and each not in self._wide for each in others
+            ):
+                yield node, last
+
+    def _only_reader(self, node: Node, readers: "Readers") -> Node | None:
+        """What alone reads a node, through formulas that are written there; None if there are several."""
+        reader: Node | None = node
+        while reader is not None and (reader is node or reader in self._inlined):
+            reader = readers[reader][0] if len(readers[reader]) == 1 else None
+        return reader
 
     def _store(self, table: str, node: Node) -> list[str]:
         """Leave a sample's gradient where its row will find it."""
@@ -551,30 +591,36 @@ def _varying_over(node: Reduction) -> bool:
     return any(size in (SAMPLES, ROWS) for size in node.over)
 
 
-def _inlined(order: Sequence[Node], outputs: Sequence[Node], by_samples: Sequence[Node]) -> set[Node]:
-    """Formulas that are written where they are used: by one reader, as often as they would be computed.
+Readers = Mapping[Node, list[Node | None]]
+"""Who reads a node, through other names for it; None is what is asked for in the end."""
 
-    Of outputs these are those `by_samples` that nothing else reads.
-    """
-    readers: dict[Node, list[Node | None]] = {node: [] for node in order}
+
+def _readers(order: Sequence[Node], outputs: Sequence[Node]) -> Readers:
+    direct: dict[Node, list[Node | None]] = {node: [] for node in order}
     for node in order:
         for each in node.inputs:
-            readers[each].append(node)
+            direct[each].append(node)
     for output in outputs:
-        readers[output].append(None)
+        direct[output].append(None)
 
     def final(node: Node) -> list[Node | None]:
-        """Who reads a node, through other names for it."""
         found: list[Node | None] = []
-        for reader in readers[node]:
+        for reader in direct[node]:
             found += final(reader) if isinstance(reader, Reindexed) else [reader]
         return found
 
+    return {node: final(node) for node in order}
+
+
+def _inlined(readers: Readers, by_samples: Sequence[Node]) -> set[Node]:
+    """Formulas that are written where they are used: by one reader, as often as they would be computed.
+
+    Of what is asked for these are those `by_samples` that nothing else reads.
+    """
     inlined: set[Node] = set()
-    for node in order:
+    for node, reading in readers.items():
         if not isinstance(node, Pointwise):
             continue
-        reading = final(node)
         once = len(reading) == 1 and reading[0] is not None and _as_often(node, reading[0])
         stored = reading == [None] and node in by_samples
         # Rows are many and their formulas short: nothing is kept of them.
