@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.federation.state.kept import Kept
+from fedrec.federation.table_rows import put_rows, take_rows
 
 
 class DenseKept(Kept):
@@ -39,12 +39,15 @@ class DenseKept(Kept):
 
     @override
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
-        items = self.value.shape[1]
-        return functional.embedding(who * items + item, self.value.flatten(0, 1))
+        return take_rows(self._all_rows(), who * self.value.shape[1] + item)
 
     @override
     def put_rows(self, who: Tensor, item: Tensor, rows: Tensor) -> None:
-        self.value[who, item] = rows
+        put_rows(self._all_rows(), who * self.value.shape[1] + item, rows)
+
+    def _all_rows(self) -> Tensor:
+        """The rows of all clients' tables, where they lie."""
+        return self.value.view(-1, self.value.shape[-1])
 
     @override
     def scale(self, who: Tensor, factor: Tensor) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.held_rows import held_rows
 from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.table_rows import take_rows
 
 
 class Block:
@@ -122,4 +123,4 @@ class Block:
                 return kept.rows(self.who[self.row_client], self.row_item)
             return kept.whole(self.who)
         value = state.shared.get(name, state.initial[name])
-        return value[self.row_item] if parameter.table else value.repeat(len(self.who), 1, 1)
+        return take_rows(value, self.row_item) if parameter.table else value.repeat(len(self.who), 1, 1)

@@ -257,7 +257,7 @@ def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
 def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: str) -> list[str]:
     """A formula for every number of every sample: a lane fetches some before it stores the first."""
     count = node.count
-    places, behind = ["const int j = e / {count};".format(count=count)], count
+    places, behind = [f"const int j = e / {count};"], count
     for place, size in zip(index, node.shape, strict=True):
         if place.startswith("k"):
             behind //= size

@@ -18,7 +18,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model import Batch, Weights
 from fedrec.methods.fedmf import FedMF
 from tests.engines import ENGINES, LOOP
-from tests.federations import CPU, assert_same, clients_of, planted_blocks, precision, settings_of, values_of
+from tests.federations import assert_same, clients_of, planted_blocks, precision, settings_of, values_of
 
 LONGEST = 700
 GAPS = range(1, 501)
