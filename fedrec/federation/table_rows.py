@@ -14,7 +14,8 @@ _FOUR = 4
 _STRETCH = 512
 """Rows in a piece of work."""
 _GIVEN = (
-    ("const integer*", "index"), ("integer", "count"), ("integer", "width"), ("real*", "table"), ("real*", "rows"),
+    ("const integer*", "index"), ("integer", "count"), ("integer", "width"),
+    ("real*", "table"), ("real*", "rows"),
 )  # fmt: skip
 _TYPE = "struct __align__(16) four { float numbers[4]; };\n"
 _BODY = """
@@ -38,11 +39,11 @@ PUT_ROWS = _source("put_rows", "of_table[place] = of_rows[e];")
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """The rows `index` of a table (n x d)."""
+    """The rows `index`, of any shape, of a table (n x d)."""
     kernel = _kernel(TAKE_ROWS, table)
     if kernel is None:
         return functional.embedding(index, table)
-    rows = table.new_empty(len(index), table.shape[1])
+    rows = table.new_empty(*index.shape, table.shape[1])
     move_rows(kernel, table, index, rows)
     return rows
 
@@ -59,8 +60,8 @@ def put_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
 def move_rows(kernel: AnyKernel, table: Tensor, index: Tensor, rows: Tensor) -> None:
     """What `take_rows` and `put_rows` do, by the kernel of either."""
     kernel(
-        -(-len(index) // _STRETCH),
-        index=index.contiguous(), count=len(index), width=table.shape[1], table=table, rows=rows,
+        -(-index.numel() // _STRETCH),
+        index=index.contiguous(), count=index.numel(), width=table.shape[1], table=table, rows=rows,
     )  # fmt: skip
 
 

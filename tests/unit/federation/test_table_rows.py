@@ -19,6 +19,10 @@ def test_lanes_together_move_what_torch_does(rows, width, chosen):
     found = torch.empty(chosen, width)
     move_rows(LanesKernel(TAKE_ROWS), table, index, found)
     assert torch.equal(found, table[index])
+    many = index.expand(3, chosen)
+    found = torch.empty(3, chosen, width)
+    move_rows(LanesKernel(TAKE_ROWS), table, many, found)
+    assert torch.equal(found, table[many])
     expected, other = table.clone(), torch.randn(chosen, width)
     expected[index] = other
     move_rows(LanesKernel(PUT_ROWS), table, index, other)
@@ -28,6 +32,7 @@ def test_lanes_together_move_what_torch_does(rows, width, chosen):
 def test_rows_are_fetched_and_replaced():
     table, index = made(7, 3, 4)
     assert torch.equal(take_rows(table, index), table[index])
+    assert torch.equal(take_rows(table, index.expand(2, 4)), table[index.expand(2, 4)])
     put_rows(table, index, torch.ones(4, 3))
     assert torch.equal(take_rows(table, index), torch.ones(4, 3))
 
