@@ -8,8 +8,10 @@ its hash, or has none, is refused.
 import hashlib
 import json
 import math
+import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +35,9 @@ _NUMPY = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "BOOL": "|b1"}
 _METADATA = "__metadata__"
 _PREFIX = 8
 """Bytes before the header: its length."""
+_PIECE = 1 << 24
+"""Bytes that are hashed together."""
+_BUFFERS, _THREADS = 4, 4
 _REBUILD = "Delete it and run again the command that writes it."
 
 
@@ -41,8 +46,26 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> s
 
     Equal content gives equal bytes.
     """
-    named = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
-    content = _hash(note, named.items())
+    named = {name: tensors[name].detach().contiguous() for name in sorted(tensors)}
+    # The hash is known when all is written; its place is kept for it.
+    header = _header_text(named, note, "0" * hashlib.sha256().digest_size * 2)
+    with atomic(path) as temporary, temporary.open("wb") as stream, _pool() as pool:
+        stream.write(header)
+        digest = _begun(note)
+        for name, value in named.items():
+            pieces: list[Future[bytes]] = []
+            for piece in _pieces(value, pieces):
+                pieces.append(pool.submit(_sha256, piece))
+                stream.write(piece)
+            _add(digest, name, value, (piece.result() for piece in pieces))
+        content = digest.hexdigest()
+        stream.seek(0)
+        stream.write(_header_text(named, note, content))
+    return content
+
+
+def _header_text(named: Mapping[str, Tensor], note: str, content: str) -> bytes:
+    """The bytes before the tensors."""
     header: dict[str, object] = {_METADATA: {"note": note, "sha256": content}}
     offset = 0
     for name, value in named.items():
@@ -54,11 +77,25 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> s
         offset += value.nbytes
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with atomic(path) as temporary, temporary.open("wb") as stream:
-        stream.write(struct.pack("<Q", len(text)) + text)
-        for value in named.values():
-            stream.write(value.numpy().data)
-    return content
+    return struct.pack("<Q", len(text)) + text
+
+
+def _pieces(value: Tensor, under_way: "list[Future[bytes]]") -> Iterator[NDArray[np.uint8]]:
+    """The bytes of a tensor, some at a time.
+
+    Those of a GPU's come through a few buffers, each used again when the hash `under_way` of what it held is done.
+    """
+    flat = value.reshape(-1).view(torch.uint8) if value.numel() else value.new_empty(0, dtype=torch.uint8)
+    buffers: list[Tensor] = []
+    for number, start in enumerate(range(0, len(flat), _PIECE)):
+        piece = flat[start : start + _PIECE]
+        if piece.is_cuda:
+            if number < _BUFFERS:
+                buffers.append(torch.empty(_PIECE, dtype=torch.uint8, pin_memory=True))
+            else:
+                under_way[number - _BUFFERS].result()
+            piece = buffers[number % _BUFFERS][: len(piece)].copy_(piece)
+        yield piece.numpy()
 
 
 def load_tensors(
@@ -150,10 +187,29 @@ def _counts(name: str, values: object) -> tuple[int, ...]:
 
 
 def _hash(note: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over the note and the names, types, shapes and values of tensors, in the order of names."""
-    digest = hashlib.sha256(canonical_json(note).encode("utf-8", "surrogatepass"))
-    for name, value in tensors:
-        about = [name, _NAMES[value.dtype], list(value.shape)]
-        digest.update(canonical_json(about).encode("utf-8", "surrogatepass"))
-        digest.update(np.ascontiguousarray(value.numpy()).data.cast("B") if value.numel() else b"")
+    """sha256 over the note, the names, types and shapes of tensors, in the order of names, and their pieces."""
+    digest = _begun(note)
+    with _pool() as pool:
+        for name, value in tensors:
+            _add(digest, name, value, pool.map(_sha256, _pieces(value, [])))
     return digest.hexdigest()
+
+
+def _begun(note: str) -> "hashlib._Hash":
+    return hashlib.sha256(canonical_json(note).encode("utf-8", "surrogatepass"))
+
+
+def _add(digest: "hashlib._Hash", name: str, value: Tensor, pieces: Iterable[bytes]) -> None:
+    about = [name, _NAMES[value.dtype], list(value.shape)]
+    digest.update(canonical_json(about).encode("utf-8", "surrogatepass"))
+    for piece in pieces:
+        digest.update(piece)
+
+
+def _sha256(piece: NDArray[np.uint8]) -> bytes:
+    return hashlib.sha256(piece.data).digest()
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Threads that hash pieces: a large state is hashed in the time it takes to write it."""
+    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1))

@@ -18,6 +18,10 @@ CHECKPOINT = "checkpoint.safetensors"
 _FIRST_AFTER = 2.0
 """Seconds until the first checkpoint: where rounds are slow it comes after the first one."""
 _RANKS = "ranks/"
+_SHARE = 10
+"""At most one second in so many goes into checkpoints."""
+_BYTES_PER_SECOND = 2.5e8
+"""What is expected of the first one."""
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Progress:
 class Checkpoints:
     """The checkpoint of one run: of its identity, and of what it records besides.
 
-    One is due soon after the start, and then every `seconds`.
+    One is due soon after the start, and then every `seconds`, unless the run would be slowed down by that.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class Checkpoints:
         """The round whose state the file holds; 0 where there is none of this run."""
         self._belongs = {"identity": canonical_json(identity), "record": list(records)}
         self._seconds = seconds
-        self._due_at = time.monotonic() + min(_FIRST_AFTER, seconds)
+        self._since = time.monotonic()
+        self._due_at = self._since + min(_FIRST_AFTER, seconds)
+        self._took: float | None = None
 
     def found(self) -> tuple[dict[str, Tensor], Progress] | None:
         """The learner's tensors and the progress of a checkpoint of this very run; None where there is none.
@@ -88,8 +94,15 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._due_at
 
+    def is_worth(self, tensors: Mapping[str, Tensor]) -> bool:
+        """Whether one that is due would not slow down the run; else it is put off."""
+        takes = sum(tensor.nbytes for tensor in tensors.values()) / _BYTES_PER_SECOND
+        self._due_at = self._since + _SHARE * (takes if self._took is None else self._took)
+        return self.is_due
+
     def save(self, tensors: Mapping[str, Tensor], progress: Progress) -> None:
         """Keep what a learner has learnt so far, and the progress."""
+        started = time.monotonic()
         note = self._belongs | {
             "curve": progress.curve,
             "timing": progress.timing,
@@ -98,7 +111,9 @@ class Checkpoints:
         ranks = {f"{_RANKS}{name}": value for name, value in progress.ranks.items()}
         save_tensors(self.path, {**tensors, **ranks}, json.dumps(note))
         self.kept_round = progress.rounds
-        self._due_at = time.monotonic() + self._seconds
+        self._since = time.monotonic()
+        self._took = self._since - started
+        self._due_at = self._since + self._seconds
 
     def said(self) -> str:
         """What is kept, for who stops the run."""

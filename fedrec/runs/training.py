@@ -76,7 +76,9 @@ class Training:
             seconds = report.local_seconds + report.server_seconds
             display.update(report.loss, progress.curve[-1]["validation_hr@10"], seconds)
             if round_ < self.rounds and (stop.signal is not None or checkpoints.is_due):
-                checkpoints.save(self.learner.tensors(), progress)
+                tensors = self.learner.tensors()
+                if stop.signal is not None or checkpoints.is_worth(tensors):
+                    checkpoints.save(tensors, progress)
                 if stop.signal is not None:
                     raise KeyboardInterrupt
             stop.rounds_are_quick = time.monotonic() - started < _QUICK

@@ -152,7 +152,9 @@ class PlainBatch:
 
 def powers(rows: Tensor, power: int) -> Tensor:
     """What each row adds to a sum over a table, in double precision: itself, or its squared norm."""
-    return rows.double() if power == 1 else rows.double().square().sum(-1, keepdim=True)
+    if power == 1:
+        return rows.double()
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64).square()
 
 
 def reduced(tables: Tensor, power: int) -> Tensor:

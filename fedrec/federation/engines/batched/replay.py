@@ -15,8 +15,8 @@ from fedrec.federation.model.client import Through
 from fedrec.federation.model.tables import GatheredRows, Values
 from fedrec.federation.model.weights import RowsOf
 
-CHUNK = 1 << 24
-"""Numbers of whole tables that are worked on at once."""
+CHUNK, _CHUNK_ON_GPU = 1 << 24, 1 << 27
+"""Numbers of whole tables that are worked on at once: a GPU has the memory, and time for few launches."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class Replay:
         """Neighbouring clients whose whole tables are worked on at once."""
         block = self.block
         widths = [part.shape[1] for part in block.task.state.parameters.values() if part.table]
-        at_once = max(1, CHUNK // (block.task.clients.items * max(1, sum(widths))))
+        chunk = _CHUNK_ON_GPU if block.device.type == "cuda" else CHUNK
+        at_once = max(1, chunk // (block.task.clients.items * max(1, sum(widths))))
         for first in range(0, len(block.who), at_once):
             yield slice(first, min(first + at_once, len(block.who)))
 
