@@ -56,7 +56,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> s
             pieces: list[Future[bytes]] = []
             for piece in _pieces(value, pieces):
                 pieces.append(pool.submit(_sha256, piece))
-                stream.write(piece)
+                stream.write(piece.data)
             _add(digest, name, value, (piece.result() for piece in pieces))
         content = digest.hexdigest()
         stream.seek(0)
@@ -83,7 +83,8 @@ def _header_text(named: Mapping[str, Tensor], note: str, content: str) -> bytes:
 def _pieces(value: Tensor, under_way: "list[Future[bytes]]") -> Iterator[NDArray[np.uint8]]:
     """The bytes of a tensor, some at a time.
 
-    Those of a GPU's come through a few buffers, each used again when the hash `under_way` of what it held is done.
+    Those of a GPU's come through a few buffers, each used again when the hash `under_way` of what it held
+    is done.
     """
     flat = value.reshape(-1).view(torch.uint8) if value.numel() else value.new_empty(0, dtype=torch.uint8)
     buffers: list[Tensor] = []
@@ -187,7 +188,7 @@ def _counts(name: str, values: object) -> tuple[int, ...]:
 
 
 def _hash(note: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over the note, the names, types and shapes of tensors, in the order of names, and their pieces."""
+    """sha256 over the note, and of tensors in the order of names: name, type, shape and sha256 of pieces."""
     digest = _begun(note)
     with _pool() as pool:
         for name, value in tensors:

@@ -95,7 +95,9 @@ class Checkpoints:
         return time.monotonic() >= self._due_at
 
     def is_worth(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether one that is due would not slow down the run; else it is put off."""
+        """Whether one that is due would not slow down the run; else, unless all are wanted, it is put off."""
+        if not self._seconds:
+            return True
         takes = sum(tensor.nbytes for tensor in tensors.values()) / _BYTES_PER_SECOND
         self._due_at = self._since + _SHARE * (takes if self._took is None else self._took)
         return self.is_due

@@ -154,7 +154,8 @@ def powers(rows: Tensor, power: int) -> Tensor:
     """What each row adds to a sum over a table, in double precision: itself, or its squared norm."""
     if power == 1:
         return rows.double()
-    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64).square()
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
+    return norms.square()
 
 
 def reduced(tables: Tensor, power: int) -> Tensor:

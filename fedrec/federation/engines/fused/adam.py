@@ -5,15 +5,15 @@ After mini-batch l a row has moments m and v. In mini-batch l + i without a grad
 
     rate slope_j 0.9^i m / (0.999^(i/2) sqrt(v) root_j + eps)        j = l + i
 
-with Adam's corrections slope_j = 1 / (1 - 0.9^j) and root_j = 1 / sqrt(1 - 0.999^j). With small = eps / sqrt(v)
-that is a series,
+with Adam's corrections slope_j = 1 / (1 - 0.9^j) and root_j = 1 / sqrt(1 - 0.999^j). With small =
+eps / sqrt(v) that is a series,
 
     rate (m / sqrt(v)) (c1_j - small c2_j + small^2 c3_j - small^3 c4_j + ...)
     cn_j = slope_j / root_j^n (0.9 / 0.999^(n/2))^i
 
-of which the first four terms are taken where the next one is far below rounding. So the sum over all mini-batches
-between two looks at a row is the same four numbers for every row. With tail_l = c_(l+1) + c_(l+2) + ..., the sum
-from l + 1 to t is tail_l - power^(t - l) tail_t.
+of which the first four terms are taken where the next one is far below rounding. So the sum over all
+mini-batches between two looks at a row is the same four numbers for every row. With tail_l = c_(l+1) +
+c_(l+2) + ..., the sum from l + 1 to t is tail_l - power^(t - l) tail_t.
 """
 
 import torch
@@ -22,8 +22,8 @@ from torch import Tensor
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 TERMS = 4
 ADAM_TABLES = ("tails", "shrunk_tails", "past", "unroot")
-"""What a kernel is given: of every mini-batch the tails of all terms, without and with shrinking rates; for every
-number of mini-batches gone by PAST numbers; and what root is divided by."""
+"""What a kernel is given: of every mini-batch the tails of all terms, without and with shrinking rates; for
+every number of mini-batches gone by PAST numbers; and what root is divided by."""
 PAST = 8
 """The powers of all terms, those of both moments, and what 0.999^(i/2) is divided by; one is not used."""
 _POWERS = tuple(FIRST / SECOND ** (number / 2) for number in range(1, TERMS + 1))
@@ -56,7 +56,7 @@ def lowest_root(dtype: torch.dtype) -> float:
 
 
 def _tails(slope: Tensor, root: Tensor) -> Tensor:
-    """For every mini-batch l and term n, the sum over those behind it, j, of slope_j / root_j^n power^(j - l)."""
+    """For every mini-batch l and term n, the sum of slope_j / root_j^n power^(j - l) over those behind it."""
     powers = torch.tensor(_POWERS, dtype=torch.float64)
     terms = slope[:, None] / root[:, None] ** torch.arange(1, TERMS + 1)
     tails = torch.zeros_like(terms)

@@ -350,7 +350,7 @@ class Launch:
 def _tables(
     steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Tensor]:
-    """What a kernel knows of every mini-batch beforehand, up to some: most rounds of a run ask for the same."""
+    """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
     slope, root = corrections(longest)
     shrink = _shrinking(steps, decay)
     numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}

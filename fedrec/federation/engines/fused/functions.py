@@ -9,7 +9,7 @@ _FUNCTIONS = r"""
 #define SQRT sqrt
 #define TANH tanh
 #define POW pow
-/* The sums of COUNT numbers, a power of two, over the lanes of a warp: lanes halve the numbers between them. */
+/* The sums of COUNT numbers, a power of two, over the lanes of a warp: lanes halve them between them. */
 template <int COUNT, int APART = 16> INLINE void sum_warp(const real* own, real* total) {
   if constexpr (COUNT == 1) {
     real x = own[0];
@@ -89,8 +89,8 @@ INLINE void clear(real (*total)[4]) {
   UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] = 0;
 }
 INLINE void add_product(real (*total)[4], const real (*left)[4], const real (*right)[4]) {
-  UNROLL for (int s = 0; s < 4; s++)
-    UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a][s] * right[s][b];
+  UNROLL for (int s = 0; s < 4; s++) UNROLL for (int a = 0; a < 4; a++)
+    UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a][s] * right[s][b];
 }
 INLINE void add_outer(real (*total)[4], const real* left, const real* right) {
   UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a] * right[b];
@@ -112,7 +112,7 @@ template <int COUNT> INLINE void sum_groups(real x, real* total) {
   }
   SYNC();
 }
-/* Of some neighbours of a row, the sums over its samples, which are chained from `head` on, by ascending number. */
+/* Of some neighbours of a row, the sums over its samples, chained from `head` on, by ascending number. */
 template <int COUNT, class Term> INLINE void chained(real* total, int head, const int* following, Term term) {
   UNROLL for (int c = 0; c < COUNT; c++) total[c] = term(head, c);
   const int next = following[head];

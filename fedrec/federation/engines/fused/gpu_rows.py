@@ -1,6 +1,7 @@
-"""Loops over rows of tables as the lanes of a GPU share them out: a lane moves a few neighbours of a row at once.
+"""Loops over rows of tables as the lanes of a GPU share them out: a lane moves a few neighbours at once.
 
-A lane waits for memory once for all of them. What a loop does with a number `c` of them is given as statements.
+A lane waits for memory once for all of them. What a loop does with the number `c` of them is given as
+statements.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ def neighbours(width: int) -> int:
 
 
 def over_rows(count: str, row: str, width: int, body: Iterable[str]) -> Iterator[str]:
-    """A loop over `count` rows of a table, the next of which is `row`: `k0` is the first number of a lane's."""
+    """A loop over `count` rows of a table, the next of which is `row`; a lane's numbers begin at `k0`."""
     few = neighbours(width)
     each = width // few
     yield f"for (int e = LANE; e < {count} * {each}; e += LANES) {{"

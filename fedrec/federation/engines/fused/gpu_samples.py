@@ -1,8 +1,8 @@
 """Products and sums over samples as the lanes of a GPU share them out.
 
-A product of every sample with a matrix, and a product of two tensors summed over samples, are done by tiles: a
-lane has four times four numbers of the result, so that what it fetches serves four times. Other sums over
-samples are shared out among groups of lanes. In whatever shape, a number is always added up in the same order.
+A product of every sample with a matrix, and a product of two tensors summed over samples, are done by tiles:
+a lane has four times four numbers of the result, so that what it fetches serves four times. Other sums over
+samples are shared out among groups of lanes. In whatever shape, a number is added up in one order.
 """
 
 import math
@@ -124,7 +124,7 @@ def _indexed(factor: Factor) -> set[str]:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What becomes of a number of a product, `PRODUCT`: the tensor it goes to, its place there, and a formula."""
+    """What becomes of a number of a product: the tensor it goes to, its place there, and a formula of it."""
 
     result: Node
     index: Index
@@ -135,8 +135,8 @@ PRODUCT = "total[c][b]"
 """A number of a product, in its tile."""
 
 
-def product(reader: Reader, node: Reduction, tiled: Tiled, turned: str, left: Epilogue) -> list[str]:
-    """Every sample's numbers times a matrix; `turned` is memory for a matrix whose rows are what is wanted."""
+def product(reader: Reader, tiled: Tiled, turned: str, left: Epilogue) -> list[str]:
+    """Every sample's numbers times a matrix; `turned` is memory for one that lies the other way."""
     column, inside = tiled.of_right, "s0"
     columns, depth = tiled.sizes[column], tiled.sizes[inside]
     lines, right = [], tiled.right

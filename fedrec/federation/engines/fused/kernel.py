@@ -694,8 +694,8 @@ class _Writer:
                     f"real root_[{neighbours(width)}];", "bool small_ = false;",
                     *each_number(width, at_once.looked_at), "if (!small_) {",
                     *each_number(width, at_once.moved), "} else {",
-                    f"for (int j = last[i] + 1; j <= {until}; j++) {{", *each_number(width, at_once.step), "}",
-                    *each_number(width, at_once.faded), "}",
+                    f"for (int j = last[i] + 1; j <= {until}; j++) {{",
+                    *each_number(width, at_once.step), "}", *each_number(width, at_once.faded), "}",
                 ]  # fmt: skip
             known = at_once.known if at_once else []
             numbers = with_numbers(parts, width, one_by_one)
@@ -772,7 +772,8 @@ class _Writer:
                 f"small_ |= !(root_{of} > lowest || root_{of} == 0);",
             ],
             moved=[
-                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0, small = (real)1e-8 * inverse;",
+                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0;",
+                "const real small = (real)1e-8 * inverse;",
                 "const real moves = moves0 - small * (moves1 - small * (moves2 - small * moves3));",
                 f"value{of} -= {first}{of} * inverse * moves;",
                 f"{first}{of} *= fades1;",

@@ -416,7 +416,7 @@ class Lowering:
         if tiled:
             turned = f"{self._prefix}turned"
             self._arrays[turned] = max(self._arrays.get(turned, 0), math.prod(node.over) * node.count)
-            return product(self, node, tiled, turned, self._left_over(node))
+            return product(self, tiled, turned, self._left_over(node))
         index = _of_any_sample(_loop_index(node.shape))
         inner = tuple(f"s{number}" for number in range(len(node.over)))
         add = [f"total += {self._term(node, index, inner)};"]
@@ -496,7 +496,7 @@ class Lowering:
         )
 
     def _is_direct(self, gradient: Node) -> bool:
-        """Whether a row's lane can compute a gradient by its samples: of what is kept, or one number a sample.
+        """Whether a row's lane can compute a gradient by samples: of what is kept, or one number of each.
 
         What it reads may not have moved by then, so it reads no table.
         """

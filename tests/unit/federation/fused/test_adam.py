@@ -70,7 +70,7 @@ def test_idle_steps_at_once_are_those_one_by_one(first, second, last, shrinking)
 
 
 def test_moments_that_are_too_small_to_be_taken_at_once_are_known_as_such():
-    """What is left out of the sum is the fourth power of epsilon over the root: far below rounding, or one by one."""
+    """What is left out is the fourth power of epsilon over the root: far below rounding, or one by one."""
     tables = tables_of(torch.ones(LONGEST + 1, dtype=torch.float64))
     roots = [10.0**-power for power in range(1, 16)]
     taken = [at_once(1e-3, root**2, 5, 20, 0.05, tables) is not None for root in roots]
