@@ -146,5 +146,5 @@ class BlockWeights:
 
 
 def summed(rows: Tensor, starts: Tensor) -> Tensor:
-    """The sum of each stretch of neighbouring rows, the same bytes every time; stretches begin at `starts`."""
+    """The sum of each stretch of neighbouring rows, the same bytes every time; they begin at `starts`."""
     return torch.segment_reduce(rows, "sum", offsets=starts, initial=0)
