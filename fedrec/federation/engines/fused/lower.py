@@ -440,9 +440,8 @@ class Lowering:
             if last is None or last not in self._wide or last.shape != node.shape or not product_of(node):
                 continue
             others = [each for inner in last.inputs for each in self._sources(inner) if each is not node]
-            if isinstance(last, Pointwise) and all(
-                self._ready(each) <= self._stage[node] and each not in self._wide for each in others
-            ):
+            known = all(self._ready(each) <= self._stage[node] for each in others)
+            if isinstance(last, Pointwise) and known:
                 yield node, last
 
     def _only_reader(self, node: Node, readers: "Readers") -> Node | None:
