@@ -23,7 +23,7 @@ FLAGS = "FEDREC_KERNEL_FLAGS"
 _FLAGS = (
     # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
     "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
-    "-fassociative-math", "-ffp-contract=off", "-fopenmp-simd", "-w",
+    "-fassociative-math", "-ffp-contract=fast", "-fopenmp-simd", "-w",
 )  # fmt: skip
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
