@@ -21,7 +21,8 @@ from fedrec.native.source import KernelSource, hash_of
 FLAGS = "FEDREC_KERNEL_FLAGS"
 """The environment variable that names flags of the compiler behind our own: `-O1` compiles sooner."""
 _FLAGS = (
-    # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
+    # Sums may be taken in another order than written, by vectors, and a product and a sum may be one
+    # operation, which rounds once; what is no number stays none.
     "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
     "-fassociative-math", "-ffp-contract=fast", "-fopenmp-simd", "-w",
 )  # fmt: skip

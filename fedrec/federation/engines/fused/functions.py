@@ -151,7 +151,8 @@ INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
 #define APART _Pragma("GCC ivdep")
 #endif
 #define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
-/* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number: where it is. */
+/* Where the sum of the gradients of a row's samples is: they are chained from `head` on, and added by
+   ascending number; a single one stays where it is. */
 INLINE const real* gathered(real* total, const real* gradient, int width, int head, const int* following) {
   if (following[head] < 0) return gradient + head * width;
   for (int k = 0; k < width; k++) total[k] = 0;
@@ -169,7 +170,8 @@ struct idle { int from, to; real moves[4], fades1, fades2, limit; };
 static __attribute__((noinline)) struct idle idle_steps(
     int from, int to, double rate, const double* tails, const double* past, const real* root,
     const double* unroot, double lowest_root) {
-  const double *gone = past + (to - from) * PAST, *behind = tails + from * TERMS, *beyond = tails + to * TERMS;
+  const double* gone = past + (to - from) * PAST;
+  const double *behind = tails + from * TERMS, *beyond = tails + to * TERMS;
   double sums[4], scale = 1;
   for (int term = 0; term < 4; term++) {
     scale *= root[from];
@@ -191,17 +193,17 @@ static __attribute__((noinline)) struct idle idle_steps(
 #if DOUBLE
 INLINE real log_of_1_and(real x) { return log1p(x); }
 #else
-/* Powers of e in plain arithmetic, so that many are done at once: of 2, of the nearest whole number and the rest. */
+/* Powers of e in plain arithmetic, so that many are done at once: as powers of 2, of the nearest whole number
+   and of the rest. */
 INLINE real power_of_e(real x) {
-  const real exponent = x * 1.44269504f;
-  const real kept = exponent < -126 ? -126 : exponent > 127 ? 127 : exponent;
-  const real whole = rintf(kept), rest = kept - whole;
+  const real kept = x < -87.3f ? -87.3f : x > 88 ? 88 : x;
+  const real whole = rintf(kept * 1.44269504f), rest = kept * 1.44269504f - whole + kept * 1.92596299e-8f;
   const int32_t bits = (int32_t)((uint32_t)((int32_t)whole + 127) << 23);
   real scale;
   memcpy(&scale, &bits, sizeof scale);
   const real power = scale * (1 + rest * (0.693147206f + rest * (0.240226469f + rest * (0.0555032878f
     + rest * (0.00961848896f + rest * (0.00133999314f + rest * 0.000153458118f))))));
-  return exponent < -126 ? 0 : exponent > 127 ? (real)INFINITY : power;
+  return x < -87.3f ? 0 : x > 88 ? (real)INFINITY : power;
 }
 INLINE real log_of_1_and(real x) {
   const real part = x / (2 + x), squared = part * part;

@@ -673,19 +673,19 @@ class _Writer:
         if perhaps is None:
             body.append("memset(own, 0, sizeof own);")
         else:
-            body += cpu_rows.gradient_of_samples(width, f"gradient_{c}", perhaps=perhaps)
+            body += cpu_rows.sampled_gradient(width, f"gradient_{c}", perhaps=perhaps)
         if formula:
             body += ["{", "const real* const sampled = gradient;", "gradient = own;"]
-            body += cpu_rows.each_number(width, ["real g = sampled[k1];", *formula, "own[k1] = g;"])
+            body += cpu_rows.each_of_row(width, ["real g = sampled[k1];", *formula, "own[k1] = g;"])
             body.append("}")
         moved = self._moved(
             number, step, table.name, "value[k1]", "first[k1]", "second[k1]", "t", now=True, inverse=inverse
         )
         body += cpu_rows.of_row(arrays, width)
-        body += cpu_rows.each_number(width, ["real g = gradient[k1];", *moved])
+        body += cpu_rows.each_of_row(width, ["real g = gradient[k1];", *moved])
         yield "{"
         yield from self._known_now(step)
-        yield from cpu_rows.over_rows(*_looked_at(table), body)
+        yield from cpu_rows.row_by_row(*_looked_at(table), body)
         yield "}"
 
     def _known_now(self, step: Step) -> Iterator[str]:
@@ -716,14 +716,14 @@ class _Writer:
             steps += ["{", *moved, "}"] if moved else []
         one_by_one = f"for (int j = last[i] + 1; j <= {until}; j++) {{"
         if not self.gpu:
-            slowly = [one_by_one, *cpu_rows.each_number(width, steps), "}"]
-            number = self._at_rest(table)
-            if number is None:
+            slowly = [one_by_one, *cpu_rows.each_of_row(width, steps), "}"]
+            resting = self._at_rest(table)
+            if resting is None:
                 body = [*cpu_rows.of_row(parts, width), *slowly]
             else:
                 parts.append(("inverse", f"inverse_{c}"))
-                missed, body = self._caught_up_on_cpu(number, table, until, parts, slowly)
-            yield from cpu_rows.over_rows(count, row, [f"if ({missed}) {{", *body, "}"])
+                missed, body = self._caught_up_on_cpu(resting, table, until, parts, slowly)
+            yield from cpu_rows.row_by_row(count, row, [f"if ({missed}) {{", *body, "}"])
             return
         at_once = self._at_once(table, until)
         slowly = [one_by_one, *each_number(width, steps), "}"]

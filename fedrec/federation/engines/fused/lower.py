@@ -155,7 +155,9 @@ class Lowering:
                 elif _varying_over(node):
                     sums[stage] = before + node.count
             if SAMPLES in node.shape and node.count > 1:
-                follows = not isinstance(node, Reduction) and any(each in self._spread for each in node.inputs)
+                follows = not isinstance(node, Reduction) and any(
+                    each in self._spread for each in node.inputs
+                )
                 if follows or node in self._by_lanes:
                     self._spread.add(node)
         self._turn = dict.fromkeys(self._order, 0) if gpu else self._turns()
@@ -336,7 +338,9 @@ class Lowering:
             return False
         if isinstance(node, Input) and node.leaf.part not in ("rows", "value"):
             return False
-        places = [each for each, size in zip(index, node.shape, strict=True) if size not in (SAMPLES, ROWS, 1)]
+        places = [
+            each for each, size in zip(index, node.shape, strict=True) if size not in (SAMPLES, ROWS, 1)
+        ]
         return places[-1:] == [place] and places.count(place) == 1 and node.shape[-1] % 4 == 0
 
     def _computed(self, node: Node, *, by_lanes: bool) -> list[str]:
@@ -592,7 +596,9 @@ class Lowering:
         """Whether a formula, or one that is written there, has a function that takes long."""
         own = isinstance(node, Pointwise) and any(name in node.formula for name in _DEAR)
         return own or any(
-            self._is_dear(each) for each in node.inputs if each in self._inlined or isinstance(each, Reindexed)
+            self._is_dear(each)
+            for each in node.inputs
+            if each in self._inlined or isinstance(each, Reindexed)
         )
 
     def _needed_later(self) -> Iterator[Node]:
