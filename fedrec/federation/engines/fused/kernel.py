@@ -177,7 +177,9 @@ class _Writer:
         body = "\n".join(_indented(self._body()))
         functions = functions_for(gpu=self.gpu, double=self.double)
         return FitCode(
-            source=KernelSource(self.name, tuple(self._arguments()), body, functions, self.double),
+            source=KernelSource(
+                self.name, tuple(self._arguments()), body, functions, self.double, rounds_once=True
+            ),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,

@@ -18,6 +18,7 @@ def of_kernel(formula, x, dtype):
         f"for (integer i = 0; i < count; i++) made[i] = {formula.format('x[i]')};",
         functions_for(gpu=False, double=double),
         double,
+        rounds_once=True,
     )
     made = torch.empty(len(x), dtype=dtype)
     Kernel(source, CPU)(1, x=x.to(dtype), count=len(x), made=made)
