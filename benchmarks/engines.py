@@ -76,12 +76,16 @@ def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rou
 
 
 def _timed(maker: Maker, engine: str, clients: Clients, rounds: int) -> dict[str, Any]:
-    """The median of `rounds` behind the first one, which compiles; and of an evaluation behind the last."""
+    """The median of `rounds` behind the first one, which compiles; and of an evaluation behind the last.
+
+    Seconds of the processor are those of all threads together, and of no other program.
+    """
     federation = maker.federation(clients, engine)
     first, *others = [_round_seconds(federation, at) for at in range(1, rounds + 2)]
     return {
-        f"{engine}_first_round": first,
-        engine: statistics.median(others),
+        f"{engine}_first_round": first[0],
+        engine: statistics.median(seconds for seconds, _ in others),
+        f"{engine}_processor": statistics.median(seconds for _, seconds in others),
         f"{engine}_evaluation": min(_evaluation_seconds(federation, clients) for _ in range(3)),
         f"{engine}_notes": federation.engine.notes(),
     }
@@ -90,9 +94,11 @@ def _timed(maker: Maker, engine: str, clients: Clients, rounds: int) -> dict[str
 def _timed_loop(maker: Maker, some: Clients, clients: Clients) -> dict[str, Any]:
     """The second round of some clients, scaled to all by their share of the samples."""
     federation = maker.federation(some, "loop")
-    first, second = (_round_seconds(federation, at) for at in (1, 2))
+    (first, _), (second, processor) = (_round_seconds(federation, at) for at in (1, 2))
     share = float(some.sizes.sum() / clients.sizes.sum())
-    return {"loop_first_round": first / share, "loop": second / share}
+    return {
+        "loop_first_round": first / share, "loop": second / share, "loop_processor": processor / share,
+    }  # fmt: skip
 
 
 def _reached(maker: Maker, engine: str, clients: Clients) -> dict[str, torch.Tensor]:
@@ -111,10 +117,11 @@ def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
     )
 
 
-def _round_seconds(federation: Federation, round_: int) -> float:
-    start = _now(federation.clients.device)
+def _round_seconds(federation: Federation, round_: int) -> tuple[float, float]:
+    """Seconds of a round, by the clock and of the processor."""
+    start, busy = _now(federation.clients.device), time.process_time()
     federation.train_round(round_)
-    return _now(federation.clients.device) - start
+    return _now(federation.clients.device) - start, time.process_time() - busy
 
 
 def _evaluation_seconds(federation: Federation, clients: Clients) -> float:

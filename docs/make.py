@@ -179,6 +179,22 @@ def versions() -> str:
     return markdown(head, ([row[name] for name in names] for row in numbers("fused-versions")), right=5)
 
 
+def fused_on_cpu() -> str:
+    """Processor seconds of a compiled round on a CPU, before and after its loops were written for vectors."""
+    names = ("before_round_s", "before_kernel_s", "round_s", "kernel_s")
+    return markdown(
+        ("method", "round before", "kernel before", "round", "kernel"),
+        ((f"`{row['method']}`", *(row[name] for name in names)) for row in numbers("fused-cpu")),
+    )
+
+
+def cpu_versions() -> str:
+    """Versions of the kernel for a CPU, each on top of those above that were taken."""
+    names = ("version", "kernel_s", "taken")
+    rows = ([row[name] for name in names] for row in numbers("fused-cpu-versions"))
+    return markdown(("version", "kernel, s", "taken"), rows, right=3)
+
+
 def growth() -> str:
     """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
     head = ("method", "users", "interactions", "split", "draws", "training", "candidates", "peak, GiB")
@@ -250,6 +266,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused": fused,
     "floor": floor,
     "versions": versions,
+    "fused on cpu": fused_on_cpu,
+    "cpu versions": cpu_versions,
     "growth": growth,
     "machines": machines,
     "datasets": datasets,

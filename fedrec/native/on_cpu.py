@@ -23,7 +23,7 @@ FLAGS = "FEDREC_KERNEL_FLAGS"
 _FLAGS = (
     # Sums may be taken in another order than they are written in, by vectors; what is no number stays none.
     "-O3", "-std=c11", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros",
-    "-fassociative-math", "-ffp-contract=off", "-fopenmp-simd", "-w",
+    "-fassociative-math", "-fopenmp-simd", "-w",
 )  # fmt: skip
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
@@ -61,7 +61,8 @@ class CpuKernel:
 @cache
 def cpu_kernel(source: KernelSource) -> CpuKernel:
     """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
-    text, command = source.for_cpu(), (*compiler(), *flags())
+    rounding = "-ffp-contract=fast" if source.rounds_once else "-ffp-contract=off"
+    text, command = source.for_cpu(), (*compiler(), rounding, *flags())
     name = f"{source.name}-{hash_of(text, *command, _machine())}.so"
     return CpuKernel(kept(name, text, lambda path: _compile(command, text, path)), source.name)
 

@@ -134,7 +134,8 @@ extern "C" __global__ void __launch_bounds__({lanes}) {name}(
 class KernelSource:
     """A kernel: its name, what it is given, the functions it uses, and what it does with a piece of work.
 
-    `parameters` are pairs of type and name, the type a pointer, `integer`, `word64` or `double`.
+    `parameters` are pairs of type and name, the type a pointer, `integer`, `word64` or `double`. Where it
+    `rounds_once`, a CPU may do a product and a sum as one operation; otherwise numbers are those of torch.
     """
 
     name: str
@@ -142,6 +143,7 @@ class KernelSource:
     body: str
     functions: str = ""
     double: bool = False
+    rounds_once: bool = False
 
     def for_cpu(self) -> str:
         """The whole program, in C."""

@@ -35,6 +35,47 @@ ADD_ROWS = KernelSource(
 """A piece of work is one item: each lane adds up some of its rows, in order, then lanes are added up."""
 
 
+ADD_WEIGHTED = {
+    dtype: KernelSource(
+        "add_weighted",
+        (
+            ("const integer*", "item_of"), ("const real*", "row"), ("const double*", "weight"),
+            ("integer", "rows"), ("integer", "width"), ("double*", "total"),
+        ),
+        """
+  for (integer at = 0; at < rows; at++) {
+    const real* own = row + at * width;
+    double* sum = total + item_of[at] * width;
+    for (integer column = 0; column < width; column++) sum[column] += weight[at] * (double)own[column];
+  }
+""",
+        double=dtype == torch.float64,
+    )
+    for dtype in (torch.float32, torch.float64)
+}  # fmt: skip
+"""For one thread: all rows in their order are one piece of work, and no product of them is kept."""
+
+
+def add_weighted_rows(total: Tensor, item: Tensor, rows: Tensor, weight: Tensor) -> None:
+    """What `add_rows` does with `rows` times `weight` (n x 1), in double precision."""
+    kernel = kernel_or_none(ADD_WEIGHTED[rows.dtype], total.device) if total.device.type == "cpu" else None
+    if kernel is None:
+        add_rows(total, item, rows.double() * weight)
+    else:
+        add_weighted_rows_by(kernel, total, item, rows, weight)
+
+
+def add_weighted_rows_by(
+    kernel: AnyKernel, total: Tensor, item: Tensor, rows: Tensor, weight: Tensor
+) -> None:
+    """What `add_weighted_rows` does, by a kernel of `ADD_WEIGHTED`."""
+    count, width = rows.shape
+    kernel(
+        1, item_of=item.contiguous(), row=rows.contiguous(), weight=weight.double().contiguous(), rows=count,
+        width=width, total=total,
+    )  # fmt: skip
+
+
 def add_rows(total: Tensor, item: Tensor, rows: Tensor) -> None:
     """Add `rows` (n x d) to the rows `item` (n) of `total`, in double precision: the same bytes every time.
 

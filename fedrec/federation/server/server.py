@@ -13,7 +13,7 @@ from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.program import Program, Upload
 from fedrec.federation.server.mixing import columns, weighted_sums
-from fedrec.federation.server.row_sums import add_rows
+from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
 from fedrec.federation.state.state import State
 
 
@@ -73,7 +73,7 @@ class Server:
         """Rows of a shared table that clients changed: for each its client, its item, and its change."""
         self._report(into, who, lambda chosen: change[chosen].double(), item)
         weight = self._row_weight(into, self.weight[who].unsqueeze(1), change)
-        add_rows(self._sum(into), item, change.double() * weight)
+        add_weighted_rows(self._sum(into), item, change, weight)
         if into in self._counted:
             add_rows(self._counted[into], item, weight)
 

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from fedrec.federation.server.row_sums import ADD_ROWS, add_rows, add_rows_by
+from fedrec.federation.server.row_sums import (
+    ADD_ROWS,
+    ADD_WEIGHTED,
+    add_rows,
+    add_rows_by,
+    add_weighted_rows,
+    add_weighted_rows_by,
+)
 from fedrec.native.kernel import Kernel
 from tests.lanes import CudaCompiler, LanesKernel
 
@@ -31,6 +38,18 @@ def test_every_row_is_added_once(width):
             total = start.clone()
             add_rows_by(kernel, total, item, values)
             assert torch.allclose(total, expected, rtol=1e-13, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weighted_rows_are_added_in_double_precision(dtype):
+    start, item, values = made(700, 12, 16)
+    rows, weight = values.to(dtype), torch.linspace(-1, 3, 700, dtype=torch.float64).unsqueeze(1)
+    expected, plain, by_kernel = (start.clone() for _ in range(3))
+    add_rows(expected, item, rows.double() * weight)
+    add_weighted_rows(plain, item, rows, weight)
+    add_weighted_rows_by(Kernel(ADD_WEIGHTED[dtype], CPU), by_kernel, item, rows, weight)
+    assert torch.equal(plain, expected)
+    assert torch.equal(by_kernel, expected)
 
 
 def test_lanes_add_in_one_order():

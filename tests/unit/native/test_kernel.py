@@ -166,3 +166,16 @@ def test_a_gpu_refuses_a_broken_kernel():
     assert "nonsense" in CudaCompiler().refusal(
         KernelSource("broken", (("real*", "x"),), "x[item] = nonsense;")
     )
+
+
+def test_a_product_is_rounded_before_it_is_added_to_unless_a_kernel_allows_otherwise():
+    x = torch.linspace(1, 2, 101, dtype=torch.float64)
+    left, square = torch.empty_like(x), x * x
+    source = KernelSource(
+        "rest",
+        (("const real*", "x"), ("const real*", "square"), ("real*", "left")),
+        "left[item] = x[item] * x[item] - square[item];",
+        double=True,
+    )
+    Kernel(source, CPU)(len(x), x=x, square=square, left=left)
+    assert not left.any()

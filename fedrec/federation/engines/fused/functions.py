@@ -1,5 +1,7 @@
 """The functions that the statements of a kernel are written with, in C."""
 
+from fedrec.federation.engines.fused.adam import PAST, TERMS
+
 _FUNCTIONS = r"""
 #if NATIVE_GPU
 #define EXP exp
@@ -137,33 +139,86 @@ template <int COUNT, class Term> INLINE void chained(real* total, int head, cons
   ahead_slot = slots[at]; \
   ahead_label = all_labels[at]; \
 }
+#define log_of_1_and LOG1P
+INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
 #else
 #define TOTAL _Pragma("omp simd reduction(+:total)")
-#define LEAST_ROOT _Pragma("omp simd reduction(min:least_root)")
-#define RECORD(count, name, table, number) const double* const name = (table) + (number) * count;
+#define LARGEST _Pragma("omp simd reduction(max:largest)")
+/* What the turns of a loop write, no other turn reads. */
+#ifdef __clang__
+#define APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define APART _Pragma("GCC ivdep")
+#endif
 #define SUM_LANES(own, total, count) memcpy(total, own, sizeof(real) * (count))
-/* The sum of the gradients of a row's samples, which are chained from `head` on, by ascending number. */
-INLINE void gathered(real* total, const real* gradient, int width, int head, const int* following) {
-  int next = following[head];
-  if (next < 0) { for (int k = 0; k < width; k++) total[k] = gradient[head * width + k]; return; }
+/* Where the sum of the gradients of a row's samples is: they are chained from `head` on, and added by
+   ascending number; a single one stays where it is. */
+INLINE const real* gathered(real* total, const real* gradient, int width, int head, const int* following) {
+  if (following[head] < 0) return gradient + head * width;
   for (int k = 0; k < width; k++) total[k] = 0;
   for (int before = -1;;) {
     int least = 0x7fffffff;
     for (int sample = head; sample >= 0; sample = following[sample])
       if (sample > before && sample < least) least = sample;
-    if (least == 0x7fffffff) return;
+    if (least == 0x7fffffff) return total;
     for (int k = 0; k < width; k++) total[k] += gradient[least * width + k];
     before = least;
   }
 }
+/* What the mini-batches behind `from`, up to `to`, do to a row without samples; see `fused.cpu_rows`. */
+struct idle { int from, to; real moves[4], fades1, fades2, limit; };
+static __attribute__((noinline)) struct idle idle_steps(
+    int from, int to, double rate, const double* tails, const double* past, const real* root,
+    const double* unroot, double lowest_root) {
+  const double* gone = past + (to - from) * PAST;
+  const double *behind = tails + from * TERMS, *beyond = tails + to * TERMS;
+  double sums[4], scale = 1;
+  for (int term = 0; term < 4; term++) {
+    scale *= root[from];
+    sums[term] = rate * scale * (behind[term] - gone[term] * beyond[term]);
+  }
+  const double ratio = gone[TERMS + 2] * unroot[to] * root[from];
+  return (struct idle){
+    from, to,
+    {
+      (real)sums[0],
+      (real)(1e-8 * (sums[1] - sums[0])),
+      (real)(1e-16 * (sums[2] - 2 * sums[1] + sums[0])),
+      (real)(1e-24 * (sums[3] - 3 * sums[2] + 3 * sums[1] - sums[0]))
+    },
+    (real)gone[TERMS], (real)gone[TERMS + 1], (real)(lowest_root * (ratio - 1))
+  };
+}
+/* Of a number from 0 to 1. */
+#if DOUBLE
+INLINE real log_of_1_and(real x) { return log1p(x); }
+#else
+/* Powers of e in plain arithmetic, so that many are done at once: as powers of 2, of the nearest whole number
+   and of the rest. */
+INLINE real power_of_e(real x) {
+  const real kept = x < -87.3f ? -87.3f : x > 88 ? 88 : x;
+  const real whole = rintf(kept * 1.44269504f), rest = kept * 1.44269504f - whole + kept * 1.92596299e-8f;
+  const int32_t bits = (int32_t)((uint32_t)((int32_t)whole + 127) << 23);
+  real scale;
+  memcpy(&scale, &bits, sizeof scale);
+  const real power = scale * (1 + rest * (0.693147206f + rest * (0.240226469f + rest * (0.0555032878f
+    + rest * (0.00961848896f + rest * (0.00133999314f + rest * 0.000153458118f))))));
+  return x < -87.3f ? 0 : x > 88 ? (real)INFINITY : power;
+}
+INLINE real log_of_1_and(real x) {
+  const real part = x / (2 + x), squared = part * part;
+  return part * (2 + squared * (0.666666793f + squared * (0.399986909f
+    + squared * (0.28620722f + squared * (0.21393251f + squared * 0.24413068f)))));
+}
 #endif
-INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
+INLINE real sigmoid(real x) { const real power = EXP(-ABS(x)); return (x < 0 ? power : 1) / (1 + power); }
+#endif
 INLINE real relu(real x) { return x < 0 ? (real)0 : x; }
 INLINE real sign(real x) { return (real)((x > 0) - (x < 0)); }
 INLINE real square(real x) { return x * x; }
 /* As torch has it, without loss for scores of any size. */
 INLINE real entropy(real x, real label) {
-  return (1 - label) * x + LOG1P(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
+  return (1 - label) * x + log_of_1_and(EXP(-ABS(x))) + (x < 0 ? -x : (real)0);
 }
 INLINE real most(real x, real y) { return x > y || x != x ? x : y; }
 INLINE real least(real x, real y) { return x < y || x != x ? x : y; }
@@ -171,13 +226,14 @@ INLINE real at_least(real x, real low) { return x < low ? low : x; }
 INLINE real at_most(real x, real high) { return x > high ? high : x; }
 """
 _CPU_MATH = {
-    False: "EXP expf|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
+    False: "EXP power_of_e|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
     True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
 }
 
 
 def functions_for(*, gpu: bool, double: bool) -> str:
     """The functions, for the CPU with the mathematics of its precision; on a GPU one name serves both."""
-    mathematics = "".join(f"#define {one}\n" for one in _CPU_MATH[double].split("|"))
+    tables = (f"TERMS {TERMS}", f"PAST {PAST}")
+    mathematics = "".join(f"#define {one}\n" for one in (*_CPU_MATH[double].split("|"), *tables))
     precision = f"#define DOUBLE {int(double)}\n"
     return precision + ("" if gpu else mathematics) + _FUNCTIONS

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fedrec.federation.engines.fused import cpu_rows
 from fedrec.federation.engines.fused.adam import ADAM_TABLES, PAST, SECOND, TERMS
 from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
@@ -176,7 +177,9 @@ class _Writer:
         body = "\n".join(_indented(self._body()))
         functions = functions_for(gpu=self.gpu, double=self.double)
         return FitCode(
-            source=KernelSource(self.name, tuple(self._arguments()), body, functions, self.double),
+            source=KernelSource(
+                self.name, tuple(self._arguments()), body, functions, self.double, rounds_once=True
+            ),
             tables=self.tables,
             vectors=self.vectors,
             derived=self.derived,
@@ -331,7 +334,15 @@ class _Writer:
         for number, key in self.adam:
             if key in self.tables:
                 yield from self._row_moments(number, self.tables[key])
+        for table in self._resting_on_cpu:
+            yield from self._per_row(f"inverse_{table.c}", "real", table.width)
+            yield f"struct idle known_{table.c}[{cpu_rows.KNOWN}] = {{{{0}}}};"
         yield "SHARED int touched_rows;"
+
+    @property
+    def _resting_on_cpu(self) -> list[Table]:
+        """Tables whose steps leave what they have divided by; see `fused.cpu_rows`."""
+        return [table for table in self._lazy if not self.gpu and self._at_rest(table) is not None]
 
     @property
     def _chains(self) -> bool:
@@ -366,10 +377,12 @@ class _Writer:
         taken = _rounded(f"sizeof({kind}) * {size} * batch")
         yield f"{kind}* const {name} = ({kind}*)free_; free_ += {taken};"
 
-    def _per_row(self, name: str) -> Iterator[str]:
-        self.scratch.per_row += 4
+    def _per_row(self, name: str, kind: str = "int", size: int = 1) -> Iterator[str]:
+        """An array of so many numbers for each row."""
+        self.scratch.per_row += size * (8 if kind == "real" and self.double else 4)
         self.scratch.arrays += 1
-        yield f"int* const {name} = (int*)free_; free_ += {_rounded('sizeof(int) * rows')};"
+        taken = _rounded(f"sizeof({kind}) * {size} * rows")
+        yield f"{kind}* const {name} = ({kind}*)free_; free_ += {taken};"
 
     def _row_moments(self, number: int, table: Table) -> Iterator[str]:
         """Moments of a table: the worker's own, or with `rows_apart` those of each held row."""
@@ -400,6 +413,13 @@ class _Writer:
                         f"for (int e = LANE; e < {size}; e += LANES) "
                         f"{name}[e] = fresh ? (real)0 : all_{name}[item * {size} + e];"
                     )
+        for table in self._resting_on_cpu:
+            (number,) = table.steps
+            since = "before + t" if self.fit.steps[number].keep_state else "t"
+            yield f"for (int e = 0; e < rows * {table.width}; e++) {{"
+            yield f"const real second = second{number}_{table.c}[e];"
+            yield f"inverse_{table.c}[e] = second > 0 ? 1 / (SQRT(second) * root[{since}] + (real)1e-8) : 0;"
+            yield "}"
         rows = []
         if self._trained or self._chains:
             rows.append("mark[r] = -1;")
@@ -520,13 +540,13 @@ class _Writer:
         if stage.sums:
             yield f"real {prefix}sum{place}[{stage.sums}];"
             yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
-        if stage.sample:
+        for lines in stage.loops:
             yield "for (int i = LANE; i < n; i += LANES) {"
-            text = "\n".join(stage.sample)
+            text = "\n".join(lines)
             for table in self.tables.values():
                 if f"row_{table.c}[" in text:
                     yield from self._row_loaded(table)
-            yield from stage.sample
+            yield from lines
             yield "}"
         if stage.row:
             yield "for (int i = LANE; i < rows; i += LANES) {"
@@ -570,9 +590,16 @@ class _Writer:
         first: str,
         second: str,
         at: str,
+        *,
         idle: bool = False,
+        now: bool = False,
+        inverse: str = "",
     ) -> list[str]:
-        """One step of the optimiser at mini-batch `at`, by the gradient `g`; `idle` where that is 0."""
+        """One step of the optimiser at mini-batch `at`, by the gradient `g`; `idle` where that is 0.
+
+        What it reads of tables is known by a name where `at` is `now`. It leaves what it has divided by in
+        `inverse`.
+        """
         c, lines = c_name(key), []
         decays = bool(step.weight_decay.get(key, 0.0))
         if decays:
@@ -581,7 +608,7 @@ class _Writer:
         still = idle and not decays
         rate = f"rate{number}_{c}"
         if step.batch_decay != 1:
-            rate = f"{rate} * shrink[{at}]"
+            rate = f"{rate} * " + ("shrink_now" if now else f"shrink[{at}]")
         if step.optimiser == "sgd":
             return lines if still else [*lines, f"{value} -= {rate} * g;"]
         if still:
@@ -592,10 +619,16 @@ class _Writer:
                 f"{second} = (real)0.999 * {second} + (real)0.001 * g * g;",
             ]
         since = f"before + {at}" if step.keep_state else at
-        lines.append(
-            f"{value} -= {rate} * slope[{since}] * {first} / (SQRT({second}) * root[{since}] + (real)1e-8);"
-        )
-        return lines
+        slope, root = ("slope_now", "root_now") if now else (f"slope[{since}]", f"root[{since}]")
+        divisor = f"(SQRT({second}) * {root} + (real)1e-8)"
+        if not inverse:
+            return [*lines, f"{value} -= {rate} * {slope} * {first} / {divisor};"]
+        return [
+            *lines,
+            f"const real over = 1 / {divisor};",
+            f"{value} -= {rate} * {slope} * {first} * over;",
+            f"{inverse} = {second} > 0 ? over : (real)0;",
+        ]
 
     def _row_update(self, number: int, step: Step, table: Table) -> Iterator[str]:
         c = table.c
@@ -607,16 +640,15 @@ class _Writer:
             lines.append(f"g += (real)times[i] * {pooled.at('0', 'k1')};")
         if not whole.is_zero:
             lines.append(f"g += {whole.at('i', 'k1')};")
-        count, row = ("rows", "z") if table.dense else ("touched_rows", "touched[z]")
+        count, row = _looked_at(table)
         parts = [("value", f"table_{c}")]
         if step.optimiser == "adam":
             parts += [(part, f"{part}{number}_{c}") for part in ("first", "second")]
-        of = "[c]" if self.gpu else ""
-        moved = self._moved(number, step, table.name, f"value{of}", f"first{of}", f"second{of}", "t")
         perhaps = None if own.is_zero else table.dense or bool(self.sums)
         if not self.gpu:
-            yield from self._by_rows(count, row, table, parts, perhaps, lines, moved)
+            yield from self._row_update_on_cpu(number, step, table, perhaps, lines)
             return
+        moved = self._moved(number, step, table.name, "value[c]", "first[c]", "second[c]", "t")
         width, gathered = table.width, []
         if perhaps is not None:
             term = own.at("s", "k1") if own.is_direct else f"gradient_{c}[s * {width} + k1]"
@@ -625,46 +657,46 @@ class _Writer:
         each = each_number(width, [start, *lines, *moved])
         yield from over_rows(count, row, width, [*gathered, *with_numbers(parts, width, each)])
 
-    def _by_rows(
-        self,
-        count: str,
-        row: str,
-        table: Table,
-        parts: list[tuple[str, str]],
-        perhaps: bool | None,
-        gradient: list[str],
-        lines: list[str],
+    def _row_update_on_cpu(
+        self, number: int, step: Step, table: Table, perhaps: bool | None, formula: list[str]
     ) -> Iterator[str]:
-        """A step of every number of some rows: its gradient, then what becomes of the table and its moments.
+        """A step of some rows: the gradient of each, and then what becomes of the row and its moments.
 
         `perhaps` tells whether rows have samples perhaps, or all of them do; None where samples say nothing.
         """
-        width = table.width
-        # Numbers of a row are done at once: first their gradients, then what no inner loop hinders.
-        yield f"for (int z = 0; z < {count}; z++) {{"
-        yield f"const int i = {row};"
-        yield f"real gradient[{width}];"
+        c, width = table.c, table.width
+        arrays = [("value", f"table_{c}")]
+        if step.optimiser == "adam":
+            arrays += [(part, f"{part}{number}_{c}") for part in ("first", "second")]
+        inverse = "inverse[k1]" if self._at_rest(table) is not None else ""
+        if inverse:
+            arrays.append(("inverse", f"inverse_{c}"))
+        body = [f"real own[{width}];", "const real* gradient = own;"]
         if perhaps is None:
-            yield "memset(gradient, 0, sizeof gradient);"
+            body.append("memset(own, 0, sizeof own);")
         else:
-            gather = f"gathered(gradient, gradient_{table.c}, {width}, mark[i] - base, following);"
-            other = " else memset(gradient, 0, sizeof gradient);"
-            yield f"if (mark[i] >= base) {gather}{other}" if perhaps else gather
-        if gradient:
-            yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
-            yield "real g = gradient[k1];"
-            yield from gradient
-            yield "gradient[k1] = g;"
-            yield "}"
-        yield from (
-            f"real* restrict const {name}_ = {array} + (integer)i * {width};" for name, array in parts
+            body += cpu_rows.sampled_gradient(width, f"gradient_{c}", perhaps=perhaps)
+        if formula:
+            body += ["{", "const real* const sampled = gradient;", "gradient = own;"]
+            body += cpu_rows.each_of_row(width, ["real g = sampled[k1];", *formula, "own[k1] = g;"])
+            body.append("}")
+        moved = self._moved(
+            number, step, table.name, "value[k1]", "first[k1]", "second[k1]", "t", now=True, inverse=inverse
         )
-        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
-        yield "real g = gradient[k1];"
-        yield from (f"real {name} = {name}_[k1];" for name, _ in parts)
-        yield from lines
-        yield from (f"{name}_[k1] = {name};" for name, _ in parts)
-        yield "} }"
+        body += cpu_rows.of_row(arrays, width)
+        body += cpu_rows.each_of_row(width, ["real g = gradient[k1];", *moved])
+        yield "{"
+        yield from self._known_now(step)
+        yield from cpu_rows.row_by_row(*_looked_at(table), body)
+        yield "}"
+
+    def _known_now(self, step: Step) -> Iterator[str]:
+        """What a step of the optimiser at mini-batch `t` reads of tables, where no loop looks again."""
+        if step.batch_decay != 1:
+            yield "const real shrink_now = shrink[t];"
+        if step.optimiser == "adam":
+            since = "before + t" if step.keep_state else "t"
+            yield f"const real slope_now = slope[{since}], root_now = root[{since}];"
 
     def _caught_up(self, table: Table, count: str, row: str, until: str) -> Iterator[str]:
         """Steps that some rows have missed, up to the mini-batch `until`."""
@@ -677,70 +709,74 @@ class _Writer:
                     (f"second{number}", f"second{number}_{c}"),
                 ]
         missed = f"last[i] < {until}" + ("" if table.idle else " && last[i] > 0")
-        steps: list[str] = []
+        of, steps = "[c]" if self.gpu else "[k1]", []
         for number in table.steps:
-            of = "[c]" if self.gpu else "[k1]"
             moved = self._moved(
                 number, self.fit.steps[number], table.name, f"value{of}", f"first{number}{of}",
                 f"second{number}{of}", "j", idle=True,
             )  # fmt: skip
             steps += ["{", *moved, "}"] if moved else []
-        at_once = self._at_once(table, until)
-        if self.gpu:
-            one_by_one = [f"for (int j = last[i] + 1; j <= {until}; j++) {{", *each_number(width, steps), "}"]
-            if at_once:
-                # A warp waits for its slowest lane: where one of a lane's numbers is small, all go together.
-                one_by_one = [
-                    f"real root_[{neighbours(width)}];", "bool small_ = false;",
-                    *each_number(width, at_once.looked_at), "if (!small_) {",
-                    *each_number(width, at_once.moved), "} else {",
-                    f"for (int j = last[i] + 1; j <= {until}; j++) {{",
-                    *each_number(width, at_once.step), "}", *each_number(width, at_once.faded), "}",
-                ]  # fmt: skip
-            known = at_once.known if at_once else []
-            numbers = with_numbers(parts, width, one_by_one)
-            yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
+        one_by_one = f"for (int j = last[i] + 1; j <= {until}; j++) {{"
+        if not self.gpu:
+            slowly = [one_by_one, *cpu_rows.each_of_row(width, steps), "}"]
+            resting = self._at_rest(table)
+            if resting is None:
+                body = [*cpu_rows.of_row(parts, width), *slowly]
+            else:
+                parts.append(("inverse", f"inverse_{c}"))
+                missed, body = self._caught_up_on_cpu(resting, table, until, parts, slowly)
+            yield from cpu_rows.row_by_row(count, row, [f"if ({missed}) {{", *body, "}"])
             return
-        yield f"for (int z = 0; z < {count}; z++) {{"
-        yield f"const int i = {row};"
-        yield f"if ({missed}) {{"
-        yield " ".join(f"real {name}[{width}];" for name, _ in parts)
-        yield from (
-            f"memcpy({name}, {array} + (integer)i * {width}, sizeof {name});" for name, array in parts
-        )
+        at_once = self._at_once(table, until)
+        slowly = [one_by_one, *each_number(width, steps), "}"]
         if at_once:
-            yield from at_once.known
-            yield f"real root_[{width}];"
-            yield "real least_root = (real)INFINITY;"
-            yield "LEAST_ROOT"
-            yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
-            yield f"root_[k1] = SQRT({at_once.second}[k1]);"
-            yield "const real real_root = root_[k1] > 0 ? root_[k1] : (real)INFINITY;"
-            yield "least_root = real_root < least_root ? real_root : least_root;"
-            yield "}"
-            yield f"if (least_root > lowest) for (int k1 = 0; k1 < {width}; k1++) {{"
-            yield from at_once.moved
-            yield "} else"
-        yield f"for (int j = last[i] + 1; j <= {until}; j++)"
-        yield f"for (int k1 = 0; k1 < {width}; k1++) {{"
-        yield from steps
-        yield "}"
-        yield from (
-            f"memcpy({array} + (integer)i * {width}, {name}, sizeof {name});" for name, array in parts
-        )
-        yield "} }"
+            # A warp waits for its slowest lane: where one of a lane's numbers is small, all go together.
+            slowly = [
+                f"real root_[{neighbours(width)}];", "bool small_ = false;",
+                *each_number(width, at_once.looked_at), "if (!small_) {",
+                *each_number(width, at_once.moved), "} else {",
+                one_by_one, *each_number(width, at_once.step), "}",
+                *each_number(width, at_once.faded), "}",
+            ]  # fmt: skip
+        known = at_once.known if at_once else []
+        numbers = with_numbers(parts, width, slowly)
+        yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
 
-    def _at_once(self, table: Table, until: str) -> "_AtOnce | None":
-        """All steps a row has missed as one, where nothing but Adam's moments moves it; see `fused.adam`."""
-        if len(table.steps) != 1 or not self._has_moments(table):
+    def _caught_up_on_cpu(
+        self, number: int, table: Table, until: str, arrays: list[tuple[str, str]], slowly: list[str]
+    ) -> tuple[str, list[str]]:
+        """When a row has missed steps of its moments, and these: at once, or `slowly` near to rest."""
+        width, step = table.width, self.fit.steps[number]
+        since = "before + " if step.keep_state else ""
+        tails = "shrunk_tails" if step.batch_decay != 1 else "tails"
+        return f"last[i] < {until} && {since}last[i] > 0", [
+            f"const int from = {since}last[i], to = {since}{until};",
+            *cpu_rows.of_row(arrays, width),
+            *cpu_rows.idle_steps(f"known_{table.c}", f"rate{number}_{table.c}", tails, width),
+            "if (steady) {",
+            *cpu_rows.caught_up(width, f"first{number}", f"second{number}"),
+            "} else",
+            *slowly,
+        ]
+
+    def _at_rest(self, table: Table) -> int | None:
+        """The step whose moments alone move rows that no sample is about, where there is one."""
+        if table.dense or len(table.steps) != 1 or not self._has_moments(table):
             return None
         (number,) = table.steps
         step = self.fit.steps[number]
-        if step.weight_decay.get(table.name) or (step.keep_state and step.batch_decay != 1):
+        alone = not step.weight_decay.get(table.name) and not (step.keep_state and step.batch_decay != 1)
+        return number if alone else None
+
+    def _at_once(self, table: Table, until: str) -> "_AtOnce | None":
+        """All steps a row has missed as one, where nothing but Adam's moments moves it; see `fused.adam`."""
+        number = self._at_rest(table)
+        if number is None:
             return None
+        step = self.fit.steps[number]
         since = "before + " if step.keep_state else ""
         shrunk = "shrunk_" if step.batch_decay != 1 else ""
-        of = "[c]" if self.gpu else "[k1]"
+        of = "[c]"
         first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
         powers = len(_POWERS_OF_MOMENTS)
         return _AtOnce(
@@ -808,6 +844,11 @@ class _Writer:
                     yield f"for (int e = LANE; e < {size}; e += LANES)"
                     yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
+
+
+def _looked_at(table: Table) -> tuple[str, str]:
+    """How many rows a step moves, and which is the next."""
+    return ("rows", "z") if table.dense else ("touched_rows", "touched[z]")
 
 
 def _rounded(size: str) -> str:

@@ -44,6 +44,8 @@ _FEW = 40
 """Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
 _SMALL = 256
 """Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
+_DEAR = ("EXP", "LOG", "TANH", "POW", "sigmoid(", "entropy(")
+"""What formulas have of functions that take long."""
 _MANY = 64
 """Numbers of a client that lanes of a GPU add up together, and not each for itself."""
 
@@ -60,11 +62,22 @@ class Stage:
     client: list[str] = field(default_factory=list)
     wide: list[str] = field(default_factory=list)
     """What lanes compute of all samples together, number by number."""
-    sample: list[str] = field(default_factory=list)
+    turns: dict[int, list[str]] = field(default_factory=dict)
+    """What is done with a sample, by the loop over samples that does it."""
     row: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     """What lanes add up once every sample has left what it has."""
     sums: int = 0
+
+    @property
+    def loops(self) -> list[list[str]]:
+        """What each loop over samples does, in the order of the loops."""
+        return [lines for _, lines in sorted(self.turns.items())]
+
+    @property
+    def sample(self) -> list[str]:
+        """All that is done with a sample."""
+        return [line for lines in self.loops for line in lines]
 
 
 @dataclass
@@ -147,6 +160,7 @@ class Lowering:
                 )
                 if follows or node in self._by_lanes:
                     self._spread.add(node)
+        self._turn = dict.fromkeys(self._order, 0) if gpu else self._turns()
         self._check_rows()
         self._kept = set(self._needed_later())
         self._direct = {node for node in by_samples if gpu and self._is_direct(node)}
@@ -178,7 +192,7 @@ class Lowering:
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows" and not (node in self._direct or Gradient(node, self).is_zero):
                 stage = stages[self._output_stage(node)]
-                stage.sample += self._store(leaf.name, node)
+                stage.turns.setdefault(self._output_turn(node), []).extend(self._store(leaf.name, node))
         gradients = {
             leaf: Gradient(node, self, leaf.part == "rows" and node in self._direct)
             for leaf, node in self._graph.gradients.items()
@@ -278,7 +292,7 @@ class Lowering:
         elif node in self._wide:
             stage.wide += [*self._of_all_samples(node), "SYNC();"]
         elif SAMPLES in node.shape:
-            stage.sample += self._assigned(node)
+            stage.turns.setdefault(self._turn[node], []).extend(self._assigned(node))
         elif ROWS in node.shape:
             stage.row += self._assigned(node)
         else:
@@ -404,7 +418,8 @@ class Lowering:
         static = tuple(1 if size in (SAMPLES, ROWS) else size for size in node.over)
         body = looped(static, inner, [line], by_lanes=False)
         lines = looped(node.shape, index, body, by_lanes=False)
-        (stage.sample if SAMPLES in node.over else stage.row).extend(lines)
+        by_samples = SAMPLES in node.over
+        (stage.turns.setdefault(self._turn[node], []) if by_samples else stage.row).extend(lines)
 
     def _shared_out(self, node: Reduction) -> list[str]:
         """A sum or product that lanes share out, once every sample has left what it has."""
@@ -537,23 +552,72 @@ class Lowering:
                         "its loss computes something of every row of a table, and needs it twice"
                     )
 
+    def _is_behind(self, reader: Node, source: Node) -> bool:
+        """Whether another loop than that over samples which computes a tensor reads it."""
+        places = [(self._stage[each], self._turn[each]) for each in (source, reader)]
+        return places[0] < places[1] or reader in self._by_lanes
+
+    def _turns(self) -> dict[Node, int]:
+        """Which of a stage's loops over samples computes a tensor, on a CPU.
+
+        Loops of odd number have one number of each sample and nothing else, so that many samples are done at
+        once: the functions in them are dear. Where there are none, one loop does it all.
+        """
+        turns = dict.fromkeys(self._order, 0)
+        dear = False
+        for node in self._order:
+            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
+                continue
+            if SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over):
+                before = self._latest(node.inputs, self._stage[node], turns)
+                thin = self._is_thin(node)
+                turns[node] = before + (before % 2 != thin)
+                dear = dear or (thin and self._is_dear(node))
+        return turns if dear else dict.fromkeys(self._order, 0)
+
+    def _latest(self, read: Sequence[Node], stage: int, turns: "Mapping[Node, int]") -> int:
+        """The last of a stage's loops that one which reads some tensors waits for."""
+        sources = [source for each in read for source in self._sources(each)]
+        waited = [turns[each] for each in sources if SAMPLES in each.shape and self._stage[each] == stage]
+        return max(waited, default=0)
+
+    def _output_turn(self, gradient: Node) -> int:
+        """The loop that leaves a gradient where its row will find it."""
+        before = self._latest([gradient], self._output_stage(gradient), self._turn)
+        return before + before % 2
+
+    def _is_thin(self, node: Node) -> bool:
+        """Whether a tensor is one number of each sample, and made of such."""
+        sizes = (*node.shape, *node.over) if isinstance(node, Reduction) else node.shape
+        read = [each for source in node.inputs for each in self._read_by(source)]
+        return _static(sizes) == 1 and all(each.count == 1 for each in read if SAMPLES in each.shape)
+
+    def _is_dear(self, node: Node) -> bool:
+        """Whether a formula, or one that is written there, has a function that takes long."""
+        own = isinstance(node, Pointwise) and any(name in node.formula for name in _DEAR)
+        return own or any(
+            self._is_dear(each)
+            for each in node.inputs
+            if each in self._inlined or isinstance(each, Reindexed)
+        )
+
     def _needed_later(self) -> Iterator[Node]:
-        """Arrays of one sample that are read in a later stage, or by lanes that go over all samples."""
+        """Arrays of one sample that are read in a later loop, or by lanes that go over all samples."""
         for node in self._order:
             if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
                 continue
             for each in node.inputs:
                 for source in self._sources(each):
-                    later = self._stage[source] < self._stage[node] or node in self._by_lanes
-                    if SAMPLES in source.shape and later:
+                    if SAMPLES in source.shape and self._is_behind(node, source):
                         yield source
             if node in self._by_lanes and SAMPLES in node.shape:
                 yield node
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows":
-                stage = self._output_stage(node)
+                stage, turn = self._output_stage(node), self._output_turn(node)
                 for source in self._sources(node):
-                    if SAMPLES in source.shape and self._stage[source] < stage:
+                    behind = (self._stage[source], self._turn[source]) < (stage, turn)
+                    if SAMPLES in source.shape and behind:
                         yield source
 
 

@@ -38,6 +38,24 @@ def test_what_follows_from_a_sum_over_samples_comes_in_the_next_loop():
     assert last > 0
 
 
+def test_dear_functions_of_samples_have_a_loop_of_their_own_on_a_cpu():
+    """So that many samples are done at once; there is no row in it."""
+    (scores, dear, gradients), gpu = (code(METHOD.loss, gpu=gpu).stages[0].loops for gpu in (False, True))
+    assert "sigmoid(" in "".join(dear)
+    assert "entropy(" in "".join(dear)
+    assert "row_Q[" not in "".join(dear)
+    assert "row_Q[" in "".join(scores)
+    assert "gradient_Q[" in "".join(gradients)
+    assert len(gpu) == 1
+
+
+def test_what_has_no_dear_function_is_one_loop():
+    def squares(w, batch):
+        return batch.mean((dot(w.Q[batch.items], w.p) - batch.labels).square())
+
+    assert len(code(squares).stages[0].loops) == 1
+
+
 def test_sums_of_many_numbers_are_shared_out_on_a_gpu_and_nowhere_else():
     wide = method_of("fedmf", "d=64")
     on_cpu, on_gpu = (code(wide.loss, wide, gpu=gpu).stages for gpu in (False, True))
