@@ -71,12 +71,14 @@ def build(target: Target, project: Project) -> None:
 def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialResult]:
     """Every trial as far as it came, best first: those of later stages before those that ended early."""
     last: dict[int, TrialResult] = {}
+    settings = [one["setting"] for one in content["search"]["ranges"]]
     for stage, planned in enumerate(content["stages"]):
         runs = {int(number): folder for number, folder in planned["runs"].items()}
         _check_went_on(runs, last, content)
         for number, folder in runs.items():
             record = RunRecord(project.results / folder)
-            last[number] = TrialResult(number, content["trials"][number], stage, record)
+            values = {setting: content["trials"][number][setting] for setting in settings}
+            last[number] = TrialResult(number, values, stage, record)
     return sorted(last.values(), key=lambda one: (-one.stage, -one.score, one.number))
 
 

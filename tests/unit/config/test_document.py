@@ -35,7 +35,7 @@ def message(call, *arguments):
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", ["claims", "config", "datasets", "methods", "protocols"])
+@pytest.mark.parametrize("name", ["claims", "config", "datasets", "methods", "protocols", "tuning"])
 def test_the_projects_own_files_fit_their_schemas(name):
     load(ROOT / f"config/{name}.yaml", name)
 
