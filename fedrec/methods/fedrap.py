@@ -131,8 +131,8 @@ CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
 class EntropyOfProbabilities(FedRAP):
     """The official code's entropy: torch's BCELoss of a sigmoid, value and slope.
 
-    Where the sigmoid of a score has been rounded to 1, from about 16.6 on in single precision, the slope is 0:
-    a negative that scores so high is never pushed down again. Below about -27.6 it fades for a positive.
+    Where the sigmoid of a score has been rounded to 1, from about 16.6 on in single precision, the slope is
+    0: a negative that scores so high is never pushed down again. Below about -27.6 it fades for a positive.
     """
 
     @override
