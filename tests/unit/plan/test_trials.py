@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.config.methods import load_methods, resolve
+from fedrec.config.method_entries import SEARCHED
+from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.names import parse
 from fedrec.config.tuning import Halving, Range, Search, Tuning
 from fedrec.federation.engines.engine import engine_named
@@ -155,20 +156,28 @@ def made(tmp_path):
 def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path):
     project, clients = project_with(tmp_path), clients_of(planted_blocks())
     reported = set(project.seeds)
-    for name, one in project.tuning.searches.items():
+    for name in project.tuning.searches:
         target = project.target(name)
         assert name.isidentifier()
         assert 1 < len(target.runs) <= project.tuning.trials
         assert len(set(target.runs)) == len(target.runs) == len(target.content["trials"])
         for run in target.runs:
             assert run.seed not in reported
-            settings, sources, _ = resolve(project.methods, run.method, run.paper, run.dataset)
+            settings, _, _ = resolve(project.methods, run.method, run.paper, run.dataset)
             if make_method(run.method, settings, 10) is None:
                 make_learner(run.method, clients, settings, 0, engine_named("loop", 0))
             assert project.job(run).is_trial
         assert target.files[0] == f"tuning/{name}.csv"
-        assert "paper" not in {sources[part.setting] for part in one.ranges}
     assert set(project.groups["tune"]) == set(project.tuning.searches)
+
+
+def test_what_was_before_a_search_is_what_the_file_of_methods_has_until_it_is_marked(tmp_path):
+    project = project_with(tmp_path)
+    for one in project.tuning.searches.values():
+        values, sources, _ = resolve(project.methods, one.method, one.paper, one.dataset)
+        for part in one.ranges:
+            was = part.was == setting_text(values[part.setting])
+            assert was or sources[part.setting].startswith(SEARCHED), (one.key, part.setting)
 
 
 def test_a_search_without_its_data_is_left_out_and_says_why(made):
