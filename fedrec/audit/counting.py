@@ -1,9 +1,9 @@
-"""What counting one's own draws gives, without a draw: the yardstick of clients with item tables of their own.
+"""What counting one's own draws gives, without a draw: a yardstick for clients with own item tables.
 
 Where held-out items are never drawn as negatives, who only remembers what it drew has the held-out item level
-with the candidates it never drew, and before all others. With k training rows, n negatives each, T rounds and a
-pool of P items, a candidate is never drawn with probability exp(-k n T / P); if z of them are not, the rank is
-any of 1 to z + 1. An item that stands in training too was pushed up: its rank is 1.
+with the candidates it never drew, and before all others. With k training rows, n negatives each, T rounds and
+a pool of P items, a candidate is never drawn with probability exp(-k n T / P); if z of them are not, the rank
+is any of 1 to z + 1. An item that stands in training too was pushed up: its rank is 1.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Histories:
-    """Of every user its training rows, the items it may draw, and whether its test item is in training too."""
+    """Of every user its training rows, the items it may draw, whether its test item is in training too."""
 
     rows: NDArray[np.int64]
     pool: NDArray[np.int64]
@@ -36,13 +36,14 @@ class Histories:
         cls, user: NDArray[np.int32], item: NDArray[np.int32], part: NDArray[np.str_], items: int
     ) -> "Histories":
         """From the columns of a split under a pool of what no part of a user's rows holds."""
-        users, user = np.unique(user, return_inverse=True)
-        pair = user.astype(np.int64) * items + item
+        users, place = np.unique(user, return_inverse=True)
+        pair = place.astype(np.int64) * items + item
         known = np.bincount(np.unique(pair) // items, minlength=len(users))
         test = np.empty(len(users), dtype=np.int64)
-        test[user[part == "test"]] = pair[part == "test"]
+        test[place[part == "test"]] = pair[part == "test"]
         train = part == "train"
-        return cls(np.bincount(user[train], minlength=len(users)), items - known, np.isin(test, pair[train]))
+        rows = np.bincount(place[train], minlength=len(users))
+        return cls(rows, items - known, np.isin(test, pair[train]))
 
 
 def expected_by_counting(histories: Histories, drawing: Drawing, cutoffs: Sequence[int]) -> dict[str, float]:

@@ -21,7 +21,7 @@ class Printed:
     decimals: int
     """How many digits of the value follow the point in the file; zeros at the end may be missing there."""
     taken_from: str | None = None
-    """The paper that printed this very number before, for the same method and data, where it was taken over."""
+    """The paper that printed this very number before, for the same method, where it was taken over."""
 
 
 @cache

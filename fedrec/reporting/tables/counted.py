@@ -13,7 +13,7 @@ _LEAKING_POOL = "exclude_all"
 
 
 def counting_sentences(subject: Subject) -> dict[str, str]:
-    """By dataset, where clients with item tables of their own draw from a pool that leaves out held-out items."""
+    """By dataset, where clients with item tables of their own draw from a pool without held-out items."""
     cutoffs = sorted({int(metric.partition("@")[2]) for metric in subject.artefact.metrics})
     sentences: dict[str, str] = {}
     for dataset in subject.artefact.datasets:
@@ -47,7 +47,8 @@ def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[
     shown = [metric for metric in subject.artefact.metrics if metric in expected]
     numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
     return (
-        f"{records[0].id.dataset}: who only remembers which items it drew as negatives, in {rounds} rounds with "
-        f"every client, is expected to reach {numbers} under {records[0].protocol}, without any model. A method "
-        "whose clients keep item tables of their own has shown to learn something besides where it is above."
+        f"{records[0].id.dataset}: who only remembers which items it drew as negatives, in {rounds} rounds "
+        f"with every client, is expected to reach {numbers} under {records[0].protocol}, without any model. "
+        "A method whose clients keep item tables of their own has shown to learn something besides where it "
+        "is above."
     )

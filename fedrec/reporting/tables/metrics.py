@@ -96,8 +96,8 @@ def _taken_over(rows: Sequence[Row]) -> list[str]:
     if not whose:
         return []
     return [
-        f"A printed number with a name behind it ({', '.join(whose)}) is that paper's to the last digit: it was "
-        "taken over, not measured with the settings that ours was, so that no difference is given."
+        f"A printed number with a name behind it ({', '.join(whose)}) is that paper's to the last digit: it "
+        "was taken over, not measured with the settings that ours was, so that no difference is given."
     ]
 
 
