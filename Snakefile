@@ -102,6 +102,7 @@ onerror:
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/benchmark.smk"
 include: "workflow/rules/workers.smk"
 include: "workflow/rules/listen.smk"

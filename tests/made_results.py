@@ -251,7 +251,9 @@ class Made:
             for protocol in artefact.protocols
         ]
         if rows:
-            self.write_table(artefact.target, rows, metric_tables(artefact, rows, f"{artefact.title}.", ()))
+            self.write_table(
+                artefact.target, rows, metric_tables(artefact, rows, f"{artefact.title}.", (), {})
+            )
             return
         rows = [{"dataset": name, "users": 10 * place} for place, name in enumerate(artefact.datasets)]
         columns = [ReportColumn("dataset", "dataset", align="left"), ReportColumn("users", "users", "{:,}")]

@@ -18,6 +18,7 @@ FILES = {
     "method_file": "methods.yaml",
     "paper_folder": "papers",
     "claim_file": "claims.yaml",
+    "tuning_file": "tuning.yaml",
 }
 
 

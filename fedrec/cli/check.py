@@ -26,7 +26,8 @@ def _check(parsed: argparse.Namespace) -> None:
         "datasets": len(project.catalogue),
         "methods and plug-ins": len(project.methods),
         "papers": len(project.papers),
-        "tables, figures and pages": len(project.targets.names),
+        "tables, figures and pages": len(project.targets.names) - len(project.tuning.searches),
+        "searches": len(project.tuning.searches),
     }
     print(
         "The configuration is right: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + "."

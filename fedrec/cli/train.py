@@ -63,6 +63,12 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--checkpoint-seconds", type=float, default=30.0, help="between checkpoints (default: %(default)s)"
     )
+    parser.add_argument(
+        "--diverged",
+        default="refused",
+        help="refused: a training that leaves the finite numbers is an error; kept: it is a result, ranking "
+        "every held-out item last from that round on (default: %(default)s)",
+    )
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
     parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
 
@@ -89,6 +95,7 @@ def _train(parsed: argparse.Namespace) -> None:
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
         record=parsed.record,
+        diverged=parsed.diverged,
         force=parsed.force,
         replace=parsed.replace,
     )
@@ -97,10 +104,14 @@ def _train(parsed: argparse.Namespace) -> None:
 
 def _outcome(summary: Mapping[str, Any], out: Path) -> str:
     """What a finished run reached, at which round by which rule, and where it lies."""
+    from fedrec.plan.runs import DIVERGED
+
     protocol, rounds = summary["protocol"], summary["rounds"]
     rule = protocol["round_rule"]
     test = summary["metrics"][rule]["test"]
     run = f"{summary['method']} on {summary['dataset']}, {protocol['name']}, seed {summary['seed']}"
+    if DIVERGED in summary:
+        return f"{run}: diverged in round {summary[DIVERGED]['round']}.\nWritten to {out}"
     return (
         f"{run}: test HR@10 {test['hr@10']:.4f}, NDCG@10 {test['ndcg@10']:.4f} at round {rounds[rule]} of "
         f"{rounds['last']}, {_RULES[rule]}.\nWritten to {out}"

@@ -138,6 +138,8 @@ class Dataset:
     interactions: RawFile | None = None
     titles: RawFile | None = None
     row_orders: Mapping[str, RawFile] = field(default_factory=dict)
+    sorted_rows: tuple[str, ...] = ()
+    """Papers whose code sorts a user's rows by time, not stably, before it holds out the first latest."""
     synthetic: Synthetic | Population | None = None
     distinct_pairs: bool = False
     """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
@@ -161,9 +163,12 @@ class Dataset:
         formats = [asdict(file.format) for file in self.files()]
         synthetic = asdict(self.synthetic) if self.synthetic else None
         orders = sorted(self.row_orders)
-        # Named only where there is one: the recipes of whole datasets are older than slices.
+        # Named only where there are some: the recipes of other datasets are older than both.
         sliced = [asdict(self.slice)] if self.slice else []
-        return canonical_json([self.name, formats, orders, synthetic, self.min_rows, self.time, *sliced])
+        resorted = [{"sorted_rows": sorted(self.sorted_rows)}] if self.sorted_rows else []
+        return canonical_json(
+            [self.name, formats, orders, synthetic, self.min_rows, self.time, *sliced, *resorted]
+        )
 
     def description(self) -> str:
         """Everything about this entry that a table prints, in one canonical line."""
@@ -266,6 +271,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
             paper: _raw_file(file, (name, "row_orders", paper), document)
             for paper, file in entry.get("row_orders", {}).items()
         },
+        sorted_rows=tuple(entry.get("sorted_rows", ())),
         synthetic=_synthetic(entry["synthetic"], (name, "synthetic"), document)
         if "synthetic" in entry
         else None,
@@ -279,6 +285,13 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
             raise ConfigurationError(
                 f"{document.place((name, 'row_orders', paper))}: '{paper}' is not among the papers "
                 f"of this dataset ({', '.join(dataset.papers)}). Add it there or remove it here."
+            )
+    for paper in dataset.sorted_rows:
+        if paper not in dataset.papers or paper in dataset.row_orders or dataset.time != "file":
+            raise ConfigurationError(
+                f"{document.place((name, 'sorted_rows'))}: rows are sorted for a paper of this dataset "
+                f"({', '.join(dataset.papers)}), by times of the file, and where the paper has no row order "
+                f"of its own. Remove '{paper}' here."
             )
     if dataset.time == "file" and not timed:
         raise ConfigurationError(

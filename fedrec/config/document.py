@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fedrec.config.yaml_text import MERGE, parse_yaml, read_text, values_of
+from fedrec.config.yaml_text import parse_yaml, read_text, values_of
 from fedrec.errors import ConfigurationError, did_you_mean, nearest
 
 KeyPath = tuple[str | int, ...]
@@ -200,17 +200,12 @@ def _step(node: yaml.Node, part: str | int) -> _Step | None:
         return _Step(value.start_mark.line + 1, value, taken_over=_is_above(value, node))
     if not isinstance(node, yaml.MappingNode):
         return None
-    merged: list[yaml.Node] = []
-    for name, value in node.value:
+    # Reading a file puts what is taken over by `<<` before what is written here, and the last one counts.
+    for name, value in reversed(node.value):
         if name.value == part:
-            line = (value if _is_above(value, name) else name).start_mark.line + 1
-            return _Step(line, value, taken_over=_is_above(value, name))
-        if name.value == MERGE:
-            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
-    for other in merged:
-        step = _step(other, part)
-        if step is not None:
-            return _Step(step.line, step.node, taken_over=step.taken_over or _is_above(other, node))
+            aliased = _is_above(value, name)
+            line = (value if aliased else name).start_mark.line + 1
+            return _Step(line, value, taken_over=aliased or _is_above(name, node))
     return None
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
 from fedrec.errors import did_you_mean
 
+SEARCHED = "searched"
+"""The source of a value that a search found (see `fedrec.config.tuning`)."""
 _TYPES: Mapping[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "integers": (int,)}
 """Python's types of the values, or of the parts of a value, of each type with a range."""
 
@@ -23,7 +25,9 @@ def check_entries(document: Document) -> None:
         kind = "plugin" if name.startswith("+") else "method"
         mistakes += _of_entry((name,), entry, schema[kind], schema, looked_at)
     if not mistakes:
-        mistakes = [mistake for name in document.content for mistake in _of_names(document.content, name)]
+        for name in document.content:
+            mistakes += _of_names(document.content, name)
+            mistakes += _of_composed(document.content, name, schema)
     refuse(document, mistakes)
 
 
@@ -61,7 +65,7 @@ def _of_entry(
         return
     yield from misnamed(key, entry, schema)
     settings = entry.get("settings", {})
-    for part in ("settings", "teaching", "backbones", "refused"):
+    for part in ("settings", "teaching", "backbones", "refused", "composed"):
         if not isinstance(entry.get(part, {}), dict):
             yield Mistake((*key, part), f"must be keys and values, got {quoted_value(entry[part])}.")
             settings = {}
@@ -85,22 +89,23 @@ def _of_setting(key: KeyPath, setting: object, schemas: Mapping[str, Any]) -> It
         yield from wrong
         return
     yield from _of_value((*key, "value"), setting, setting["value"])
+    yield from _of_source(key, setting)
     papers = setting.get("papers", {})
     if not isinstance(papers, dict):
         yield Mistake((*key, "papers"), f"must be keys and values, got {quoted_value(papers)}.")
         return
     for paper, special in papers.items():
-        yield from _of_paper((*key, "papers", paper), setting, special, schema)
+        yield from _of_special((*key, "papers", paper), setting, special, schemas["special"])
 
 
-def _of_paper(
+def _of_special(
     key: KeyPath, setting: Mapping[str, Any], special: object, schema: Mapping[str, Any]
 ) -> Iterator[Mistake]:
     """What differs in a paper, and there on datasets."""
     if not isinstance(special, dict):
         yield Mistake(key, f"must be keys and values (value and source), got {quoted_value(special)}.")
         return
-    wrong = list(misnamed(key, special, schema["properties"]["papers"]["additionalProperties"]))
+    wrong = list(misnamed(key, special, schema))
     datasets = special.get("datasets", {})
     if not isinstance(datasets, dict):
         wrong.append(Mistake((*key, "datasets"), f"must be keys and values, got {quoted_value(datasets)}."))
@@ -108,8 +113,17 @@ def _of_paper(
         yield from wrong
         return
     yield from _of_value((*key, "value"), setting, special["value"])
+    yield from _of_source(key, special)
     for dataset, value in datasets.items():
         yield from _of_value((*key, "datasets", dataset), setting, value)
+
+
+def _of_source(key: KeyPath, special: Mapping[str, Any]) -> Iterator[Mistake]:
+    """What was searched says in how many trials, and nothing else does."""
+    if special["source"] == SEARCHED and "trials" not in special:
+        yield Mistake(key, "key 'trials' is missing: in how many trials it was searched.")
+    elif special["source"] != SEARCHED and "trials" in special:
+        yield Mistake((*key, "trials"), f"goes with source: {SEARCHED}. Take it out, or change the source.")
 
 
 def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -159,3 +173,25 @@ def _of_names(methods: Mapping[str, Any], name: str) -> Iterator[Mistake]:
                 yield Mistake(
                     (name, part, backbone), f"unknown method '{backbone}'.{did_you_mean(backbone, known)}"
                 )
+
+
+def _of_composed(methods: Mapping[str, Any], name: str, schemas: Mapping[str, Any]) -> Iterator[Mistake]:
+    """What differs with a backbone under a paper: a backbone it goes with, and settings that there are."""
+    entry = methods[name]
+    for composed, specials in entry.get("composed", {}).items():
+        key = (name, "composed", composed)
+        backbone, _, paper = str(composed).partition("@")
+        if backbone not in entry["backbones"] or not paper:
+            hint = did_you_mean(backbone, entry["backbones"])
+            yield Mistake(key, f"is no backbone of {name} and a paper, as in fedmf@plgc.{hint}")
+            continue
+        if not isinstance(specials, dict):
+            yield Mistake(key, f"must be keys and values, got {quoted_value(specials)}.")
+            continue
+        settings = methods.get(backbone, {}).get("settings", {}) | entry["settings"]
+        for setting, special in specials.items():
+            if setting not in settings:
+                hint = did_you_mean(setting, settings)
+                yield Mistake((*key, setting), f"{backbone}{name} has no setting '{setting}'.{hint}")
+            else:
+                yield from _of_special((*key, setting), settings[setting], special, schemas["special"])

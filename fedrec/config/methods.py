@@ -2,8 +2,9 @@
 and what the user sets. Unknown, misspelt and impossible settings are refused.
 
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
-plug-in: its settings join those of the backbone, or take their place. A value given as text is a
-number, a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
+plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
+one backbone under one paper (`fedmf@plgc`). A value given as text is a number, a choice, `null`, or integers
+joined by `x` (`layers=32x16x8`, `layers=none`).
 
 The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
 YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
@@ -91,25 +92,33 @@ def _resolve(
     methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str]
 ) -> tuple[Settings, dict[str, str], str]:
     composition = parse(name)
-    entries = _entries(methods, composition)
+    entries = entries_of(methods, composition)
     paper = paper or next((entry["paper"] for entry in reversed(entries) if "paper" in entry), OWN)
-    settings = _settings(entries)
+    settings = settings_in(entries)
+    composed = entries[-1].get("composed", {}).get(f"{composition.backbone}@{paper}", {})
     origins = remembered(methods, "origins", lambda: _origins(methods))
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
-        special = setting.get("papers", {}).get(paper, setting)
+        special = composed.get(key) or setting.get("papers", {}).get(paper, setting)
         values[key] = special.get("datasets", {}).get(dataset, special["value"])
         origin = origins[id(setting)]
-        own = special["source"] == OURS or any(methods[origin] is entry for entry in entries)
+        written_here = key in composed or any(methods[origin] is entry for entry in entries)
+        own = special["source"] == OURS or written_here
         stated = own or paper in papers_named(methods[origin])
-        sources[key] = special["source"] if stated else f"taken from {origin}"
+        sources[key] = source_text(special) if stated else f"taken from {origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
         sources[key] = "user"
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
     return values, sources, paper
+
+
+def source_text(special: Mapping[str, Any]) -> str:
+    """Where a value comes from, in words; of one that was searched, in how many trials."""
+    trials = special.get("trials")
+    return special["source"] if trials is None else f"{special['source']}, {trials} trials"
 
 
 def papers_named(entry: Mapping[str, Any]) -> list[str]:
@@ -138,7 +147,7 @@ def canonical(methods: Mapping[str, Any], name: str) -> str:
 
 def _canonical(methods: Mapping[str, Any], name: str) -> str:
     composition = parse(name)
-    settings = _settings(_entries(methods, composition))
+    settings = settings_in(entries_of(methods, composition))
     changes = []
     for key, text in sorted(composition.changes):
         value = _read(composition, settings, key, text)
@@ -161,12 +170,12 @@ def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]
 def title(methods: Mapping[str, Any], name: str, leave_out: Sequence[str] = ()) -> str:
     """The name in tables: titles of the parts, then the settings changed, but for those to leave out."""
     composition = parse(canonical(methods, name))
-    titles = (entry["title"] for entry in _entries(methods, composition))
+    titles = (entry["title"] for entry in entries_of(methods, composition))
     changes = tuple(change for change in composition.changes if change[0] not in leave_out)
     return str(Composition("+".join(titles), changes=changes))
 
 
-def _entries(methods: Mapping[str, Any], composition: Composition) -> list[Mapping[str, Any]]:
+def entries_of(methods: Mapping[str, Any], composition: Composition) -> list[Mapping[str, Any]]:
     """The file's entry of the backbone and, where there is a plug-in that goes with it, the plug-in's."""
     backbone, plugin = composition.backbone, composition.plugin
     known = [key for key in methods if not key.startswith("+")]
@@ -206,7 +215,8 @@ def without_entry(key: str) -> str:
     )
 
 
-def _settings(entries: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def settings_in(entries: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The settings of entries by name; those of a later one take the place of an earlier one's."""
     return {key: setting for entry in entries for key, setting in entry["settings"].items()}
 
 

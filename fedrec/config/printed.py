@@ -20,6 +20,8 @@ class Printed:
     unit: str
     decimals: int
     """How many digits of the value follow the point in the file; zeros at the end may be missing there."""
+    taken_from: str | None = None
+    """The paper that printed this very number before, for the same method, where it was taken over."""
 
 
 @cache
@@ -33,6 +35,7 @@ def published() -> dict[PrintedKey, Printed]:
                 float(row["std"]) if row["std"] else None,
                 row["unit"],
                 len(row["value"].partition(".")[2]),
+                row["taken_from"] or None,
             )
         )
         for row in csv.DictReader(text.splitlines())
@@ -52,7 +55,7 @@ def printed(
 def printed_for(artefact: Artefact) -> list[list[str | float | None]]:
     """Every printed number of an artefact's table: what a change of one must rebuild."""
     return [
-        [*key, number.value, number.sd]
+        [*key, number.value, number.sd, number.taken_from]
         for key, number in published().items()
         if key[:2] == (artefact.paper, artefact.printed)
     ]

@@ -19,8 +19,6 @@ _MOST_BYTES = 10_000_000
 _MOST_LEVELS = 60
 _MOST_VALUES = 500_000
 """Values of a file once every alias is followed; the largest of this project has some twenty thousand."""
-MERGE = "<<"
-"""The key that takes over another mapping's keys."""
 
 _CAUSES: tuple[tuple[str, str], ...] = (
     ("mapping values are not allowed", "Quote text with a colon; keys of one level start in one column."),

@@ -18,6 +18,7 @@ from fedrec.data.interactions import Interactions, write_interactions
 from fedrec.data.locate import located, places_looked_at
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.data.synthetic import synthetic_interactions, synthetic_titles
+from fedrec.data.unstable_sort import rows_sorted_by_time
 from fedrec.errors import DataError
 from fedrec.files.atomic import sha256_of_file
 from fedrec.files.parquet import write_table
@@ -71,6 +72,10 @@ def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
     orders = [paper for paper in dataset.row_orders if f"row_{paper}" in kept.columns]
     users, user = _numbered(kept["user"])
     items, item = _numbered(kept["item"])
+    row_orders = {paper: kept[f"row_{paper}"].to_numpy() for paper in orders}
+    if dataset.sorted_rows:
+        resorted = rows_sorted_by_time(user, kept["time"].to_numpy(), kept["row"].to_numpy())
+        row_orders |= dict.fromkeys(dataset.sorted_rows, resorted)
     interactions = Interactions(
         dataset=dataset.name,
         users=len(users),
@@ -81,7 +86,7 @@ def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
         rating=kept["rating"].cast(pl.Float32).to_numpy(),
         time=kept["time"].to_numpy(),
         row=kept["row"].to_numpy(),
-        row_orders={paper: kept[f"row_{paper}"].to_numpy() for paper in orders},
+        row_orders=row_orders,
         missing_row_orders=tuple(paper for paper in dataset.row_orders if paper not in orders),
     )
     logger.info(

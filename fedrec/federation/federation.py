@@ -218,8 +218,7 @@ class Federation:
             else:
                 values[name] = common if kept is None else kept.whole(who)
         values["interactions"] = self.clients.sizes[who].to(torch.get_default_dtype())[:, None, None]
-        if self.state.personal:
-            values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
+        values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
         return values
 
     def _common(self, name: str) -> Tensor:

@@ -11,6 +11,9 @@ No paper says how it is trained. `mode=mixed` is ordinary mini-batch training. `
 step per epoch: every user moves by the mean loss of all its samples, C by the mean over users of its
 gradients. That is FedRAP with one local epoch, one mini-batch of everything and every client, in one place.
 
+`personal_rate` lets D learn at a rate of its own: a personal row has few samples in a mini-batch, a shared
+one those of every user, so that the rate D needs to remember makes C diverge.
+
 Decay shrinks all of D alike, so D is one factor times stored rows: a step touches the rows it has samples of.
 """
 
@@ -79,10 +82,11 @@ class CentRAP(Learner):
 
     def __init__(self, clients: Clients, settings: Mapping[str, Any], seed: int) -> None:
         clients.check_pools(settings["negatives"])
-        if settings["item_rate"] * settings["weight_decay"] >= 1:
-            raise ConfigurationError(
-                "centrap: item_rate x weight_decay must be below 1: one step would wipe out both tables."
-            )
+        for name in ("item_rate", "personal_rate"):
+            if (settings[name] or 0.0) * settings["weight_decay"] >= 1:
+                raise ConfigurationError(
+                    f"centrap: {name} x weight_decay must be below 1: one step would wipe out its tables."
+                )
         self.clients = clients
         self.settings = settings
         self.seed = seed
@@ -153,12 +157,13 @@ class CentRAP(Learner):
         """
         loss, shrunk = self.model.loss_in(round_), self.settings["round_decay"] ** (round_ - 1)
         rate, item_rate = (shrunk * self.settings[name] for name in ("rate", "item_rate"))
+        personal_rate = shrunk * _personal_rate(self.settings)
         decay = self.settings["weight_decay"]
         # SGD without momentum has no state: a new one is the old one.
         groups = [{"params": [self.C], "lr": item_rate}, {"params": [self.u, self.b], "lr": rate}]
         optimiser = torch.optim.SGD(groups, weight_decay=decay)
         optimiser.zero_grad()
-        after, total = self.factor * (1 - item_rate * decay), torch.zeros((), device=self.rows.device)
+        after, total = self.factor * (1 - personal_rate * decay), torch.zeros((), device=self.rows.device)
         for part in parts:
             cell = part.users * self.clients.items + part.items
             d = (self.factor * functional.embedding(cell, self.rows)).requires_grad_()
@@ -170,7 +175,7 @@ class CentRAP(Learner):
             )
             value = loss(cast(Weights, w), cast(Batch, part))
             value.backward()
-            self.rows.index_add_(0, cell, cast(Tensor, d.grad), alpha=-item_rate / after)
+            self.rows.index_add_(0, cell, cast(Tensor, d.grad), alpha=-personal_rate / after)
             total += value.detach()
         cast(Tensor, self.C.grad).div_(users)
         optimiser.step()
@@ -186,6 +191,12 @@ class CentRAP(Learner):
         u, b = self.u[who].unsqueeze(1), self.b[who].unsqueeze(1)
         w = Values(C=PlainTable(self.C), D=GatheredRows(items, d), u=u, b=b)
         return self.model.score(cast(Weights, w), items)
+
+
+def _personal_rate(settings: Mapping[str, Any]) -> float:
+    """The learning rate of D."""
+    rate = settings["personal_rate"]
+    return float(settings["item_rate"] if rate is None else rate)
 
 
 class Synchronous(CentRAP):

@@ -42,16 +42,14 @@ from fedrec.federation.model import (
 from fedrec.methods._math.likeness import first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
-from fedrec.plugins.em import Dynamic, ElasticMerging, Replacement, Static
+from fedrec.plugins.em import Dynamic, OnlyAggregated, Replacement, Static
 
 
-class FedEM(ElasticMerging):
+class FedEM(OnlyAggregated):
     """Elastic merging of personalised aggregates, over matrix factorisation."""
 
-    paper = ElasticMerging.paper
+    paper = OnlyAggregated.paper
     cost = "O(E S d + n m d) on the clients, O(n^2 m d) on the server."
-
-    global_location = "personal"
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         if settings["dp_noise"]:

@@ -12,13 +12,15 @@ scored     own user layer and D with the server's newest C
 The paper's ablations: other curricula (`curriculum=fixed`, `sin`, `square`, `frac`), -C and -D
 (`tables=shared` and `personal`), -No and -L2 (`penalty=none` and `l2`). The official code computes the
 curriculum and never uses it, so it runs `curriculum=fixed`; its sine is shifted to [0, v] and its square wave
-turns every 5 rounds (`schedule=code`).
+turns every 5 rounds (`schedule=code`). Its entropy is that of a sigmoid in single precision, which stops
+teaching where the sigmoid has become 0 or 1 (`entropy=probability`).
 """
 
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -35,6 +37,9 @@ from fedrec.federation.model import (
     vector,
 )
 from fedrec.federation.privacy.guarded import Guarded
+
+_LEAST_LOG, _LEAST_SLOPE = -100.0, 1e-12
+"""Where torch's entropy of probabilities cuts a logarithm, and the slope it divides by."""
 
 
 class FedRAP(Guarded):
@@ -123,6 +128,26 @@ CURRICULA: Mapping[str, Callable[[int], float]] = MappingProxyType(
 """How far the strengths have grown in round a: the paper's, and those it compares with."""
 
 
+class EntropyOfProbabilities(FedRAP):
+    """The official code's entropy: torch's BCELoss of a sigmoid, value and slope.
+
+    Where the sigmoid of a score has been rounded to 1, from about 16.6 on in single precision, the slope is
+    0: a negative that scores so high is never pushed down again. Below about -27.6 it fades for a positive.
+    """
+
+    @override
+    def loss(self, w: Weights, batch: Batch) -> Tensor:
+        scores, labels = self.score(w, batch.items), batch.labels
+        fixed = scores.detach()
+        probability = torch.sigmoid(fixed)
+        slope = probability * (1 - probability)
+        # Written out, since a derivative by parts of log and sigmoid is infinity times 0 at both ends.
+        slope = (probability - labels) / slope.clamp(min=_LEAST_SLOPE) * slope
+        right, wrong = (part.log().clamp(min=_LEAST_LOG) for part in (probability, 1 - probability))
+        value = -(labels * right + (1 - labels) * wrong)
+        return batch.mean(value + slope * (scores - fixed))
+
+
 class OfficialSchedule(FedRAP):
     """The waves of the official code: a round uses what the round before it computed, counting from 0."""
 
@@ -198,6 +223,7 @@ class NoNorm(FedRAP):
 
 METHOD = FedRAP
 VARIANTS = {
+    ("entropy", "probability"): EntropyOfProbabilities,
     ("schedule", "code"): OfficialSchedule,
     ("tables", "shared"): SharedOnly,
     ("tables", "personal"): PersonalOnly,

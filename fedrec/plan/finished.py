@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedrec.config.modules import modules_of
 from fedrec.errors import StorageError
-from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
-from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.agreement import Agreement
 from fedrec.plan.project import Project
-from fedrec.plan.runs import FILES, SUMMARY, RunId
+from fedrec.plan.runs import DIVERGED, FILES, SUMMARY, RunId
 
 
 def unfinished(project: Project, runs: Iterable[RunId]) -> list[RunId]:
@@ -34,7 +32,7 @@ class _Planned:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._codes: dict[tuple[str, ...], str | None] = {}
+        self._agreement = Agreement()
         self._splits: dict[str, str | None] = {}
 
     def is_at_its_place(self, run: RunId) -> bool:
@@ -45,21 +43,11 @@ class _Planned:
             return True
         job = self._project.job(run)
         return (
-            canonical_json(there.get("settings")) == canonical_json(job.settings)
+            self._agreement.holds(there, run.method, job.settings)
+            and (job.is_trial or DIVERGED not in there)
             and set(job.records) <= set(there.get("record", ()))
-            and there.get("code") == self._code(run.method, str(there.get("engine")))
             and self._split(run) in (None, there.get("split"))
         )
-
-    def _code(self, method: str, engine: str) -> str | None:
-        """The fingerprint that a run of an engine has here; None where there is no such engine."""
-        key = (*modules_of(method), engine)
-        if key not in self._codes:
-            try:
-                self._codes[key] = run_fingerprint(method, engine)
-            except FileNotFoundError:
-                self._codes[key] = None
-        return self._codes[key]
 
     def _split(self, run: RunId) -> str | None:
         """The hash of the split that a run is trained on; None where there is none that says so."""

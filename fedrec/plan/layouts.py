@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from fedrec.errors import ConfigurationError, did_you_mean
 
-Form = Literal["table", "figure", "page"]
+Form = Literal["table", "figure", "page", "search"]
 FORMS: tuple[str, ...] = get_args(Form)
 NEEDS = ("runs", "states", "splits", "models", "statistics", "interactions")
 """What a layout may read: finished runs, their models, their splits, the code of their methods, and the

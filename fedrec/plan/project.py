@@ -41,6 +41,8 @@ class RunJob:
     """Of the code that decides its numbers."""
     seconds: float
     """About how long it takes on one CPU core."""
+    is_trial: bool = False
+    """Whether it is a trial of a search: one that diverges is a result, and no mistake."""
 
     @property
     def data(self) -> str:
@@ -62,6 +64,7 @@ class RunJob:
             "protocol": run.protocol,
             "seed": run.seed,
             **({"record": list(self.records)} if self.records else {}),
+            **({"diverged": "kept"} if self.is_trial else {}),
             "out": str(results / run.folder),
             "code": self.fingerprint,
             "seconds": round(self.seconds, 1),
@@ -71,6 +74,7 @@ class RunJob:
         """The arguments of `fedrec train` that name this run, but for folders and files."""
         run = self.run
         named = {"method": run.method, "paper": run.paper, "protocol": run.protocol, "seed": str(run.seed)}
+        named |= {"diverged": "kept"} if self.is_trial else {}
         words = [word for key, value in named.items() for word in (f"--{key}", value)]
         return words + [word for record in self.records for word in ("--record", record)]
 
@@ -105,7 +109,7 @@ class Project(Workspace):
         return self.targets.made(name)
 
     def group(self, name: str) -> list[Target]:
-        """The targets of a group (all, audit, demo, a paper, audit_<paper>), or one target by its name."""
+        """The targets of a group (all, audit, demo, tune, a paper, audit_<paper>), or one by its name."""
         if name not in self.groups:
             return [self.target(name)]
         return [self.target(member) for member in self.groups[name]]
@@ -131,6 +135,11 @@ class Project(Workspace):
                 "demo",
             ],
             "datasets": ["dataset_statistics"],
+            "tune": [
+                search.target
+                for search in self.tuning.searches.values()
+                if self.targets.can_be_searched(search)
+            ],
         }
         for paper in self.papers.values():
             groups[paper.name] = self._buildable(paper.artefacts.values())
@@ -193,6 +202,7 @@ class Project(Workspace):
                 self._records_of(run),
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
+                is_trial=run.seed == self.tuning.seed,
             )
         return self._jobs[run]
 
@@ -255,6 +265,8 @@ class Project(Workspace):
     def _single(self, name: str) -> list[str]:
         if name not in self.targets.names:
             raise ConfigurationError(self.no_target(name))
+        if name in self.tuning.searches:
+            return [name] if self.targets.can_be_searched(self.tuning.searches[name]) else []
         artefacts = {artefact.target: artefact for artefact in artefacts_of(self.papers, self.papers)}
         return self._buildable([artefacts[name]]) if name in artefacts else [name]
 

@@ -34,7 +34,9 @@ def _is_integer(value: object) -> bool:
 
 
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    **dict.fromkeys(("data", "method", "paper", "protocol", "out", "engine", "device"), (_is_text, "a text")),
+    **dict.fromkeys(
+        ("data", "method", "paper", "protocol", "out", "engine", "device", "diverged"), (_is_text, "a text")
+    ),
     "seed": (_is_integer, "an integer"),
     **dict.fromkeys(("set", "record"), (_is_texts, "a list of texts")),
     **dict.fromkeys(("memory", "checkpoint-seconds", "seconds"), (_is_number, "a number from 0")),

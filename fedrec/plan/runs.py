@@ -17,6 +17,8 @@ SUMMARY, STATE = "run.json", "state.safetensors"
 TABLES = ("curve", "timing", "ranks")
 FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The files of a finished run, in its folder."""
+DIVERGED = "diverged"
+"""What the summary of a run says that diverged: in which round, and in words what happened."""
 
 
 @dataclass(frozen=True, order=True)

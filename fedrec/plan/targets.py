@@ -7,27 +7,37 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-from fedrec.config.methods import title
+from fedrec.config.document import told_at
+from fedrec.config.methods import resolve, title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.printed import printed_for
+from fedrec.config.tuning import Search
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
-from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
+from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
 from fedrec.plan.selection import compared, runs_of, selection_named
+from fedrec.plan.trials import design, stages
 from fedrec.plan.workspace import Workspace
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "table": ("csv", "md", "tex", "json"),
     "figure": ("csv", "pdf", "png", "svg", "txt"),
     "page": ("html", "txt"),
+    "search": ("csv", "md", "tex", "json"),
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
 and caption, a page's txt its finding."""
-RESULT_FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
+RESULT_FOLDERS: Mapping[str, str] = {
+    "table": "tables",
+    "figure": "figures",
+    "page": "report",
+    "search": "tuning",
+}
 PAGES = ("report", "demo")
 
 
@@ -117,6 +127,7 @@ class Targets:
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
         names |= {name: audit.layout.form for name, audit in self.audits.items()}
         names |= dict.fromkeys(PAGES, "page")
+        names |= dict.fromkeys(workspace.tuning.searches, "search")
         return names
 
     @cached_property
@@ -178,6 +189,10 @@ class Targets:
         missing = workspace.unavailable(artefact.datasets)
         return can_be_built(artefact, workspace.layout_of(artefact), missing)
 
+    def can_be_searched(self, search: Search) -> bool:
+        """Whether the split of a search's trials is available."""
+        return not self._missing_for(search)
+
     def made(self, name: str) -> Target:
         """The target called `name`, which must be one of `names`."""
         if name not in self._targets:
@@ -191,6 +206,8 @@ class Targets:
             return self._page(name)
         if name in self.audits:
             return self._audit(name, self.audits[name])
+        if name in self._workspace.tuning.searches:
+            return self._search(self._workspace.tuning.searches[name])
         if last == "statistics" and stem in self.selections:
             return self._statistics(name, stem)
         if stem in self._workspace.catalogue and last in layouts:
@@ -268,6 +285,36 @@ class Targets:
         }
         methods = sorted({run.method for run in runs})
         return self._target(name, layout, runs, content, layout.needs, datasets, methods)
+
+    def _search(self, search: Search) -> Target:
+        workspace = self._workspace
+        with told_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
+            check_code(search.method, [one.setting for one in search.ranges])
+        known = stages(search, workspace.tuning, workspace.methods, validation_reached(workspace))
+        missing = self._missing_for(search)
+        _, sources, _ = resolve(workspace.methods, search.method, search.paper, search.dataset)
+        content = {
+            "search": asdict(search),
+            "sources": {one.setting: sources[one.setting] for one in search.ranges},
+            "halving": None if workspace.tuning.halving is None else asdict(workspace.tuning.halving),
+            "trials": design(search, workspace.tuning),
+            "stages": [
+                {"rounds": stage.rounds, "runs": {n: run.folder for n, run in stage.runs.items()}}
+                for stage in known
+            ],
+            "unavailable": missing,
+        }
+        runs = [] if missing else [run for stage in known for run in stage.runs.values()]
+        return self._target(search.target, workspace.layouts["tuning"], runs, content, ("runs",), [])
+
+    def _missing_for(self, search: Search) -> dict[str, str]:
+        """Why the dataset of a search, or its paper's split of it, is unavailable."""
+        catalogue = self._workspace.catalogue
+        missing = self._workspace.unavailable([search.dataset])
+        if search.dataset in catalogue and search.paper not in catalogue[search.dataset].papers:
+            return {search.dataset: f"it is no dataset of {search.paper}"}
+        own = (search.dataset, f"{search.dataset}/published-{search.paper}")
+        return {name: why for name, why in missing.items() if name in own}
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"

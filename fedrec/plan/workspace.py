@@ -17,6 +17,7 @@ from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
+from fedrec.config.tuning import Tuning, check_searched, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.sealed import sealed
@@ -25,7 +26,7 @@ from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import papers_in
 
-_FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file")
+_FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file", "tuning_file")
 """Keys of the configuration that name the other files."""
 
 
@@ -42,6 +43,7 @@ class Workspace:
     protocols: Mapping[str, Protocol]
     papers: Mapping[str, Paper]
     claims: tuple[Claim, ...]
+    tuning: Tuning
     layouts: Mapping[str, Layout]
 
     @property
@@ -180,6 +182,8 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
     check_entries(entries)
     methods = Methods(entries.content)
     papers = load_papers(paths["paper_folder"])
+    tuning = load_tuning(paths["tuning_file"], methods)
+    check_searched(entries, tuning)
     fields: dict[str, Any] = {
         "configuration": _spelled(document, methods),
         "root": root,
@@ -189,6 +193,7 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
         "protocols": load_protocols(paths["protocol_file"]),
         "papers": papers,
         "claims": tuple(load_claims(paths["claim_file"], papers)),
+        "tuning": tuning,
         "layouts": load_layouts(),
     }
     _check_names(Workspace(**fields), document)
@@ -246,6 +251,16 @@ def _check_names(workspace: Workspace, document: Document) -> None:
             with told_at(document.place((*key, index))):
                 resolve(workspace.methods, method, configuration["paper"], "")
                 check_code(method, [setting for setting, _ in parse(method).changes])
+    for index, seed in enumerate(workspace.seeds):
+        if seed == workspace.tuning.seed:
+            raise ConfigurationError(
+                f"{document.place(('seeds', index))}: {seed} is the seed of trials "
+                f"({configuration['tuning_file']}): what was chosen with a seed is not reported with it. "
+                "Take another."
+            )
+    for search in workspace.tuning.searches.values():
+        with told_at(f"{configuration['tuning_file']}, {search.key}"):
+            workspace.check_paper(search.paper)
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
             with told_at(document.place(("protocols", index))):

@@ -9,13 +9,13 @@ scored     own table merged with the server's newest
 Algorithm 1 by the letter: adapter, merge and training in every epoch, each time from the table the round
 began with) or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one
 of the backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
-(`dynamic`), by `weight` (`static`) or by 1 (`replace`).
+(`dynamic`), by `weight` (`static`) or by 1 (`replace`). `merged=aggregated` is the official code, where
+with `aggregated=0.1` nine clients of ten neither get a table nor merge in a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from fedrec.federation.model import (
     Combined,
     Fit,
     Initial,
-    Location,
     Operation,
     Parameter,
     Plugin,
@@ -54,15 +53,12 @@ class ElasticMerging(Plugin):
     )
     cost = "O(n m d) to merge every row, besides the backbone's."
 
-    global_location: ClassVar[Location] = "shared"
-    """Where G lives: one for all, or one per client."""
-
     def parameters(self) -> dict[str, Parameter]:
         """The item table becomes the client's own; G and the adapter are added."""
         model, name = self.restarted(self.backbone.parameters()), self.backbone.item_table
         # A client's own table starts as the server's: nothing is there to be merged in its first round.
         own = replace(model[name], location="local", start="G")
-        model |= {name: own, "G": replace(model[name], location=self.global_location)}
+        model |= {name: own, "G": model[name]}
         return model | self.scratch(own) | self.adapter(own.shape[1])
 
     def scratch(self, own: Parameter) -> dict[str, Parameter]:  # noqa: ARG002 - see override
@@ -77,14 +73,13 @@ class ElasticMerging(Plugin):
         """How much of the difference between two rows is taken over (FedEM's Eq. 9)."""
         return torch.sigmoid(perceptron(w, "adapter", torch.cat((difference, own), dim=-1)))
 
-    def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """`rho`, or 0 for a client that was given no table of its own."""
-        rho = self.rho(w, own, difference)
-        return rho * w.held if self.global_location == "personal" else rho
-
     def merge(self, w: Weights, own: Tensor, other: Tensor) -> Tensor:
         """Rows of the own table, merged with the same rows of the server's (Eq. 10)."""
         return own + self.weight(w, own, other - own) * (other - own)
+
+    def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        """How much of the difference this client takes over."""
+        return self.rho(w, own, difference)
 
     def merged(self, w: Weights, items: Tensor) -> Tensor:
         """The rows of the merged table."""
@@ -131,6 +126,14 @@ class ElasticMerging(Plugin):
                 yield operation
             else:
                 yield from self.changed(operation)
+
+
+class OnlyAggregated(ElasticMerging):
+    """Who was not aggregated in the last round is given no table: it goes on, and is scored, with its own."""
+
+    @override
+    def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
+        return super().weight(w, own, difference) * w.held
 
 
 class EveryEpoch(ElasticMerging):
@@ -217,6 +220,7 @@ class Replacement(Static):
 
 PLUGIN = ElasticMerging
 VARIANTS = {
+    ("merged", "aggregated"): OnlyAggregated,
     ("merging", "epoch"): EveryEpoch,
     ("merging", "batch"): EveryBatch,
     ("merge", "dynamic"): Dynamic,

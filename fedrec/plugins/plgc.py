@@ -10,10 +10,14 @@ scored     own C mixed with the server's newest G
 
 FedRAP already has two tables: there D is the own one and the shared table is the other, which keeps its own
 training. `redundancy` replaces eRR by alignment and uniformity (`au`), a contrast of the two views
-(`duorec`), decorrelation (`feddecorr`), or nothing; `mixing=off` leaves dLGM out.
+(`duorec`), decorrelation (`feddecorr`), or nothing; `mixing=off` leaves dLGM out. The paper's words let C
+last as it was trained (`kept=own`); with `kept=mixed` a round begins by C := Q, so that C forgets as fast as
+the mix takes over from G.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 from typing_extensions import override
@@ -24,9 +28,12 @@ from fedrec.federation.model import (
     Citation,
     Combined,
     Loss,
+    Method,
     Parameter,
     Part,
     Plugin,
+    Program,
+    Rewrite,
     Step,
     View,
     Weights,
@@ -156,6 +163,25 @@ def repeated_columns(own: Tensor, other: Tensor, chosen: Tensor, gamma: float) -
     return ((1 - diagonal).square().sum(-1) + gamma * rest) / h.shape[-1]
 
 
+class KeptMix(PLGC):
+    """C becomes the mixed table when a round begins."""
+
+    def __init__(self, backbone: Method, settings: Mapping[str, Any], items: int) -> None:
+        if settings["mixing"] == "off":
+            raise ConfigurationError("plgc: with mixing=off there is no mixed table to keep: leave kept=own.")
+        super().__init__(backbone, settings, items)
+
+    def mixed(self, w: Weights, items: Tensor) -> Tensor:
+        """The rows of Q."""
+        own, other = self.tables
+        lambda_c = w.lambda_c
+        return lambda_c * w[own][items] + (1 - lambda_c) * w[other][items]
+
+    @override
+    def transform(self, program: Program) -> Program:
+        return (Rewrite(self.tables[0], self.mixed), *super().transform(program))
+
+
 class WithoutMixing(PLGC):
     """No dLGM: the backbone sees C alone."""
 
@@ -217,6 +243,7 @@ class Centred(PLGC):
 
 PLUGIN = PLGC
 VARIANTS = {
+    ("kept", "mixed"): KeptMix,
     ("mixing", "off"): WithoutMixing,
     ("redundancy", "none"): WithoutRedundancy,
     ("redundancy", "au"): AlignmentAndUniformity,

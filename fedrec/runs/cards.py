@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrec.config.method_entries import allowed_values
-from fedrec.config.methods import resolve, setting_text, without_entry
+from fedrec.config.methods import resolve, setting_text, source_text, without_entry
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
 from fedrec.config.protocol import OWN
@@ -66,13 +66,16 @@ def card_text(methods: Mapping[str, Any], name: str) -> str:
     entry = methods[name]["settings"]
     lines = [line for key in entry for line in _setting(key, entry[key], values[key], sources[key])]
     whose = "of no paper" if paper == OWN else f"of the paper {paper}"
+    for place, specials in methods[name].get("composed", {}).items():
+        told = (f"{key} = {setting_text(one['value'])} ({source_text(one)})" for key, one in specials.items())
+        lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
     return "\n".join([_text(card), f"    settings, {whose}:", *lines])
 
 
 def _setting(key: str, setting: Mapping[str, Any], value: object, source: str) -> list[str]:
     """What a setting is, and what it is in papers in which it differs."""
     differing = [
-        f"{paper} {setting_text(other['value'])} ({other['source']})"
+        f"{paper} {setting_text(other['value'])} ({source_text(other)})"
         for paper, other in (*setting.get("papers", {}).items(), ("in others", setting))
         if other["value"] != value
     ]

@@ -12,13 +12,13 @@ from fedrec.config.methods import canonical, load_methods, resolve
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
-from fedrec.errors import ConfigurationError, OutOfMemoryError
+from fedrec.errors import ConfigurationError, DivergenceError, OutOfMemoryError, did_you_mean
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import papers_alike
+from fedrec.plan.runs import DIVERGED, papers_alike
 from fedrec.runs.device import (
     device_named,
     forget_peak_memory,
@@ -26,11 +26,14 @@ from fedrec.runs.device import (
     release_memory,
     use_own_cores,
 )
+from fedrec.runs.diverging import Diverging
 from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
 
+_DIVERGED = ("refused", "kept")
+"""What may become of a training that leaves the finite numbers."""
 _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
 
@@ -50,6 +53,7 @@ def train(
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
     record: Sequence[str] = (),
+    diverged: str = "refused",
     force: bool = False,
     replace: bool = False,
 ) -> Mapping[str, Any]:
@@ -57,9 +61,11 @@ def train(
 
     `record` tells what to record besides (see `fedrec.federation.observe.recorder`). Returns what `run.json`
     says. A finished run in `out` is taken as it is if it is this very one; another one is an error, unless
-    `replace` replaces it; `force` replaces either.
+    `replace` replaces it; `force` replaces either. A training that diverges is an error where that is
+    `refused`, and a result (see `fedrec.runs.diverging`) where it is `kept`.
     """
     check_seed(seed)
+    _check_diverged(diverged)
     _check_seconds(checkpoint_seconds)
     records = tuple(spelled_records(merged_records(record)))
     methods = load_methods(methods_file)
@@ -95,6 +101,8 @@ def train(
         clear_folder(out)
         before = None if force else finished_before(out, identity, records, replace=replace)
         if before is not None:
+            if DIVERGED in before and diverged == "refused":
+                raise DivergenceError(f"{out}: holds this run, which diverged: {before[DIVERGED]['why']}")
             print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
             return before
         use_own_cores()
@@ -103,6 +111,8 @@ def train(
             clients = Clients.of_split(split, place)
             recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
             learner = make_learner(method, clients, settings, seed, chosen, recorder)
+            if diverged == "kept":
+                learner = Diverging(learner)
             return Training(
                 clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records, remarks
             ).train()
@@ -122,6 +132,13 @@ def train(
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out: on a CPU torch has no error of its own for that."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _check_diverged(word: str) -> None:
+    if word not in _DIVERGED:
+        raise ConfigurationError(
+            f"--diverged {word}: write one of {', '.join(_DIVERGED)}.{did_you_mean(word, _DIVERGED)}"
+        )
 
 
 def _check_seconds(seconds: float) -> None:

@@ -115,6 +115,8 @@ def test_the_printed_sparsity_of_tafeng_fits_all_its_rows(prepared, catalogue):
         ("filmtrust", "published-fedem", 0.15, 0.0),
         ("lastfm-2k-a", "published-pfedrec", None, 0.51),
         ("lastfm-2k-b", "published-fedrap", 0.64, 0.0),
+        ("lastfm-2k-c", "published-fedem", None, 0.571),
+        ("lastfm-2k-c", "published-pfedclr", None, 0.571),
     ],
 )
 def test_the_artefacts_of_the_published_splits_are_there(prepared, protocols, name, protocol, cold, known):

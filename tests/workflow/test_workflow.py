@@ -33,7 +33,12 @@ WILDCARDS = {
     "train": ("paper", "dataset", "protocol", "method", "seed"),
 }
 """What the message of a job names, by its rule; that of any other names its target."""
-BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4")
+BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4", "tune")
+SEARCH = {
+    "because": "nobody says",
+    "held": {"rounds": 1},
+    "settings": {"item_factor": {"log": [0.1, 1000], "was": 80}},
+}
 # Any connection to another machine would be an error under this proxy, which nobody serves.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
 
@@ -66,6 +71,10 @@ class Checkout:
                 | {"datasets": ["alpha"], "methods": QUICK, "audit": AUDIT, "rounds": 2, "demo_rounds": 2}
                 | {"results": RESULTS}
             ),
+        )
+        checkout.edit(
+            "config/tuning.yaml",
+            lambda tuning: tuning | {"dataset": "demo", "trials": 2, "searches": {"fedmf@pfedrec": SEARCH}},
         )
         return checkout
 
@@ -154,6 +163,7 @@ def test_all_that_was_asked_for_is_there_without_any_network(built):
     assert built.result("figures/audit_ranks.png").is_file()
     assert built.result("tables/pfedrec_table4.csv").is_file()
     assert built.result("figures/fedrap_fig4.txt").is_file()
+    assert "Chosen: trial" in built.result("tuning/tune_fedmf_pfedrec.md").read_text()
     for page in ("report", "demo"):
         assert "</html>" in built.result(f"report/{page}.html").read_text()
 

@@ -121,8 +121,7 @@ class LoopClient(Interpreter):
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
         values["interactions"] = torch.full((1, 1), float(len(training)), device=self.who.device)
-        if state.personal:
-            values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
+        values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:
             if state.parameters[name].table:
                 values[name] = PlainTable(self.weights[name], training)

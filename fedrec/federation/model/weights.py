@@ -2,8 +2,8 @@
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
 whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
-client's number of training interactions. A method with personal parameters also has `w.held`: 1
-where the client got one in the last round, else 0.
+client's number of training interactions, and `w.held` is 1 where its uploads were aggregated in the last
+round, so that it was given what the server made of them, else 0.
 """
 
 from collections.abc import Callable

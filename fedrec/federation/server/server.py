@@ -146,10 +146,11 @@ class Server:
             self.state.shared[name] = total.to(self.state.shared[name].dtype)
         who = self.who
         self.state.held.zero_()
+        if self.sources:
+            self.state.held[who] = True
         for name in self.state.personal:
             if name in self.sources:
                 self.state.kept[name].alter(who, partial(self._mix, rule, name))
-                self.state.held[who] = True
         self.closed = True
 
     def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:

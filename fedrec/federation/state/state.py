@@ -24,8 +24,8 @@ class State:
     """`shared` values of the server; `kept` values, one per client.
 
     Kept are personal, local and private parameters, and the copies of shared ones that clients
-    are scored with. `joined` are the clients that ever took part, `held` those that were given
-    personal values in the last round. `optimiser` holds moments and steps that outlast rounds.
+    are scored with. `joined` are the clients that ever took part, `held` those whose uploads were
+    aggregated in the last round. `optimiser` holds moments and steps that outlast rounds.
     """
 
     parameters: Mapping[str, Parameter]

@@ -17,13 +17,14 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject, stem_of, subject_of
+from fedrec.reporting.tables.counted import counting_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.reporting.tables.paper_table import notes_on, table_caption
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs",), optional={"users": ("interactions",)})
+LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})
 
 BEST_FEDERATED = "best federated"
 """Stands in a gain for the best of the other lines that the paper calls federated."""
@@ -35,7 +36,8 @@ def build(target: Target, project: Project) -> None:
     artefact = subject.artefact
     rows = metric_rows(subject)
     caption, notes = table_caption(artefact, subject.records), notes_on(artefact, subject.unavailable)
-    write_forms(stem_of(target, project), rows, metric_tables(artefact, rows, caption, notes))
+    tables = metric_tables(artefact, rows, caption, notes, counting_sentences(subject))
+    write_forms(stem_of(target, project), rows, tables)
 
 
 def metric_rows(subject: Subject) -> list[dict[str, Any]]:
@@ -61,22 +63,42 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def metric_tables(
-    artefact: Artefact, rows: Sequence[Row], caption: str, notes: Sequence[str]
+    artefact: Artefact,
+    rows: Sequence[Row],
+    caption: str,
+    notes: Sequence[str],
+    of_dataset: Mapping[str, str],
 ) -> list[ReportTable]:
-    """One table per dataset; of an artefact of one line a single table, whose rows are the datasets."""
+    """One table per dataset; of an artefact of one line a single table, whose rows are the datasets.
+
+    `of_dataset` has a note on some of the datasets.
+    """
     if len(artefact.lines) == 1:
         # The best of several datasets would say nothing about the method.
         numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
         columns = [ReportColumn("dataset", "dataset", align="left"), *numbers]
         caption = f"{caption} Method {rows[0]['line']}."
+        notes = [*notes, *_taken_over(rows), *of_dataset.values()]
         return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, "values")]
     tables = []
     for dataset in artefact.datasets:
-        of_dataset = [row for row in rows if row["dataset"] == dataset]
-        columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, of_dataset)]
+        own = [row for row in rows if row["dataset"] == dataset]
+        columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, own)]
         about = f"{caption} Dataset {dataset}."
-        tables.append(ReportTable(about, columns, _shown(of_dataset, "line"), notes, dataset))
+        below = [*notes, *_taken_over(own), *([of_dataset[dataset]] if dataset in of_dataset else [])]
+        tables.append(ReportTable(about, columns, _shown(own, "line"), below, dataset))
     return tables
+
+
+def _taken_over(rows: Sequence[Row]) -> list[str]:
+    """A note where numbers that a paper prints are another's."""
+    whose = sorted({row["printed_of"] for row in rows if row.get("printed_of")})
+    if not whose:
+        return []
+    return [
+        f"A printed number with a name behind it ({', '.join(whose)}) is that paper's to the last digit: it "
+        "was taken over, not measured with the settings that ours was, so that no difference is given."
+    ]
 
 
 def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
@@ -92,6 +114,8 @@ def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
         if row.get("printed") is not None:
             merged[f"{metric}_printed"] = row["printed"]
             merged[f"{metric}_printed_sd"] = row.get("printed_sd")
+            if row.get("printed_of"):
+                merged[f"{metric}_printed_mark"] = f" ({row['printed_of']})"
         if protocol == "published":
             merged[f"{metric}_difference"] = row.get("difference")
         for key in (RUNS, AGAINST):
@@ -139,7 +163,7 @@ def _row(
             if change is not None:
                 row["printed"] = sign * change.value
     elif number is not None:
-        row |= {"printed": number.value, "printed_sd": number.sd}
+        row |= {"printed": number.value, "printed_sd": number.sd, "printed_of": number.taken_from}
     return row
 
 
@@ -196,8 +220,11 @@ def _best_federated(subject: Subject, shown: Mapping[str, Row], but: str) -> Row
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the difference from print, which is about the published protocol alone."""
-    both = row.get("value") is not None and row.get("printed") is not None
+    """The row with the difference from print, which is about the published protocol alone.
+
+    A number that the paper took over from another is none of its own, and not one to be missed.
+    """
+    both = row.get("value") is not None and row.get("printed") is not None and not row.get("printed_of")
     if both and short_name(row["protocol"]) == "published":
         row["difference"] = row["value"] - row["printed"]
     return row

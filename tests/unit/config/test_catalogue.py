@@ -168,6 +168,8 @@ def changed(change):
         (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
         (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "'fedem' is not among the papers"),
+        (lambda e: e.update(sorted_rows=["fedem"]), "Remove 'fedem' here"),
+        (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "by times of the file"),
     ],
 )
 def test_an_impossible_entry_is_refused(write_catalogue, change, said):

@@ -1,7 +1,7 @@
 import pytest
 
 from fedrec.config.catalogue import load_catalogue
-from fedrec.config.document import Document
+from fedrec.config.document import Document, document_of
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.errors import ConfigurationError
@@ -21,6 +21,7 @@ CONFIG = {
     "method_file": "d",
     "paper_folder": "e",
     "claim_file": "f",
+    "tuning_file": "f",
     "catalogue": "a",
     "protocol_file": "b",
     "results": "c",
@@ -34,7 +35,7 @@ def message(call, *arguments):
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", ["claims", "config", "datasets", "methods", "protocols"])
+@pytest.mark.parametrize("name", ["claims", "config", "datasets", "methods", "protocols", "tuning"])
 def test_the_projects_own_files_fit_their_schemas(name):
     load(ROOT / f"config/{name}.yaml", name)
 
@@ -118,6 +119,20 @@ def test_a_typo_in_the_catalogue_gives_file_line_and_key(write_catalogue):
 def test_a_wrong_choice_lists_the_right_ones(write_catalogue):
     text = message(load_catalogue, write_catalogue(alpha=entry("alpha.csv", time="files")))
     assert "'files' (text) is not allowed. Did you mean 'file'? Write one of: file, first_appearance." in text
+
+
+def test_a_key_stands_where_it_is_written_whoever_takes_it_over():
+    text = "one: &one\n  a: {b: 1}\n  c: 2\ntwo:\n  <<: *one\n  c: 3\nthree: *one\n"
+    document = document_of(text, "file")
+    lines = {key: (document.line(key), document.taken_over(key)) for key in (
+        ("one", "a", "b"), ("two", "a", "b"), ("two", "c"), ("three", "c")
+    )}  # fmt: skip
+    assert lines == {
+        ("one", "a", "b"): (2, False),
+        ("two", "a", "b"): (2, True),
+        ("two", "c"): (6, False),
+        ("three", "c"): (3, True),
+    }
 
 
 def test_a_key_written_twice_is_refused(tmp_path):

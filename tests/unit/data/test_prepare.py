@@ -174,6 +174,20 @@ def test_titles_are_joined_by_original_id(prepared, tmp_path):
     assert made.items["title"].to_list() == ["Seven", None, "Nine"]
 
 
+def test_rows_sorted_by_time_are_a_row_order_of_their_papers(prepared):
+    # Twenty rows of one user and one time: numpy's quicksort leaves the first and the last two where they are.
+    content = "".join(f"10,{item},5,3\n" for item in range(100, 120))
+    plain, sorted_ = (
+        prepared(content, papers=["pfedrec", "fedem"], **more) for more in ({}, {"sorted_rows": ["fedem"]})
+    )
+    assert plain[1].interactions.row_orders == {}
+    assert sorted_[1].interactions.row_orders["fedem"].tolist() == [0, *range(17, 0, -1), 18, 19]
+    assert sorted_[1].interactions.missing_row_orders == ()
+    # Other papers' splits stay as they were, and what is prepared is prepared anew.
+    assert sorted_[1].interactions.content_hash() == plain[1].interactions.content_hash()
+    assert sorted_[0].recipe() != plain[0].recipe()
+
+
 def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     order = copy.deepcopy(entry("other.csv")["interactions"])
     shuffled = [5, 3, 0, 2, 4, 1]

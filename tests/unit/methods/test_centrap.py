@@ -65,7 +65,8 @@ def plain_run(central, rounds):
     for round_ in range(1, rounds + 1):
         shrunk = s["round_decay"] ** (round_ - 1)
         groups = [
-            {"params": [c, d], "lr": s["item_rate"] * shrunk},
+            {"params": [c], "lr": s["item_rate"] * shrunk},
+            {"params": [d], "lr": (s["personal_rate"] or s["item_rate"]) * shrunk},
             {"params": [u, b], "lr": s["rate"] * shrunk},
         ]
         optimiser = torch.optim.SGD(groups, weight_decay=s["weight_decay"])
@@ -82,11 +83,12 @@ def plain_run(central, rounds):
     return {"C": c, "u": u, "b": b, "D": d.reshape(len(central.clients), items, -1)}
 
 
-@pytest.mark.parametrize("decay", [0.001, 0.04])
-def test_decay_by_one_factor_equals_decay_of_every_row(decay):
+@pytest.mark.parametrize(("decay", "personal_rate"), [(0.001, "null"), (0.04, "null"), (0.001, "300")])
+def test_decay_by_one_factor_equals_decay_of_every_row(decay, personal_rate):
     """At 0.04 a step leaves a fifth, so that the factor goes into the rows time and again."""
     clients = clients_of(planted_blocks(users=9))
-    central = centrap(clients, *RATES, f"weight_decay={decay}", "batch_size=50")
+    rates = (*RATES, f"weight_decay={decay}", f"personal_rate={personal_rate}")
+    central = centrap(clients, *rates, "batch_size=50")
     expected = plain_run(central, rounds=3)
     for round_ in (1, 2, 3):
         central.train_round(round_)

@@ -71,6 +71,34 @@ def entropy(*scores):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_entropy_of_probabilities_is_that_of_torch_in_value_and_slope(dtype):
+    """At scores where both are smooth, and at those where the sigmoid is 0 or 1."""
+    scores = torch.tensor([-200.0, -40.0, -20.0, -1.0, 0.0, 0.5, 16.0, 18.0, 40.0, 200.0], dtype=dtype)
+    federation = federation_of("fedrap", clients_with([[0]], items=5), "d=1", *PURE, "entropy=probability")
+    for label in (0.0, 1.0):
+        given, expected = (scores.clone().requires_grad_() for _ in range(2))
+        # With u = 1, C = 0 and b = 0 a score is the row of D.
+        nothing = torch.zeros(len(scores), 1, dtype=dtype)
+        w = Values(C=PlainTable(nothing), D=PlainTable(given.unsqueeze(1)))
+        w |= {"u": torch.ones(1, 1, dtype=dtype), "b": torch.zeros(1, 1, dtype=dtype)}
+        batch = PlainBatch(torch.arange(len(scores)), torch.full_like(scores, label))
+        loss = federation.method.loss(w, batch)
+        official = torch.nn.functional.binary_cross_entropy(torch.sigmoid(expected), batch.labels)
+        loss.backward()
+        official.backward()
+        assert float(loss.detach()) == pytest.approx(float(official.detach()), rel=1e-5)
+        assert torch.allclose(given.grad, expected.grad, rtol=1e-5, atol=0)
+        assert given.grad[-1] == 0  # a score of 200 is past saturation, for a negative too
+
+
+def test_entropies_of_scores_and_of_probabilities_part_where_a_sigmoid_is_1():
+    c, d = [[0.0, 0.0], [40.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]
+    both = [loss_of_a_batch(*PURE, f"entropy={kind}", C=c, D=d) for kind in ("logit", "probability")]
+    # A negative of score 40.5: its sigmoid is 1 in double precision too, and the logarithm is cut at -100.
+    assert both[1] - both[0] == pytest.approx((100 - 40.5) / 3)
+
+
 C, D = [[1.0, 0.0], [0.0, -1.0]], [[0.5, 0.5], [1.0, 1.0]]
 # Rows 0 and 1 of C + D are (1.5, 0.5) and (1, 0): with u = (1, 2) and b = 1/2 scores are 3 and 1.5.
 # D - C is (-0.5, 0.5) and (1, 2): mean squares 0.25 and 2.5. Mean sizes of C: 1/2 and 1/2.

@@ -75,6 +75,6 @@ def test_every_layout_of_the_package_selects_what_there_is_and_is_in_a_room_of_i
     assert len(layouts) > 20
     for layout in layouts.values():
         assert layout.selection is None or layout.selection in SELECTIONS
-        folder = {"table": "tables", "figure": "figures", "page": "page"}[layout.form]
+        folder = {"table": "tables", "search": "tables", "figure": "figures", "page": "page"}[layout.form]
         assert layout.module.startswith(f"fedrec.reporting.{folder}."), layout
         assert (FOLDER.parents[1] / f"{layout.module.replace('.', '/')}.py").is_file()

@@ -67,6 +67,35 @@ def test_lambda_is_found_anew_in_every_epoch(engine):
     assert len(set(lambdas)) == 3
 
 
+@both_engines
+@pytest.mark.parametrize("name", ["fedmf+plgc", "fedrap+plgc"])
+def test_a_kept_mix_takes_the_place_of_the_own_table_when_a_round_begins(name, engine):
+    """Without a step after it, the mix is all a round does to C."""
+    still = ("rate=0", "head_rate=0", "item_rate=0") if "fedrap" in name else ("rate=0", "head_rate=0")
+    clients = clients_with([[0, 1], [2]], items=8)
+    federations = [
+        federation_of(name, clients, "d=2", f"kept={what}", *still, "participation=1", engine=engine)
+        for what in ("own", "mixed")
+    ]
+    own, other = federations[0].method.tables
+    c = torch.linspace(-1, 2, 32).reshape(2, 8, 2)
+    for federation in federations:
+        federation.state.joined[:] = True
+        federation.state.kept[own].put(everyone(federation), c)
+    g = federations[0].state.shared[other].clone()
+    for federation in federations:
+        federation.train_round(1)
+    squares = c.square().sum((1, 2))
+    share = (squares / (squares + g.square().sum()))[:, None, None]
+    assert near(kept(federations[0], own), c)
+    assert near(kept(federations[1], own), share * c + (1 - share) * g)
+
+
+def test_where_nothing_is_mixed_no_mix_is_kept():
+    with pytest.raises(ConfigurationError, match="kept=own"):
+        federation_of("fedmf+plgc", clients_with([[0]], items=5), "d=2", "mixing=off", "kept=mixed")
+
+
 OWN = torch.tensor([[1.0, 0.0], [1.0, 3.0], [1.0, 4.0]], dtype=torch.float64)
 OTHER = torch.tensor([[0.0, 5.0], [0.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
 # Columns of OWN have lengths sqrt(3) and 5, of OTHER 2 and 5. Products: 1 x 2, 1 x 5, 4 x 2 and 0.

@@ -1,6 +1,8 @@
 """Training by name: what is refused before the first round, what is taken up, what is kept and what is said."""
 
+import math
 import os
+import re
 import shutil
 import signal
 
@@ -9,6 +11,7 @@ import pytest
 from fedrec.cli.main import main
 from fedrec.errors import (
     ConfigurationError,
+    DivergenceError,
     OutOfMemoryError,
     ResultError,
     SplitError,
@@ -362,3 +365,85 @@ def test_memory_that_runs_out_on_a_cpu_is_told_as_such(trained, tmp_path, monkey
     monkeypatch.setattr("fedrec.runs.train.make_learner", full)
     with pytest.raises(OutOfMemoryError, match="does not fit into the memory of cpu"):
         trained(tmp_path / "run")
+
+
+# Trainings that leave the finite numbers
+
+WILD = [*QUICK, "optimiser=sgd", "rate=1e9", "item_factor=1e9"]
+
+
+def test_a_training_that_diverges_is_an_error(trained):
+    with pytest.raises(DivergenceError, match=r"training diverged; .*Lower the learning rate"):
+        trained(changes=WILD)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("fedmf", WILD),
+        ("centrap", ["d=4", "rounds=4", "weight_decay=0", "rate=1e9", "item_rate=1e9", "v1=1e6"]),
+    ],
+)
+def test_where_divergence_is_kept_every_item_is_ranked_last_from_then_on(trained, tmp_path, method, changes):
+    summary = trained(method=method, changes=changes, diverged="kept")
+    since = summary["diverged"]["round"]
+    assert "training diverged" in summary["diverged"]["why"]
+    record = RunRecord(tmp_path / "run")
+    record.check()
+    curve = record.curve.to_dicts()
+    assert [row["round"] for row in curve] == [1, 2, 3, 4]
+    for row in curve:
+        assert math.isnan(row["loss"]) == (row["round"] >= since)
+        if row["round"] >= since:
+            assert row["validation_hr@10"] == row["test_ndcg@10"] == 0
+    assert record.metric("hr@10", "test", "last") == 0
+
+
+def test_a_training_that_stays_finite_is_the_same_run_either_way(trained, tmp_path):
+    trained("refused")
+    assert "diverged" not in trained("kept", diverged="kept")
+    assert contents(tmp_path / "kept") == contents(tmp_path / "refused")
+
+
+def test_a_run_that_diverged_is_taken_as_it_is_only_where_that_is_kept(trained):
+    first = trained(changes=WILD, diverged="kept")
+    assert trained(changes=WILD, diverged="kept")["diverged"] == first["diverged"]
+    with pytest.raises(DivergenceError, match="run: holds this run, which diverged: round"):
+        trained(changes=WILD)
+
+
+def test_a_run_that_was_stopped_after_it_diverged_remembers_it(trained, tmp_path, monkeypatch):
+    whole = trained("whole", changes=WILD, diverged="kept")
+    assert whole["diverged"]["round"] < 4
+    evaluate = training.Training._evaluate
+
+    def stopped(self, round_, report, progress):
+        if round_ == 4:
+            raise KeyboardInterrupt
+        evaluate(self, round_, report, progress)
+
+    monkeypatch.setattr(training.Training, "_evaluate", stopped)
+    with pytest.raises(StoppedError):
+        trained(changes=WILD, diverged="kept")
+    monkeypatch.undo()
+    assert trained(changes=WILD, diverged="kept")["diverged"] == whole["diverged"]
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_another_word_about_divergence_is_refused(trained):
+    with pytest.raises(ConfigurationError, match=r"--diverged keep: write one of refused, kept\."):
+        trained(diverged="keep")
+
+
+def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys):
+    words = [
+        "train",
+        f"--data={splits}",
+        "--method=fedmf",
+        "--paper=fedem",
+        "--protocol=clean",
+        "--device=cpu",
+    ]
+    words += ["--diverged=kept", f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
+    assert main([*words, *(f"--set={change}" for change in WILD)]) == 0
+    assert re.search(r"seed 0: diverged in round \d\.\n", capsys.readouterr().out)

@@ -92,8 +92,7 @@ class BlockWeights:
         }
         values |= {name: value[:clients] for name, value in block.derived.items()}
         values["interactions"] = (block.size[:clients] // block.task.samples.group).to(dtype)[:, None, None]
-        if state.personal:
-            values["held"] = state.held[block.who[:clients]].to(dtype)[:, None, None]
+        values["held"] = state.held[block.who[:clients]].to(dtype)[:, None, None]
         return values
 
     def derive(self) -> None:

@@ -348,11 +348,21 @@ class _Recorder(TorchDispatchMode):
             if kwargs.get("alpha", 1) != 1:
                 raise UnsupportedError(f"its loss uses {func} with a factor")
             return Pointwise(shape, tuple(map(self._operand, args)), _FORMULAS[name])
+        if name == "copy_":
+            return self._overwritten(shape, *args)
         special = getattr(self, f"_{name.lstrip('_')}", None)
         if special is None or name.endswith("_"):
             raise UnsupportedError(f"its loss uses the operator {func}")
         made: Node = special(shape, *args, **kwargs)
         return made
+
+    def _overwritten(self, shape: tuple[int, ...], target: Tensor, source: Tensor, *_how: object) -> Node:
+        """What a tensor is from now on: nodes that were made of it before stay as they are."""
+        memory = target.untyped_storage().data_ptr()
+        # A view of it would change with it, and its node would not know.
+        if any(one is not target and one.untyped_storage().data_ptr() == memory for one in self._tensors):
+            raise UnsupportedError("its loss changes a tensor in place that it also sees in another shape")
+        return self._expand(shape, source, shape)
 
     def _operand(self, argument: Any) -> Node:  # noqa: ANN401 - a tensor or a number
         return self.node_of(argument) if isinstance(argument, Tensor) else _number((), float(argument))

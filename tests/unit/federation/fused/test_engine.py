@@ -4,11 +4,16 @@ import logging
 
 import pytest
 import torch
+from torch.nn import functional
 
 from fedrec.errors import NoCompilerError
 from fedrec.federation.engines.batched import engine as batched
 from fedrec.federation.engines.fused import engine as fused
+from fedrec.federation.engines.loop import LoopEngine
+from fedrec.federation.federation import Federation
+from fedrec.federation.model.weights import dot
 from fedrec.federation.program import Fit, trace
+from fedrec.methods.fedmf import FedMF
 from fedrec.native import on_cpu
 from fedrec.runs.registry import make_learner
 from tests.engines import GIB, SmallBlocks
@@ -58,6 +63,26 @@ def test_what_cannot_be_compiled_is_trained_by_the_batched_engine_and_said_once(
     assert_same(
         values_of(learner), values_of(after_rounds(name, rounds=3, engine=batched.BatchedEngine(GIB)))
     )
+
+
+class OnTheSphere(FedMF):
+    """Scores by rows of length 1, whose derivative torch computes by changing a tensor in place."""
+
+    def score(self, w, items):
+        return dot(functional.normalize(w.Q[items], dim=-1), w.p)
+
+
+def test_a_tensor_that_is_changed_in_place_is_compiled_as_it_then_is():
+    settings = settings_of("fedmf", *gentle("fedmf", "local_epochs=2"))
+    engines, found = (fused.FusedEngine(GIB), LoopEngine()), []
+    with precision(torch.float64):
+        for engine in engines:
+            clients = clients_of(planted_blocks(users=6))
+            learner = Federation(OnTheSphere(settings, clients.items), clients, engine, settings, 0)
+            learner.train_round(1)
+            found.append(values_of(learner))
+    assert engines[0].notes() == {"training": {"Q, p": "compiled"}}
+    assert_same(*found, relative=1e-9)
 
 
 def test_what_is_compiled_is_said_in_the_notes_and_not_in_the_log(caplog):

@@ -8,6 +8,7 @@ from fedrec.federation.engines.fused.lower import lowered
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
 from fedrec.federation.model import Initial, Parameter, item_table, vector
 from fedrec.federation.model.weights import dot
+from fedrec.federation.program import Fit, trace
 from fedrec.methods.fedmf import FedMF
 from tests.federations import method_of, settings_of
 
@@ -21,7 +22,15 @@ def scores(w, batch):
     return dot(w.Q[batch.items], w.p)
 
 
+def changed_in_place(w, batch):
+    values = scores(w, batch) * 2
+    column = values.unsqueeze(1)
+    values.masked_fill_(batch.labels > 0, 0.0)
+    return batch.mean(values * column.squeeze(1))
+
+
 REFUSED = {
+    "changes a tensor in place that it also sees in another shape": changed_in_place,
     "looks up other rows of Q than the mini-batch's": lambda w, _: w.Q[OTHERS].sum(),
     "uses the operator aten.erf.default": lambda w, batch: batch.mean(torch.erf(scores(w, batch))),
     "uses the operator aten.cumsum.default": lambda w, batch: batch.mean(scores(w, batch).cumsum(0)),
@@ -47,6 +56,14 @@ def test_a_loss_that_cannot_be_compiled_is_refused_with_a_reason(reason):
     with pytest.raises(UnsupportedError, match="its loss") as told:
         lowered(traced(METHOD, REFUSED[reason], ["Q", "p"]), "", gpu=False)
     assert str(told.value).startswith(f"its loss {reason}")
+
+
+@pytest.mark.parametrize("redundancy", ["au", "duorec"])
+def test_the_reason_is_told_and_not_the_operator_that_torch_comes_by_first(redundancy):
+    method = method_of("fedmf+plgc", f"redundancy={redundancy}")
+    (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
+    with pytest.raises(UnsupportedError, match="compares all samples of a mini-batch with each other"):
+        lowered(traced(method, fit.loss, list(fit.steps[0].rates)), "", gpu=False)
 
 
 def test_a_loss_that_goes_by_the_value_of_a_parameter_is_refused():

@@ -1,6 +1,7 @@
 import csv
 import importlib
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -364,6 +365,7 @@ def test_groups_are_users_by_their_training_rows(tmp_path):
 
 def test_groups_refuse_another_split(tmp_path):
     found = made(tmp_path, GROUPED, METHODS, ["ml-100k"])
+    shutil.rmtree(tmp_path / "data")
     with pytest.raises(ResultError, match="no such split"):
         drawn(GROUPED, found, tmp_path)
     for protocol in ("published-fedem", "clean"):

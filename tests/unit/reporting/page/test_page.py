@@ -422,7 +422,7 @@ def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
         for metric in one.metrics
         for protocol in one.protocols
     ]  # fmt: skip
-    made.write_table(one.target, rows, metric_tables(one, rows, "A caption.", ()))
+    made.write_table(one.target, rows, metric_tables(one, rows, "A caption.", (), {}))
     found = report(made, artefacts=[one.target], built=[one.target])
     assert [name for name in found.tables if name.startswith(one.target)] == ["fedrap_table7-values"]
     rows = found.rows("fedrap_table7-values")

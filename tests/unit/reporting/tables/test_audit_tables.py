@@ -125,15 +125,15 @@ def test_steps_that_change_nothing_are_noted(tmp_path, protocols):
 
 
 def test_a_method_is_one_row_even_where_its_runs_are_spelt_otherwise(tmp_path, protocols):
-    """100 rounds are no change of the paper that clean runs of FedRecon are shared with."""
-    told = {"dataset": "ml-100k", "paper": "fedrap", "rounds": 100}
-    ladder = protocol_steps(METHODS, ["fedrecon"], switches=["pool"], distinct_pairs=True, **told)
+    """They are no change of the paper that clean runs of FedRecon are shared with."""
+    told, size = {"dataset": "ml-100k", "paper": "fedrap", "rounds": 100}, "[batch_size=256]"
+    ladder = protocol_steps(METHODS, [f"fedrecon{size}"], switches=["pool"], distinct_pairs=True, **told)
     spelled = set()
     for step in steps(ladder, protocols):
-        for run in runs_of_step(ladder, METHODS, step, (0,))["fedrecon[rounds=100]"]:
+        for run in runs_of_step(ladder, METHODS, step, (0,))[f"fedrecon{size}[rounds=100]"]:
             spelled.add(run.method)
             write_run(tmp_path, run, METHODS)
-    assert spelled == {"fedrecon", "fedrecon[rounds=100]"}
+    assert spelled == {"fedrecon", f"fedrecon{size}[rounds=100]"}
     rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
     assert len(body(step_tables(rows)[0])) == 2
 

@@ -71,6 +71,40 @@ def test_print_stands_beside_ours_with_the_difference(tmp_path):
     assert not found["PFedCLR", "clean", "hr@10"]["difference"]
 
 
+def test_a_number_that_was_taken_over_from_another_paper_is_no_number_to_be_missed(tmp_path):
+    one = only(PAPERS["plgc"].artefacts["table2"], "ml-100k")
+    made(tmp_path, one, METHODS, ["ml-100k"])
+    build_artefact(tmp_path, one)
+    found = {
+        (row["line"], row["metric"]): row for row in rows(tmp_path, one) if "published" in row["protocol"]
+    }
+    assert (found["FedRAP", "hr@10"]["printed_of"], found["FedRAP", "hr@10"]["difference"]) == ("FedRAP", "")
+    assert found["PFedRec", "hr@10"]["printed_of"] == "PFedRec"
+    # FedNCF's HR@10 is FedRAP's, its NDCG@10 is PLGC's own.
+    assert (found["FedNCF", "hr@10"]["printed_of"], found["FedNCF", "ndcg@10"]["printed_of"]) == (
+        "FedRAP",
+        "",
+    )
+    assert found["FedNCF", "ndcg@10"]["difference"]
+    shown = table(tmp_path, one)
+    assert "0.9709 (FedRAP)" in shown
+    assert (
+        "A printed number with a name behind it (FedRAP, PFedRec) is that paper's to the last digit" in shown
+    )
+
+
+def test_what_counting_gives_stands_below_methods_with_own_item_tables(tmp_path):
+    one = only(PAPERS["pfedclr"].artefacts["table1"], "ml-100k")
+    made(tmp_path, one, METHODS, ["ml-100k"])
+    build_artefact(tmp_path, one)
+    # Two users of one and two rows draw 400 and 800 times from 49 items: every candidate. All rows of the
+    # made split are of one item, which therefore stands in training: rank 1.
+    assert "is expected to reach HR@10 1.0000, NDCG@10 1.0000 under published-pfedclr" in table(tmp_path, one)
+    shared = replace(one, lines=tuple(line for line in one.lines if line.run == "fedmf"))
+    build_artefact(tmp_path, shared)
+    assert "is expected to reach" not in table(tmp_path, shared)
+
+
 def test_a_gain_is_over_the_best_federated_baseline(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table1"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"])

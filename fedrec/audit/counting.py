@@ -1,0 +1,67 @@
+"""What counting one's own draws gives, without a draw: a yardstick for clients with own item tables.
+
+Where held-out items are never drawn as negatives, who only remembers what it drew has the held-out item level
+with the candidates it never drew, and before all others. With k training rows, n negatives each, T rounds and
+a pool of P items, a candidate is never drawn with probability exp(-k n T / P); if z of them are not, the rank
+is any of 1 to z + 1. An item that stands in training too was pushed up: its rank is 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How clients draw negatives, and what the held-out item is ranked against."""
+
+    rounds: int
+    negatives: int
+    candidates: int
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Of every user its training rows, the items it may draw, whether its test item is in training too."""
+
+    rows: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    seen: NDArray[np.bool_]
+
+    @classmethod
+    def of_split(
+        cls, user: NDArray[np.int32], item: NDArray[np.int32], part: NDArray[np.str_], items: int
+    ) -> "Histories":
+        """From the columns of a split under a pool of what no part of a user's rows holds."""
+        users, place = np.unique(user, return_inverse=True)
+        pair = place.astype(np.int64) * items + item
+        known = np.bincount(np.unique(pair) // items, minlength=len(users))
+        test = np.empty(len(users), dtype=np.int64)
+        test[place[part == "test"]] = pair[part == "test"]
+        train = part == "train"
+        rows = np.bincount(place[train], minlength=len(users))
+        return cls(rows, items - known, np.isin(test, pair[train]))
+
+
+def expected_by_counting(histories: Histories, drawing: Drawing, cutoffs: Sequence[int]) -> dict[str, float]:
+    """HR and NDCG at every cutoff, as a mean over users."""
+    draws = histories.rows * drawing.negatives * drawing.rounds
+    never_drawn = np.where(histories.seen, 0.0, np.exp(-draws / np.maximum(histories.pool, 1)))
+    chance = _chances(never_drawn, drawing.candidates)
+    ranks = np.arange(1, drawing.candidates + 2)
+    expected: dict[str, float] = {}
+    for cutoff in cutoffs:
+        hit = ranks <= cutoff
+        # With z candidates never drawn the gain is the mean over ranks 1 to z + 1.
+        for name, gain in (("hr", hit.astype(float)), ("ndcg", hit / np.log2(ranks + 1))):
+            expected[f"{name}@{cutoff}"] = float((chance @ (np.cumsum(gain) / ranks)).mean())
+    return expected
+
+
+def _chances(share: NDArray[np.float64], trials: int) -> NDArray[np.float64]:
+    """For each user (row), how likely 0, 1 and so on up to all of so many trials succeed (column)."""
+    binomial: NDArray[np.float64] = stats.binom.pmf(np.arange(trials + 1), trials, share[:, None])
+    return binomial

@@ -1,0 +1,145 @@
+"""The trials of a search: a design fixed in advance, and the runs that each trial is made of.
+
+The first trial has the values from before the search. All others are the points of a scrambled Sobol
+sequence, each mapped into the ranges and rounded, so that names of runs hold it; a point that was there
+before is passed over. So more trials only add to those that are there. Of a search that has fewer points
+than trials, all are tried.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Any
+
+from fedrec.config.methods import setting_text
+from fedrec.config.names import parse
+from fedrec.config.tuning import Range, Search, Tuning
+from fedrec.plan.runs import RunId, run_of
+
+_PROTOCOL = "published"
+"""Trials follow the protocol of the paper they are searched for."""
+_DIGITS = 3
+"""Significant digits of a value."""
+_DRAWN = 16
+"""Points drawn for every trial: some are rounded to what was there before."""
+_MOST_VALUES = 100_000
+"""Of an integer that is tried one by one."""
+
+TrialValues = Mapping[str, str]
+"""The value of each searched setting, as names of runs hold it."""
+
+
+@dataclass(frozen=True)
+class TrialStage:
+    """Trials that are trained for equally long and then compared."""
+
+    rounds: int | None
+    """None for the paper's own number."""
+    runs: Mapping[int, RunId]
+    """By the number of the trial."""
+
+
+def design(search: Search, tuning: Tuning) -> list[TrialValues]:
+    """The values of every trial, in order; each once."""
+    names = [one.setting for one in search.ranges]
+    first = tuple(one.was for one in search.ranges)
+    points = dict.fromkeys((first, *_drawn(search.ranges, tuning), *_every(search.ranges)))
+    return [dict(zip(names, point, strict=True)) for point in islice(points, tuning.trials)]
+
+
+def stages(
+    search: Search,
+    tuning: Tuning,
+    methods: Mapping[str, Any],
+    reached: Callable[[RunId], float | None],
+) -> list[TrialStage]:
+    """The stages of a search that can be named: where trials end early, none behind one that is not done.
+
+    `reached` tells what a finished run reached on validation, None of one that is not finished.
+    """
+    trials = design(search, tuning)
+    alive: Sequence[int] = range(len(trials))
+    known: list[TrialStage] = []
+    lengths = (*(tuning.halving.rounds if tuning.halving else ()), None)
+    for rounds in lengths:
+        runs = {n: _run(search, trials[n], methods, tuning.seed, rounds) for n in alive}
+        known.append(TrialStage(rounds, runs))
+        if rounds is None or tuning.halving is None:
+            break
+        scores = {n: reached(run) for n, run in runs.items()}
+        finished = {n: score for n, score in scores.items() if score is not None}
+        if len(finished) < len(scores):
+            break
+        alive = sorted(best(finished, tuning.halving.keep))
+    return known
+
+
+def best(scores: Mapping[int, float], keep: float) -> list[int]:
+    """The numbers of the best trials, best first: the share `keep` of them, rounded up."""
+    ranked = sorted(scores, key=lambda n: (-scores[n], n))
+    return ranked[: math.ceil(keep * len(ranked))]
+
+
+def section_of(one: Range, value: str, parts: int) -> int | None:
+    """In which of so many equal parts of an interval a value lies, from 0; None where it lies outside."""
+    assert one.bounds is not None, "a choice has no parts"
+    low, high = (_scaled(one, bound) for bound in one.bounds)
+    if value == "null" or (one.kind == "log" and float(value) <= 0):
+        return None
+    share = (_scaled(one, float(value)) - low) / (high - low)
+    # TrialValues are rounded, and may so leave the interval by a trifle.
+    inside = -1e-9 <= share <= 1 + 1e-9
+    return min(parts - 1, max(0, int(parts * share))) if inside else None
+
+
+def _run(
+    search: Search, values: TrialValues, methods: Mapping[str, Any], seed: int, rounds: int | None
+) -> RunId:
+    composition = parse(search.method)
+    length = () if rounds is None else (("rounds", str(rounds)),)
+    kept = tuple(change for change in composition.changes if not (length and change[0] == "rounds"))
+    changed = replace(composition, changes=(*kept, *values.items(), *length))
+    return run_of(methods, search.paper, search.dataset, _PROTOCOL, str(changed), seed)
+
+
+def _drawn(ranges: Sequence[Range], tuning: Tuning) -> Iterator[tuple[str, ...]]:
+    # Imported here: it takes a second, and most plans have no trials.
+    from scipy.stats import qmc
+
+    sequence = qmc.Sobol(len(ranges), scramble=True, rng=tuning.design)
+    points = sequence.random_base2(math.ceil(math.log2(_DRAWN * tuning.trials)))
+    return (tuple(map(_value, ranges, point)) for point in points.tolist())
+
+
+def _every(ranges: Sequence[Range]) -> Iterator[tuple[str, ...]]:
+    """Every point of a search that has so few that drawing might miss one; none of any other."""
+    values = [_values(one) for one in ranges]
+    return product(*(one for one in values if one is not None)) if None not in values else iter(())
+
+
+def _values(one: Range) -> Sequence[str] | None:
+    """Every value that a setting may have; None where there are more than can be tried."""
+    if one.bounds is None:
+        return one.choices
+    low, high = one.bounds
+    if not one.whole or high - low > _MOST_VALUES:
+        return None
+    return [str(value) for value in range(math.ceil(low), math.floor(high) + 1)]
+
+
+def _value(one: Range, share: float) -> str:
+    """The value at a share of the way through a range."""
+    if one.bounds is None:
+        return one.choices[min(len(one.choices) - 1, int(share * len(one.choices)))]
+    low, high = (_scaled(one, bound) for bound in one.bounds)
+    at = low + share * (high - low)
+    exact = math.exp(at) if one.kind == "log" else at
+    if one.whole:
+        return str(round(exact))
+    rounded = float(f"{exact:.{_DIGITS}g}")
+    return setting_text(min(one.bounds[1], max(one.bounds[0], rounded)))
+
+
+def _scaled(one: Range, value: float) -> float:
+    return math.log(value) if one.kind == "log" else value

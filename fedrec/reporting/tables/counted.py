@@ -1,0 +1,54 @@
+"""The sentence under a table of metrics that says what counting one's own draws gives, without any model."""
+
+from collections.abc import Sequence
+
+from fedrec.audit.counting import Drawing, Histories, expected_by_counting
+from fedrec.config.protocol import short_name
+from fedrec.reporting.subject import Subject, split_table
+from fedrec.runs.kinds import kind_of
+from fedrec.runs.record import RunRecord
+
+_LEAKING_POOL = "exclude_all"
+"""The pool in which held-out items alone are never drawn."""
+
+
+def counting_sentences(subject: Subject) -> dict[str, str]:
+    """By dataset, where clients with item tables of their own draw from a pool without held-out items."""
+    cutoffs = sorted({int(metric.partition("@")[2]) for metric in subject.artefact.metrics})
+    sentences: dict[str, str] = {}
+    for dataset in subject.artefact.datasets:
+        records = _own_tables(subject, dataset)
+        if records and (sentence := _sentence(subject, records, cutoffs)):
+            sentences[dataset] = sentence
+    return sentences
+
+
+def _own_tables(subject: Subject, dataset: str) -> list[RunRecord]:
+    """The runs under the published protocol whose clients have item tables of their own."""
+    return [
+        group[0]
+        for (_, of, protocol), group in subject.groups.items()
+        if of == dataset
+        and short_name(protocol) == "published"
+        and kind_of(subject.methods, group[0].id.method, group[0].settings) == "personalised"
+    ]
+
+
+def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[int]) -> str | None:
+    rows, about = split_table(records[0], subject.data)
+    protocol = about["protocol"]
+    if protocol["negative_pool"] != _LEAKING_POOL:
+        return None
+    user, item = (rows[name].to_numpy() for name in ("user", "item"))
+    part = rows["part"].to_numpy(zero_copy_only=False).astype(str)
+    rounds, negatives = (max(record.settings[name] for record in records) for name in ("rounds", "negatives"))
+    drawing = Drawing(rounds, negatives, protocol["candidates"])
+    expected = expected_by_counting(Histories.of_split(user, item, part, about["items"]), drawing, cutoffs)
+    shown = [metric for metric in subject.artefact.metrics if metric in expected]
+    numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
+    return (
+        f"{records[0].id.dataset}: who only remembers which items it drew as negatives, in {rounds} rounds "
+        f"with every client, is expected to reach {numbers} under {records[0].protocol}, without any model. "
+        "A method whose clients keep item tables of their own has shown to learn something besides where it "
+        "is above."
+    )

@@ -1,0 +1,237 @@
+"""The table of a search: every trial, the chosen setting, and how flat the optimum is.
+
+Trials are compared by NDCG@10 on validation alone, at the round of the best validation; no number of test is
+read here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedrec.config.methods import title
+from fedrec.config.tuning import Range
+from fedrec.errors import ResultError
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.reached import AT, CHOSEN_BY
+from fedrec.plan.runs import DIVERGED
+from fedrec.plan.targets import Target
+from fedrec.plan.trials import best, section_of
+from fedrec.reporting.provenance import origin_sentence, provenance
+from fedrec.reporting.subject import stem_of
+from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.origins import origin_columns
+from fedrec.runs.record import RunRecord
+
+LAYOUT = Layout("search", needs=("runs",))
+_NEAR = (0.01, 0.05)
+"""How far below the best a trial may be and still count as near it, as shares."""
+_PARTS = 3
+"""Into how many parts a range is cut, to see where it is good."""
+_METRICS = (CHOSEN_BY, "hr@10")
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial reached in the last stage it took part in."""
+
+    number: int
+    values: Mapping[str, str]
+    stage: int
+    """How far it came, from 0."""
+    record: RunRecord
+
+    @property
+    def score(self) -> float:
+        """What it is compared by."""
+        return self.record.metric(CHOSEN_BY, "validation", AT)
+
+    @property
+    def diverged(self) -> int | None:
+        """The round in which it diverged, if it did."""
+        round_: int | None = self.record.summary.get(DIVERGED, {}).get("round")
+        return round_
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of a search, from the runs of all stages that are done."""
+    content = target.content
+    ranges = [_range(one) for one in content["search"]["ranges"]]
+    results = trial_results(content, project)
+    rows = [_row(result, place, content) for place, result in enumerate(results)]
+    heading = f"{title(project.methods, content['search']['method'])} under the protocol of " + (
+        f"{content['search']['paper']} on {content['search']['dataset']}"
+    )
+    tables = [_trials_table(heading, rows, ranges, content, results)]
+    if is_over(content):
+        tables.append(_parts_table(heading, ranges, results))
+    write_forms(stem_of(target, project), rows, tables)
+
+
+def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialResult]:
+    """Every trial as far as it came, best first: those of later stages before those that ended early."""
+    last: dict[int, TrialResult] = {}
+    settings = [one["setting"] for one in content["search"]["ranges"]]
+    for stage, planned in enumerate(content["stages"]):
+        runs = {int(number): folder for number, folder in planned["runs"].items()}
+        _check_went_on(runs, last, content)
+        for number, folder in runs.items():
+            record = RunRecord(project.results / folder)
+            values = {setting: content["trials"][number][setting] for setting in settings}
+            last[number] = TrialResult(number, values, stage, record)
+    return sorted(last.values(), key=lambda one: (-one.stage, -one.score, one.number))
+
+
+def is_over(content: Mapping[str, Any]) -> bool:
+    """Whether the last stage is among those that are done: only then is a setting chosen."""
+    return content["stages"][-1]["rounds"] is None
+
+
+def near(results: Sequence[TrialResult], share: float) -> int:
+    """How many trials of the last stage are within a share of the best, itself included."""
+    finalists = [one.score for one in results if one.stage == results[0].stage]
+    return sum(score >= (1 - share) * finalists[0] for score in finalists)
+
+
+def _check_went_on(
+    runs: Mapping[int, str], before: Mapping[int, TrialResult], content: Mapping[str, Any]
+) -> None:
+    """Refuse runs that went on by other numbers of the stage before than are there now."""
+    if not before:
+        return
+    latest = max(one.stage for one in before.values())
+    scores = {number: one.score for number, one in before.items() if one.stage == latest}
+    if sorted(best(scores, content["halving"]["keep"])) != sorted(runs):
+        raise ResultError(
+            f"the search {content['search']['key']}: its trials were trained anew, and others go on than "
+            "were planned. Ask for it once more."
+        )
+
+
+def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[str, Any]:
+    summary = result.record.summary
+    return {
+        "trial": result.number,
+        **result.values,
+        **{name: result.record.metric(name, "validation", AT) for name in _METRICS},
+        "round": summary["rounds"][AT],
+        "rounds": summary["settings"]["rounds"],
+        "diverged": result.diverged,
+        "ended_early": is_over(content) and result.stage < len(content["stages"]) - 1,
+        "chosen": place == 0 and is_over(content),
+        **origin_columns([result.record]),
+    }
+
+
+def _trials_table(
+    heading: str,
+    rows: Sequence[Row],
+    ranges: Sequence[Range],
+    content: Mapping[str, Any],
+    results: Sequence[TrialResult],
+) -> ReportTable:
+    origin = origin_sentence(provenance(result.record for result in results))
+    return ReportTable(
+        caption=f"Trials of {heading}, best first: NDCG@10, by which they are compared, and HR@10 on "
+        "validation, at the round of the best validation HR@10. Trial 0 has the values from before the "
+        f"search. {_halving_sentence(content)}Nothing was chosen on test. {origin}",
+        columns=[
+            ReportColumn("trial", "trial"),
+            *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
+            *(ReportColumn(name, f"{name.upper()}, validation", "{:.4f}") for name in _METRICS),
+            ReportColumn("round", "at round"),
+            ReportColumn("rounds", "rounds"),
+            ReportColumn("diverged", "diverged in round"),
+        ],
+        rows=rows,
+        notes=[f"Why: {content['search']['because']}", *_outcome(results, content)],
+    )
+
+
+def _halving_sentence(content: Mapping[str, Any]) -> str:
+    halving = content["halving"]
+    if halving is None:
+        return ""
+    rounds = " and ".join(str(number) for number in halving["rounds"])
+    return f"After round {rounds} the best {halving['keep']:.0%} of the trials went on, anew from the start. "
+
+
+def _outcome(results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
+    """What was chosen, how flat the optimum is, and what to write into the file of methods."""
+    if not is_over(content):
+        rounds = content["stages"][-1]["rounds"]
+        return [f"Nothing is chosen yet: these are the trials after round {rounds}. Ask once more."]
+    chosen, trials = results[0], len(content["trials"])
+    counts = " and ".join(f"{near(results, share)} within {share:.0%}" for share in _NEAR)
+    finalists = sum(one.stage == chosen.stage for one in results)
+    values = ", ".join(f"{setting} = {value}" for setting, value in chosen.values.items())
+    diverged = sum(one.diverged is not None for one in results)
+    return [
+        f"Chosen: trial {chosen.number}. Of the {finalists} trials trained to the end, {counts} of it."
+        + (f" {diverged} of all {trials} diverged." if diverged else ""),
+        f"For config/methods.yaml, under {content['search']['paper']}, with `source: searched, "
+        f"trials: {trials}`: {values}.",
+    ]
+
+
+def _parts_table(heading: str, ranges: Sequence[Range], results: Sequence[TrialResult]) -> ReportTable:
+    """The best of the trials trained to the end in each third of every range, or with each choice."""
+    finalists = [one for one in results if one.stage == results[0].stage]
+    rows = []
+    for one in ranges:
+        parts: dict[str, TrialResult | None] = dict.fromkeys(_part_names(one))
+        for result in finalists:
+            part = _part_name(one, result.values[one.setting])
+            if parts.get(part) is None:
+                parts[part] = result
+        rows += [_part_row(one, part, found, finalists[0]) for part, found in parts.items()]
+    return ReportTable(
+        caption=f"How flat the optimum of {heading} is: in each third of a range, or with each choice, the "
+        "best of the trials trained to the end, and by what share it is below the best of all.",
+        columns=[
+            ReportColumn("setting", "setting", align="left"),
+            ReportColumn("part", "part", align="left"),
+            ReportColumn("value", "value", align="left"),
+            ReportColumn("trial", "trial"),
+            ReportColumn(CHOSEN_BY, "NDCG@10, validation", "{:.4f}"),
+            ReportColumn("below", "below the best", "{:.1%}"),
+        ],
+        rows=rows,
+    )
+
+
+def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: TrialResult) -> dict[str, Any]:
+    """The best trial in a part of a range; where no trial lies in it, a row that says so."""
+    row: dict[str, Any] = {"setting": one.setting, "part": part, RUNS: []}
+    if found is None:
+        return row
+    return row | {
+        "value": found.values[one.setting],
+        "trial": found.number,
+        CHOSEN_BY: found.score,
+        # Where all trials know nothing, none is below another.
+        "below": 1 - found.score / best_of_all.score if best_of_all.score else 0.0,
+        RUNS: [found.record.id.folder],
+    }
+
+
+def _part_names(one: Range) -> list[str]:
+    return list(one.choices) if one.bounds is None else ["low", "middle", "high"]
+
+
+def _part_name(one: Range, value: str) -> str:
+    if one.bounds is None:
+        return value
+    part = section_of(one, value, _PARTS)
+    return "outside" if part is None else _part_names(one)[part]
+
+
+def _range(content: Mapping[str, Any]) -> Range:
+    bounds = content["bounds"]
+    return Range(
+        **{
+            **content,
+            "choices": tuple(content["choices"]),
+            "bounds": None if bounds is None else (bounds[0], bounds[1]),
+        }
+    )

@@ -1,0 +1,57 @@
+"""What counting one's own draws is expected to give, by hand and against draws that were made."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedrec.audit.counting import Drawing, Histories, expected_by_counting
+from fedrec.audit.exposure import hits_by_counting
+from fedrec.data.split import PARTS
+from fedrec.methods.draw_counter import DrawCounter
+from tests.federations import clients_of, uniform_noise
+
+
+def users(*rows_pool_seen):
+    rows, pool, seen = (np.array(column) for column in zip(*rows_pool_seen, strict=True))
+    return Histories(rows, pool, seen)
+
+
+def test_one_candidate_by_hand():
+    """With one candidate the rank is 1 if it was drawn, and else 1 or 2 alike."""
+    never = math.exp(-3 * 2 * 5 / 40)
+    expected = expected_by_counting(users((3, 40, False)), Drawing(5, 2, 1), [1, 2])
+    assert expected["hr@1"] == pytest.approx(1 - never + never / 2)
+    assert expected["hr@2"] == pytest.approx(1)
+    assert expected["ndcg@2"] == pytest.approx(1 - never + never * (1 + 1 / math.log2(3)) / 2)
+
+
+def test_without_draws_it_is_chance_and_a_known_item_comes_first():
+    nothing = Drawing(rounds=0, negatives=4, candidates=99)
+    assert expected_by_counting(users((7, 50, False)), nothing, [10])["hr@10"] == pytest.approx(0.1)
+    assert expected_by_counting(users((7, 50, True)), nothing, [10])["ndcg@10"] == pytest.approx(1)
+    both = users((7, 50, False), (7, 50, True))
+    assert expected_by_counting(both, nothing, [10])["hr@10"] == pytest.approx((0.1 + 1) / 2)
+
+
+def test_histories_of_a_split():
+    user = np.array([4, 4, 4, 4, 9, 9, 9], dtype=np.int32)
+    item = np.array([0, 1, 2, 1, 3, 4, 5], dtype=np.int32)
+    part = np.array(["train", "train", "validation", "test", "train", "validation", "test"])
+    found = Histories.of_split(user, item, part, items=10)
+    assert found.rows.tolist() == [2, 1]
+    assert found.pool.tolist() == [7, 7]
+    assert found.seen.tolist() == [True, False]
+
+
+def test_it_is_what_counting_draws_that_were_made_gives():
+    split = uniform_noise(protocol="published-pfedrec", candidates=49)
+    clients = clients_of(split)
+    counter = DrawCounter(clients, {"negatives": 2, "rounds": 6}, seed=0)
+    for round_ in range(1, 7):
+        counter.train_round(round_)
+    histories = Histories.of_split(split.user, split.item, np.array(PARTS)[split.part], split.items)
+    expected = expected_by_counting(histories, Drawing(6, 2, 49), [10])["hr@10"]
+    # 400 users: chance moves the mean by less than half of this.
+    assert expected == pytest.approx(hits_by_counting(clients, counter.drawn)["hr@10"], abs=0.02)
+    assert 0.4 < expected < 0.9

@@ -1,0 +1,245 @@
+"""The trials of a search: fixed in advance, spelt as runs, and which of them go on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fedrec.config.method_entries import SEARCHED
+from fedrec.config.methods import load_methods, resolve, setting_text
+from fedrec.config.names import parse
+from fedrec.config.tuning import Halving, Range, Search, Tuning
+from fedrec.federation.engines.engine import engine_named
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.asked import runs_asked
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.finished import outdated
+from fedrec.plan.runs import RunId
+from fedrec.plan.trials import best, design, section_of, stages
+from fedrec.runs.registry import make_learner, make_method
+from tests.conftest import ROOT
+from tests.federations import clients_of, planted_blocks
+from tests.made_project import project_with
+from tests.projects import Made
+
+METHODS = load_methods(ROOT / "config/methods.yaml")
+RATE = Range("rate", "log", (0.001, 1.0), (), False, "0.01")
+SPREAD = Range("spread", "linear", (0.0, 2.0), (), False, "1")
+LOSS = Range("loss", "choice", None, ("bpr", "bce"), False, "bpr")
+DEPTH = Range("depth", "linear", (1.0, 4.0), (), True, "3")
+TUNING = Tuning(16, 0, 1000, None, {})
+
+
+def search(*ranges, method="lightgcn"):
+    return Search(f"{method}@fedem", method, "fedem", "ml-100k", "nobody says", ranges)
+
+
+def never(_run):
+    return None
+
+
+def test_the_first_trial_is_what_was_and_no_other_is_there_twice():
+    trials = design(search(RATE, LOSS, DEPTH), TUNING)
+    assert trials[0] == {"rate": "0.01", "loss": "bpr", "depth": "3"}
+    assert len({tuple(values.items()) for values in trials}) == 16
+
+
+def test_a_design_is_the_same_every_time_and_more_trials_only_add_to_it():
+    one = search(RATE, SPREAD, LOSS)
+    trials = design(one, TUNING)
+    assert trials == design(one, TUNING)
+    assert design(one, replace(TUNING, trials=50))[:16] == trials
+    assert design(one, replace(TUNING, trials=3)) == trials[:3]
+    assert design(one, replace(TUNING, design=1))[1:] != trials[1:]
+
+
+def test_values_lie_in_their_ranges_and_fill_them():
+    trials = design(search(RATE, SPREAD, LOSS, DEPTH), replace(TUNING, trials=65))[1:]
+    rates, spreads = ([float(values[name]) for values in trials] for name in ("rate", "spread"))
+    assert 0.001 <= min(rates) < 0.0015
+    assert 0.7 < max(rates) <= 1
+    # Of a range by its logarithm, a third of the trials lies in each factor of ten.
+    assert all(18 <= sum(low <= rate < 10 * low for rate in rates) <= 25 for low in (0.001, 0.01, 0.1))
+    assert sum(spread < 1 for spread in spreads) in (31, 32, 33)
+    assert {values["depth"] for values in trials} == {"1", "2", "3", "4"}
+    assert {values["loss"] for values in trials} == {"bpr", "bce"}
+
+
+def test_a_value_has_three_digits_and_reads_back_as_it_is_spelt():
+    for values in design(search(RATE, SPREAD), TUNING):
+        for name, text in values.items():
+            assert len(text.replace(".", "").lstrip("0")) <= 3, (name, text)
+        (stage,) = stages(search(RATE, SPREAD), replace(TUNING, trials=1), METHODS, never)
+    for number, run in stages(search(RATE, SPREAD), TUNING, METHODS, never)[0].runs.items():
+        values = design(search(RATE, SPREAD), TUNING)[number]
+        settings, _, _ = resolve(METHODS, run.method, "fedem", "ml-100k")
+        assert {name: settings[name] for name in values} == {
+            name: float(text) for name, text in values.items()
+        }
+        changed = dict(parse(run.method).changes)
+        assert all(changed.get(name, values[name]) == values[name] for name in values)
+    assert stage.rounds is None
+
+
+def test_of_a_small_search_every_point_is_tried():
+    trials = design(search(LOSS, DEPTH), TUNING)
+    assert sorted((values["loss"], values["depth"]) for values in trials) == [
+        (loss, depth) for loss in ("bce", "bpr") for depth in "1234"
+    ]
+
+
+def test_trials_are_runs_of_the_papers_own_protocol_with_a_seed_of_their_own():
+    held = search(RATE, LOSS, method="lightgcn[d=8][rounds=7]")
+    (stage,) = stages(held, TUNING, METHODS, never)
+    # Its rate differs from that of the file, its loss does not.
+    assert stage.runs[0] == RunId(
+        "fedem", "ml-100k", "published-fedem", "lightgcn[d=8][rate=0.01][rounds=7]", 1000
+    )
+    assert list(stage.runs) == list(range(16))
+
+
+# Halving
+
+HALVED = replace(TUNING, trials=8, halving=Halving((5, 20), 0.25))
+
+
+def test_where_trials_end_early_only_those_go_on_that_were_best():
+    one = search(RATE)
+    first = stages(one, HALVED, METHODS, never)
+    assert [(stage.rounds, len(stage.runs)) for stage in first] == [(5, 8)]
+    assert all(dict(parse(run.method).changes)["rounds"] == "5" for run in first[0].runs.values())
+
+    reached = {run: 0.1 * number for number, run in first[0].runs.items()}
+    second = stages(one, HALVED, METHODS, reached.get)
+    assert [(stage.rounds, list(stage.runs)) for stage in second] == [(5, list(range(8))), (20, [6, 7])]
+
+    reached |= {run: -number for number, run in second[1].runs.items()}
+    third = stages(one, HALVED, METHODS, reached.get)
+    assert [(stage.rounds, list(stage.runs)) for stage in third][1:] == [(20, [6, 7]), (None, [6])]
+    assert "rounds" not in third[2].runs[6].method
+
+
+def test_none_goes_on_before_all_are_compared():
+    first = stages(search(RATE), HALVED, METHODS, never)
+    reached = dict.fromkeys(list(first[0].runs.values())[:-1], 0.1)
+    assert len(stages(search(RATE), HALVED, METHODS, reached.get)) == 1
+
+
+def test_of_equal_trials_the_earlier_goes_on_and_a_part_of_one_is_one():
+    assert best({0: 0.1, 1: 0.3, 2: 0.3, 3: 0.2}, 0.5) == [1, 2]
+    assert best({0: 0.1, 1: 0.3, 2: 0.3}, 0.1) == [1]
+
+
+# Where a value lies
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "section"),
+    [
+        (RATE, "0.001", 0), (RATE, "0.0099", 0), (RATE, "0.011", 1), (RATE, "0.11", 2), (RATE, "1", 2),
+        (RATE, "1.1", None), (RATE, "0", None), (RATE, "null", None),
+        (SPREAD, "0", 0), (SPREAD, "1", 1), (SPREAD, "2", 2), (SPREAD, "-0.1", None), (DEPTH, "4", 2),
+    ],
+)  # fmt: skip
+def test_a_value_lies_in_a_third_of_its_range_or_outside(where, value, section):
+    assert section_of(where, value, 3) == section
+
+
+# In the project
+
+
+@pytest.fixture
+def made(tmp_path):
+    return Made(tmp_path)
+
+
+def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path):
+    project, clients = project_with(tmp_path), clients_of(planted_blocks())
+    reported = set(project.seeds)
+    for name in project.tuning.searches:
+        target = project.target(name)
+        assert name.isidentifier()
+        assert 1 < len(target.runs) <= project.tuning.trials
+        assert len(set(target.runs)) == len(target.runs) == len(target.content["trials"])
+        for run in target.runs:
+            assert run.seed not in reported
+            settings, _, _ = resolve(project.methods, run.method, run.paper, run.dataset)
+            if make_method(run.method, settings, 10) is None:
+                make_learner(run.method, clients, settings, 0, engine_named("loop", 0))
+            assert project.job(run).is_trial
+        assert target.files[0] == f"tuning/{name}.csv"
+    assert set(project.groups["tune"]) == set(project.tuning.searches)
+
+
+def test_what_was_before_a_search_is_what_the_file_of_methods_has_until_it_is_marked(tmp_path):
+    project = project_with(tmp_path)
+    for one in project.tuning.searches.values():
+        values, sources, _ = resolve(project.methods, one.method, one.paper, one.dataset)
+        for part in one.ranges:
+            was = part.was == setting_text(values[part.setting])
+            assert was or sources[part.setting].startswith(SEARCHED), (one.key, part.setting)
+
+
+def test_a_search_without_its_data_is_left_out_and_says_why(made):
+    project = made.project()
+    target = project.target("tune_ncf_pfedclr")
+    assert target.runs == ()
+    assert target.content["unavailable"] == {"ml-100k": "it is not in config/datasets.yaml"}
+    assert project.files("tune_ncf_pfedclr") == project.files("tune") == []
+    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    assert made.project().target("tune_ncf_pfedclr").content["unavailable"] == {
+        "alpha": "it is no dataset of pfedclr"
+    }
+
+
+def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
+    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    project = made.project()
+    runs = runs_asked(project, ["tune_fedmf_pfedrec"])
+    assert len(runs) == 16
+    assert runs == runs_asked(project, [str(project.results / "tuning/tune_fedmf_pfedrec.md")])
+    assert set(runs) < set(runs_asked(project, ["tune"]))
+    line = project.job(runs[0]).listed(project.results)
+    assert (line["seed"], line["diverged"]) == (1000, "kept")
+    assert project.job(runs[0]).arguments()[-2:] == ["--diverged", "kept"]
+    assert "--diverged" not in project.job(replace(runs[0], seed=0)).arguments()
+
+
+def test_trials_that_are_finished_decide_which_go_on(made):
+    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    made.replace("config/tuning.yaml", "seed: 1000 ", "halving: {rounds: [5], keep: 0.25}\nseed: 1000 ")
+    project = made.project()
+    first = project.target("tune_fedmf_pfedrec")
+    assert len(first.runs) == 16
+    for number, run in enumerate(first.runs):
+        finish(project, run, 0.01 * number)
+    second = made.project().target("tune_fedmf_pfedrec")
+    assert list(second.content["stages"][1]["runs"]) == ["12", "13", "14", "15"]
+    assert len(second.runs) == 20
+    # A run of other settings, or of other code, says nothing about this one.
+    finish(project, first.runs[0], 0.5, settings={})
+    assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
+    finish(project, first.runs[0], 0.5, code="other")
+    assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
+
+
+def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
+    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    project = made.project()
+    trial = project.target("tune_fedmf_pfedrec").runs[0]
+    reported = replace(trial, seed=0)
+    for run in (trial, reported):
+        finish(project, run, 0.0, diverged={"round": 1, "why": "because"})
+    assert outdated(project, [trial, reported]) == [reported]
+
+
+def finish(project, run, score, **changes):
+    """Leave what a finished run says of itself."""
+    job = project.job(run)
+    said = {
+        "settings": json.loads(json.dumps(job.settings)),
+        "engine": "batched",
+        "code": run_fingerprint(run.method, "batched"),
+        "metrics": {"best_validation": {"validation": {"ndcg@10": score}}},
+    }
+    write_sealed(project.results / run.folder / "run.json", said | changes)
