@@ -18,9 +18,9 @@ from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
     each_number,
     gradient_of_samples,
-    neighbours,
+    lane_width,
+    moved_by_lanes,
     over_rows,
-    with_numbers,
 )
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
@@ -655,7 +655,7 @@ class _Writer:
             gathered = list(gradient_of_samples(width, term, perhaps=perhaps))
         start = "real g = 0;" if perhaps is None else "real g = gradient[c];"
         each = each_number(width, [start, *lines, *moved])
-        yield from over_rows(count, row, width, [*gathered, *with_numbers(parts, width, each)])
+        yield from over_rows(count, row, width, [*gathered, *moved_by_lanes(parts, width, each)])
 
     def _row_update_on_cpu(
         self, number: int, step: Step, table: Table, perhaps: bool | None, formula: list[str]
@@ -732,14 +732,14 @@ class _Writer:
         if at_once:
             # A warp waits for its slowest lane: where one of a lane's numbers is small, all go together.
             slowly = [
-                f"real root_[{neighbours(width)}];", "bool small_ = false;",
+                f"real root_[{lane_width(width)}];", "bool small_ = false;",
                 *each_number(width, at_once.looked_at), "if (!small_) {",
                 *each_number(width, at_once.moved), "} else {",
                 one_by_one, *each_number(width, at_once.step), "}",
                 *each_number(width, at_once.faded), "}",
             ]  # fmt: skip
         known = at_once.known if at_once else []
-        numbers = with_numbers(parts, width, slowly)
+        numbers = moved_by_lanes(parts, width, slowly)
         yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
 
     def _caught_up_on_cpu(
