@@ -2,7 +2,7 @@
 
 from snakemake.utils import min_version
 
-min_version("9.3")
+min_version("9.19")
 
 
 # Our own reader comes first: it names file, line and key where Snakemake's could not read the file at all.

@@ -102,18 +102,39 @@ def protocols() -> str:
 
 
 def speed() -> str:
-    """Seconds of a round, and their ratio."""
+    """Seconds of a round of FedMF by each engine, and how many times the loop takes of the quickest."""
+
+    def cells(machine: str, dataset: str, times: Sequence[str]) -> tuple[str, ...]:
+        quickest = min(float(time) for time in times if time)
+        ratio = f"{float(times[0]) / quickest:.0f}" if times[0] else "–"
+        return (machine, dataset, *(time or "–" for time in times), ratio)
+
+    def thousandth(milliseconds: str) -> str:
+        return f"{float(milliseconds) / 1000:.4g}" if milliseconds else ""
+
+    on_gpu = [row for row in numbers("fused-h200") if row["method"] == "fedmf"]
+    on_cpu = {row["engine"]: row for row in numbers("fused-cpu") if row["method"] == "fedmf"}
+    cpu = on_cpu["fused"]
     return markdown(
-        ("machine", "dataset", "`loop`", "`batched`", "ratio"),
+        ("machine", "dataset", "`loop`", "`batched`", "`fused`", "ratio"),
         (
-            (
-                row["machine"],
-                row["dataset"],
-                row["loop"],
-                row["batched"],
-                f"{float(row['loop']) / float(row['batched']):.0f}",
-            )
-            for row in numbers("speed")
+            *(
+                cells(row["machine"], row["dataset"], (row["loop"], row["batched"], ""))
+                for row in numbers("speed")
+            ),
+            *(
+                cells(
+                    "H200",
+                    f"shape of {row['dataset']}",
+                    (row["loop_s"], thousandth(row["batched_ms"]), thousandth(row["round_ms"])),
+                )
+                for row in on_gpu
+            ),
+            cells(
+                f"{cpu['machine']}, CPU-seconds",
+                f"shape of {cpu['dataset']}",
+                ("", on_cpu["batched"]["round_cpu_s"], cpu["round_cpu_s"]),
+            ),
         ),
         right=2,
     )

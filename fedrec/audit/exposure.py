@@ -5,8 +5,9 @@ counted. Two things are then asked: how often the held-out items and their candi
 the model's scores follow these counts, as those of a model that merely remembers its draws do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -84,21 +85,31 @@ class Drawers:
         rounds = [run.learner.drew(round_) for round_ in range(1, settings["rounds"] + 1)]
         return cls(run.summary["seed"], settings.get("negatives", 0), rounds)
 
+    @cached_property
+    def key(self) -> Hashable:
+        """What is equal for runs that drew the same."""
+        rounds = tuple(
+            tuple((who.cpu().numpy().tobytes(), purpose) for who, purpose in drew) for drew in self.rounds
+        )
+        return self.seed, self.negatives, rounds
+
 
 def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[PairTable]:
     """How often each client drew each item as a training negative, for each of some runs on one split.
 
-    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
+    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them, and
+    runs that share all of it have one table.
     """
-    drawn = [PairTable(len(clients), clients.items, clients.device) for _ in runs]
+    different = {run.key: run for run in runs}
+    drawn = {key: PairTable(len(clients), clients.items, clients.device) for key in different}
     for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
         asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, PairTable]]] = {}
-        for run, counts in zip(runs, drawn, strict=True):
+        for run, counts in zip(different.values(), drawn.values(), strict=True):
             for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
                 asked.setdefault((run.seed, run.negatives, purpose), []).append((who, counts))
         for (seed, negatives, purpose), drawers in asked.items():
             _count(clients, drawers, negatives, seed, round_, purpose)
-    return drawn
+    return [drawn[run.key] for run in runs]
 
 
 def _count(

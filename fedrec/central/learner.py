@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
@@ -17,6 +18,8 @@ from fedrec.federation.model.tables import Values
 from fedrec.federation.pairs import counted
 from fedrec.random.purpose import Purpose
 from fedrec.random.with_torch import philox
+
+_OPTIMISER = "optimiser/"
 
 
 class CentralLearner(Learner):
@@ -36,7 +39,7 @@ class CentralLearner(Learner):
         self.weights = Values(initial_values(method.parameters(), seed, clients.device))
         for value in self.weights.values():
             value.requires_grad_()
-        self.optimiser = torch.optim.Adam(self.weights.values(), lr=settings["rate"])
+        self.optimiser = Adam(self.weights, settings["rate"])
         self._scored_with: Values | None = None
 
     @override
@@ -52,11 +55,9 @@ class CentralLearner(Learner):
         word = philox(counted(size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
         losses = []
         for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
-            self.optimiser.zero_grad()
             w = self.method.forward(self.weights)
             loss = self.method.loss(w, user[chosen], item[chosen], label[chosen])
-            loss.backward()
-            self.optimiser.step()
+            self.optimiser.step(loss)
             losses.append(loss.detach())
         self._scored_with = None
         mean = float(torch.stack(losses).mean())
@@ -74,9 +75,7 @@ class CentralLearner(Learner):
     def tensors(self) -> dict[str, Tensor]:
         """The model and Adam's moments and steps."""
         tensors = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
-        for name, value in self.weights.items():
-            for key, moment in self.optimiser.state.get(value, {}).items():
-                tensors[f"optimiser/{name}/{key}"] = moment
+        tensors |= {f"{_OPTIMISER}{name}": tensor for name, tensor in self.optimiser.tensors()}
         return tensors
 
     @override
@@ -85,17 +84,8 @@ class CentralLearner(Learner):
         with torch.no_grad():
             for name, value in self.weights.items():
                 value.copy_(tensors[f"shared/{name}"])
-                prefix = f"optimiser/{name}/"
-                moments = {
-                    key.removeprefix(prefix): moment
-                    for key, moment in tensors.items()
-                    if key.startswith(prefix)
-                }
-                # Adam counts its steps on the CPU.
-                self.optimiser.state[value] = {
-                    key: moment.cpu() if key == "step" else moment.to(value.device)
-                    for key, moment in moments.items()
-                }
+        own = {name.removeprefix(_OPTIMISER): tensor for name, tensor in tensors.items()}
+        self.optimiser.load(own)
 
     @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:

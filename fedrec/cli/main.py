@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fedrec.workers.client import handed_over
 
-_HANDED_OVER = ("train", "build")
+_HANDED_OVER = ("prepare", "split", "describe", "train", "build")
 """Commands whose imports take longer than many a run of them."""
 
 

@@ -1,5 +1,6 @@
 """A process that does `fedrec` commands one after another: `python -m fedrec.cli.worker CONNECTION`."""
 
+import os
 import socket
 import sys
 
@@ -16,6 +17,8 @@ def _main() -> None:
     from fedrec.cli.commands import perform
 
     work(Channel(socket.socket(fileno=int(sys.argv[1]))), perform)
+    # Whatever it did is written. To take all modules apart would take a second, and somebody waits for that.
+    os._exit(0)
 
 
 if __name__ == "__main__":

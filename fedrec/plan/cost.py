@@ -13,12 +13,12 @@ _MEASURED_INTERACTIONS = 100_000
 """Interactions of the dataset that the methods' seconds were measured on."""
 _SYNTHETIC_PER_USER = 20
 """Interactions of a user of a small synthetic dataset."""
-_DEFAULT_SECONDS = 5.0
+_DEFAULT_SECONDS = 2.0
 """Seconds of a round where a method's entry has none."""
 _SECONDS_PER_MINUTE = 60
 _MINUTES_PER_HOUR = 60
-START_SECONDS = 5.0
-"""Seconds that a run takes besides its rounds: imports, reading and writing."""
+START_SECONDS = 1.0
+"""Seconds that a run takes besides its rounds, in a process that did others: reading, compiling, writing."""
 
 
 def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:

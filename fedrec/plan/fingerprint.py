@@ -5,15 +5,15 @@ facts that are only printed. Editing prose changes none, editing arithmetic chan
 The workflow gives each job the fingerprint of its code as a parameter, and a result records it.
 """
 
-import ast
 import hashlib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from fedrec.config.modules import CLASS_NAMES, broken_source, modules_of, without_class
 from fedrec.errors import ConfigurationError
+from fedrec.plan.code import Code, source_code
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
 """Modules and packages that decide no number of a result: what they hand on is compared by itself."""
@@ -32,8 +32,6 @@ READ_BY_EVERY_RUN = ("rounds",)
 PREFERRED_ENGINE = "fused"
 """What `auto` stands for."""
 _ENGINES = "fedrec.federation.engines"
-_PRINTED_FACTS = ("paper", "cost")
-"""Attributes of classes that tables print and no computation reads."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -106,93 +104,21 @@ def _imports(module: str) -> frozenset[str]:
     return _parsed(module).imports
 
 
-def _parsed(module: str) -> "_Code":
+def _parsed(module: str) -> Code:
     path = _file_of(module)
     status = path.stat()
     return _parsed_file(path, status.st_mtime_ns, status.st_size)
 
 
-@dataclass(frozen=True)
-class _Code:
-    """What a file says to the interpreter."""
-
-    imports: frozenset[str]
-    """The fedrec modules that it imports wherever it runs."""
-    texts: frozenset[str]
-    """Every text in it, names of settings among them."""
-    names: frozenset[str]
-    """What it assigns, or assigns from, outside of functions and classes."""
-    digest: str
-
-
 @cache
-def _parsed_file(path: Path, _changed: int, _size: int) -> _Code:
+def _parsed_file(path: Path, _changed: int, _size: int) -> Code:
     try:
-        code = _parsed_text(path.read_text(encoding="utf-8"))
+        code = source_code(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             broken_source(Path(_PACKAGE.name, path.parent.name, path.name), error)
         ) from None
     return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
-
-
-@cache
-def _parsed_text(text: str) -> _Code:
-    tree = _WithoutProse().visit(ast.parse(text))
-    imports: set[str] = set()
-    texts: set[str] = set()
-    for node in ast.walk(tree):
-        imports.update(_imported(node))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            texts.add(node.value)
-    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    assigned = (statement for statement in tree.body if isinstance(statement, ast.Assign | ast.AnnAssign))
-    names = frozenset(
-        node.id for statement in assigned for node in ast.walk(statement) if isinstance(node, ast.Name)
-    )
-    return _Code(frozenset(imports), frozenset(texts), names, digest)
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    """Names of modules in an import statement; some may name what is no module."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if _is_ours(alias.name))
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module):
-        # The package itself holds a version and a door for users, nothing that its modules compute with.
-        yield from () if node.module == _PACKAGE.name else (node.module,)
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-class _WithoutProse(ast.NodeTransformer):
-    """Drops docstrings, facts that are only printed, and imports for type checkers."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Drop a string that stands by itself: it documents what is above it."""
-        is_prose = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_prose else self.generic_visit(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Drop attributes that tables print."""
-        node.body = [statement for statement in node.body if not _is_printed_fact(statement)]
-        return self.generic_visit(node)
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Drop what only type checkers read."""
-        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
-
-
-def _is_printed_fact(statement: ast.stmt) -> bool:
-    targets: list[ast.expr] = []
-    if isinstance(statement, ast.Assign):
-        targets = statement.targets
-    elif isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
-    return any(isinstance(target, ast.Name) and target.id in _PRINTED_FACTS for target in targets)
-
-
-def _is_ours(module: str) -> bool:
-    return module.split(".")[0] == _PACKAGE.name
 
 
 def _is_within(module: str, packages: Collection[str]) -> bool:

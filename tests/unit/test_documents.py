@@ -83,8 +83,9 @@ def test_the_counts_of_the_front_page_are_right():
     assert own <= set(method_names())
     assert plugins <= {f"+{name}" for name in plugin_names()}
     assert f"{len(own)} methods and {words[len(plugins)]} plug-ins" in " ".join(README.split())
-    fastest = max(float(row["loop"]) / float(row["batched"]) for row in rows("speed"))
-    assert f"{fastest:.0f} times as fast" in README
+    compiled = (row for row in rows("fused-h200") if row["method"] == "fedmf" and row["loop_s"])
+    fastest = max(1000 * float(row["loop_s"]) / float(row["round_ms"]) for row in compiled)
+    assert f"{fastest:.0f} times as fast" in " ".join(README.split())
     counter = next(row for row in rows("ml-100k") if row["method"] == "draw-counter")
     assert f"finds {counter['published_hr']} of all held-out items" in " ".join(README.split())
     assert f"like any other, {counter['clean_hr']}" in " ".join(README.split())

@@ -59,6 +59,8 @@ rule split:
         results("logs/split/{dataset}/{protocol}.log"),
     benchmark:
         results("benchmarks/jobs/split/{dataset}/{protocol}.tsv")
+    # Before any run: many wait for it, and the longest of them is to start first.
+    priority: 1_000_000_000
     params:
         fingerprint=code_fingerprint("fedrec.data.split"),
         recipe=lambda wildcards: PROJECT.protocol(wildcards.protocol).recipe(),

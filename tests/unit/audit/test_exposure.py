@@ -263,6 +263,17 @@ def test_runs_counted_together_are_counted_as_each_alone(small):
     assert len({int(drawn.sums().sum()) for drawn in together}) > 3
 
 
+def test_runs_that_drew_the_same_are_counted_once(small):
+    runs = [
+        finished(small, "fedmf", "clean", *QUICK, *FEW),
+        finished(small, "fedmf", "clean", "rounds=4", "d=3", "local_epochs=1", *FEW),
+        finished(small, "fedmf", "clean", *QUICK, *FEW, seed=1),
+    ]
+    first, second, third = draw_counts(runs[0].clients, [Drawers.of(run) for run in runs])
+    assert first is second
+    assert first is not third
+
+
 def test_a_run_taken_up_again_knows_who_took_part_before(small, tmp_path, monkeypatch):
     changes = (*QUICK, *FEW)
     whole = finished(small, "fedmf", "published", *changes)

@@ -48,10 +48,14 @@ def sums(called, rows, lanes=1, factor=0.5):
 def own_cache(tmp_path, monkeypatch):
     """A folder of compiled kernels of its own, and nothing remembered from before."""
     monkeypatch.setenv(cache.CACHE, str(tmp_path / "kernels"))
-    for remembered in (cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
+    remembering = (
+        *(cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, on_cpu._version, on_cpu._machine),
+        *(kernel.kernel_or_none, kernel._say),
+    )
+    for remembered in remembering:
         remembered.cache_clear()
     yield tmp_path / "kernels"
-    for remembered in (cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, kernel.kernel_or_none, kernel._say):
+    for remembered in remembering:
         remembered.cache_clear()
 
 
@@ -112,6 +116,12 @@ def test_other_flags_are_another_kernel(own_cache, monkeypatch):
         on_cpu.cpu_kernel.cache_clear()
         sums(Kernel(SUMS, CPU), 5)
     assert len(list(own_cache.glob("sums-*.so"))) == 2
+
+
+def test_flags_of_gcc_are_not_for_clang(monkeypatch):
+    for version, meant in (("cc (Debian 12.2.0-14) 12.2.0", True), ("Apple clang version 17.0.0", False)):
+        monkeypatch.setattr(on_cpu, "_version", lambda version=version: version)
+        assert ("-fvect-cost-model=dynamic" in on_cpu.flags()) == meant
 
 
 @pytest.mark.usefixtures("own_cache")
