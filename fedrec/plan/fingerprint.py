@@ -145,12 +145,24 @@ def _parsed_text(text: str) -> _Code:
         imports.update(_imported(node))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.add(node.value)
-    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    digest = hashlib.sha256(_spelled(tree).encode()).hexdigest()
     assigned = (statement for statement in tree.body if isinstance(statement, ast.Assign | ast.AnnAssign))
     names = frozenset(
         node.id for statement in assigned for node in ast.walk(statement) if isinstance(node, ast.Name)
     )
     return _Code(frozenset(imports), frozenset(texts), names, digest)
+
+
+def _spelled(node: object) -> str:
+    """The one spelling of a part of a tree, whichever version of Python parsed it.
+
+    Later versions know fields that earlier ones do not; what is in none of them is not spelt.
+    """
+    if isinstance(node, ast.AST):
+        fields = ((name, getattr(node, name, None)) for name in node._fields)
+        said = (f"{name}={_spelled(value)}" for name, value in fields if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(said)})"
+    return f"[{', '.join(map(_spelled, node))}]" if isinstance(node, list) else repr(node)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:

@@ -29,12 +29,39 @@ def outdated(project: Project, runs: Iterable[RunId]) -> list[RunId]:
     return [run for run in runs if not planned.is_at_its_place(run)]
 
 
+def agreeing(project: Project, found: Mapping[RunId, Mapping[str, Any]]) -> set[RunId]:
+    """Those of finished runs, given by what their run.json says, that are the plan's own."""
+    planned = _Planned(project)
+    return {run for run, said in found.items() if planned.agrees(run, said)}
+
+
+class TodaysCode:
+    """Whether finished runs are of the code that is here; fingerprints are worked out once for many."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, ...], str | None] = {}
+
+    def __call__(self, summary: Mapping[str, Any], method: str) -> bool:
+        """Whether what a run.json says of its code and engine is so here, for a run of `method`."""
+        return summary.get("code") == self._code(method, str(summary.get("engine")))
+
+    def _code(self, method: str, engine: str) -> str | None:
+        """The fingerprint that a run of an engine has here; None where there is no such engine or method."""
+        key = (*modules_of(method), engine)
+        if key not in self._codes:
+            try:
+                self._codes[key] = run_fingerprint(method, engine)
+            except FileNotFoundError:
+                self._codes[key] = None
+        return self._codes[key]
+
+
 class _Planned:
     """What finished runs must say to be those of the plan; worked out once for many."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._codes: dict[tuple[str, ...], str | None] = {}
+        self._is_of_todays_code = TodaysCode()
         self._splits: dict[str, str | None] = {}
 
     def is_at_its_place(self, run: RunId) -> bool:
@@ -43,23 +70,17 @@ class _Planned:
             there = read_sealed(self._project.results / run.folder / SUMMARY)
         except (FileNotFoundError, StorageError, ValueError):
             return True
+        return self.agrees(run, there)
+
+    def agrees(self, run: RunId, there: Mapping[str, Any]) -> bool:
+        """Whether a run.json says what a run of this plan would say: code, settings, split, and no less."""
         job = self._project.job(run)
         return (
             canonical_json(there.get("settings")) == canonical_json(job.settings)
             and set(job.records) <= set(there.get("record", ()))
-            and there.get("code") == self._code(run.method, str(there.get("engine")))
+            and self._is_of_todays_code(there, run.method)
             and self._split(run) in (None, there.get("split"))
         )
-
-    def _code(self, method: str, engine: str) -> str | None:
-        """The fingerprint that a run of an engine has here; None where there is no such engine."""
-        key = (*modules_of(method), engine)
-        if key not in self._codes:
-            try:
-                self._codes[key] = run_fingerprint(method, engine)
-            except FileNotFoundError:
-                self._codes[key] = None
-        return self._codes[key]
 
     def _split(self, run: RunId) -> str | None:
         """The hash of the split that a run is trained on; None where there is none that says so."""

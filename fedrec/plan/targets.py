@@ -10,7 +10,7 @@ from typing import Any, Self
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.printed import printed_for
+from fedrec.config.printed import printed_for, published
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
@@ -29,6 +29,8 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 and caption, a page's txt its finding."""
 RESULT_FOLDERS: Mapping[str, str] = {"table": "tables", "figure": "figures", "page": "report"}
 PAGES = ("report", "demo")
+COVERAGE = "coverage"
+"""The table of every printed number and ours, and the name of its layout."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Targets:
             names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
         names |= {name: audit.layout.form for name, audit in self.audits.items()}
+        names[COVERAGE] = "table"
         names |= dict.fromkeys(PAGES, "page")
         return names
 
@@ -160,13 +163,17 @@ class Targets:
         None without data, and none that has no runs to read, or nothing to say.
         """
         workspace = workspace or self._workspace
+        # Where nothing is trained, the audits of single papers take no time.
+        papers = {None} if workspace.stored is None else {None, *workspace.papers}
         if not workspace.available(workspace.configuration["datasets"]):
             return []
-        return [
+        found = [
             name
             for name, audit in self.audits.items()
-            if audit.workspace is workspace and audit.paper is None and _has_what_it_reads(audit)
+            if audit.workspace is workspace and audit.paper in papers and _has_what_it_reads(audit)
         ]
+        # It reads the tables of all papers, which is little where nothing is trained for them.
+        return [*found, COVERAGE] if workspace.stored is not None else found
 
     def audited_for(self, paper: str) -> list[str]:
         """The targets of the audit of one paper."""
@@ -176,7 +183,10 @@ class Targets:
         """Whether anything of a paper's artefact can be built with the data that is available."""
         workspace = self._workspace
         missing = workspace.unavailable(artefact.datasets)
-        return can_be_built(artefact, workspace.layout_of(artefact), missing)
+        layout = workspace.layout_of(artefact)
+        if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
+            return can_be_built(artefact, layout, missing)
+        return artefact.target in workspace.stored.figures or bool(self.made(artefact.target).runs)
 
     def made(self, name: str) -> Target:
         """The target called `name`, which must be one of `names`."""
@@ -189,6 +199,8 @@ class Targets:
         layouts = self._workspace.layouts
         if name in PAGES:
             return self._page(name)
+        if name == COVERAGE:
+            return self._coverage()
         if name in self.audits:
             return self._audit(name, self.audits[name])
         if last == "statistics" and stem in self.selections:
@@ -269,6 +281,24 @@ class Targets:
         methods = sorted({run.method for run in runs})
         return self._target(name, layout, runs, content, layout.needs, datasets, methods)
 
+    def _coverage(self) -> Target:
+        workspace = self._workspace
+        tables = [
+            artefact.target
+            for artefact in artefacts_of(
+                workspace.papers,
+                workspace.papers if workspace.stored is None else workspace.configuration["artefacts"],
+            )
+            if artefact.form == "table" and self.can_be_built(artefact)
+        ]
+        content = {
+            "tables": tables,
+            "causes": workspace.configuration.get("reference", {}).get("causes", []),
+            "printed": [[*key, number.value, number.unit] for key, number in published().items()],
+        }
+        target = self._target(COVERAGE, workspace.layouts[COVERAGE], [], content, (), [])
+        return replace(target, reads=tuple(files_of("table", table)[0] for table in tables))
+
     def _page(self, name: str) -> Target:
         demo = name == "demo"
         workspace = self._workspace.demonstration if demo else self._workspace
@@ -313,6 +343,9 @@ class Targets:
         datasets: Sequence[str],
         models: Iterable[str] = (),
     ) -> Target:
+        runs = self._workspace.shown(runs, layout)
+        if older := self._workspace.older(runs):
+            content = {**content, "older": older}
         reads: list[str] = []
         if "states" in needs:
             reads += [f"{run.folder}/{STATE}" for run in runs]
@@ -344,10 +377,16 @@ class Targets:
 
 
 def _has_what_it_reads(audit: AuditTarget) -> bool:
+    workspace = audit.workspace
     selection = selection_named(str(audit.layout.selection), audit.layout.module)
-    if not selection.concerns(audit.workspace):
+    if audit.paper is not None:
+        # What has a table of all papers needs none of each.
+        runs_of_paper = None if selection.without_runs else selection.runs_of_paper
+        runs = [] if runs_of_paper is None else runs_of_paper(workspace, audit.paper)
+        return bool(workspace.shown(runs, audit.layout))
+    if not selection.concerns(workspace):
         return False
-    return selection.without_runs or bool(selection.runs(audit.workspace))
+    return selection.without_runs or bool(workspace.shown(selection.runs(workspace), audit.layout))
 
 
 def _assets() -> dict[str, str]:
