@@ -1,5 +1,6 @@
 """What an edit re-trains: fingerprints follow what code does, not what it says."""
 
+import ast
 import shutil
 
 import pytest
@@ -163,3 +164,17 @@ def test_the_code_of_data_is_what_it_imports():
     assert {"fedrec.data.split", "fedrec.data.candidates", "fedrec.random.with_numpy"} <= set(split)
     assert not {"fedrec.data.prepare", "fedrec.data.fetch", "fedrec.config.document"} & set(split)
     assert "fedrec.data.split" not in closure(["fedrec.data.prepare"], NEUTRAL)
+
+
+def test_a_fingerprint_does_not_depend_on_what_later_versions_of_python_know():
+    """They give functions and classes a field for parameters of types, which is empty in all others."""
+    text = "class A:\n    def f(self, x: int = 1) -> None:\n        return None\n"
+    tree, later = ast.parse(text), ast.parse(text)
+    for node in ast.walk(later):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            node._fields = (*(name for name in node._fields if name != "type_params"), "type_params")
+            node.type_params = []
+
+    assert fingerprint._spelled(tree) == fingerprint._spelled(later)
+    assert fingerprint._spelled(tree) != fingerprint._spelled(ast.parse(text.replace("1", "2")))
+    assert fingerprint._spelled(tree) != fingerprint._spelled(ast.parse(text.replace("None:", "int:")))
