@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from fedrec.cli.work import listed_words
 from fedrec.errors import ConfigurationError, ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from fedrec.cli.options import Commands
     from fedrec.plan.project import Project
@@ -73,13 +74,17 @@ def _pack(parsed: argparse.Namespace) -> None:
     from fedrec.runs.store import RunStore
 
     store = RunStore(parsed.store)
-    _tell(store, store.add(_packed(parsed.results, parsed.device if parsed.audit else None)))
+    runs = _packed(parsed.results)
+    if parsed.audit:
+        runs = _looked_into(runs, parsed.results, store, parsed.device)
+    _tell(store, store.add(runs))
     store.add_data(parsed.results)
 
 
 def _add(parsed: argparse.Namespace) -> None:
     """Add finished runs to the reference: those that are there give way, unless theirs is the newer code."""
     from fedrec.plan.finished import TodaysCode
+    from fedrec.plan.selection import runs_of
     from fedrec.runs.store import RunStore
 
     project = _project(parsed)
@@ -88,12 +93,13 @@ def _add(parsed: argparse.Namespace) -> None:
         for paper in project.papers.values()
         for artefact in paper.artefacts.values()
         if artefact.options.get("ranks") == "catalogue"
-        for run in project.target(artefact.target).runs
+        for runs in runs_of(artefact, project.methods, project.seeds).values()
+        for run in runs
     }
     store, is_todays = RunStore(parsed.store), TodaysCode()
     for source in parsed.sources:
         other = RunStore(source)
-        brought = list(other.every_run() if RunStore.is_at(source) else _packed(source, None))
+        brought = list(other.every_run() if RunStore.is_at(source) else _packed(source))
         outdated = {run.name for run in brought if not is_todays(run.summary, run.summary["method"])}
         newer = {
             run.name
@@ -200,20 +206,31 @@ def _opened(folder: Path) -> "RunStore":
     return RunStore(folder)
 
 
-def _packed(results: Path, device: str | None) -> "Iterator[PackedRun]":
-    """The finished runs below a folder of results, looked into on `device` where one is given."""
-    from fedrec.runs.record import RunRecord
+def _packed(results: Path) -> "Iterator[PackedRun]":
+    """The finished runs below a folder of results."""
     from fedrec.runs.results import records_below
     from fedrec.runs.store import packed_run
 
     for record in records_below(results / "runs"):
-        audit: Mapping[str, object] | None = None
-        if device is not None:
-            from fedrec.audit.measured import measured
+        yield packed_run(record)
 
-            # Opened anew, so that no model stays in memory.
-            audit = measured(RunRecord(record.folder, device=device))
-        yield packed_run(record, audit)
+
+def _looked_into(
+    runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
+) -> "Iterator[PackedRun]":
+    """Runs with what the audit finds inside their models; the store knows of those that were looked into."""
+    from fedrec.audit.measured import measured
+    from fedrec.runs.record import RunRecord
+
+    before = {run.name: run for run in store.every_run() if run.audit}
+    for run in runs:
+        known = before.get(run.name)
+        if known is not None and known.summary == run.summary:
+            yield run
+            continue
+        print(f"looks into {run.name}", file=sys.stderr)
+        # Opened for this alone, so that no model stays in memory.
+        yield replace(run, audit=measured(RunRecord(results / run.name, device=device)))
 
 
 def _tell(store: "RunStore", changes: "Changes") -> None:

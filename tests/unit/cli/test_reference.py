@@ -42,6 +42,19 @@ def test_packed_results_are_added_like_results(tmp_path, capsys):
     assert "catalogue_rank" not in kept.numbers, "no table reads it"
 
 
+def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
+    results, store = tmp_path / "results", tmp_path / "store"
+    results_of(results)
+    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+
+    for _ in range(2):
+        words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
+        assert main(words) == 0
+    assert capsys.readouterr().err == f"looks into {RUN.folder}\n"
+    (run,) = RunStore(store).every_run()
+    assert run.audit == {"uploads": {"on": "meta"}}
+
+
 def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, capsys):
     store = tmp_path / "store"
     for name, code, final in (("old", "0ld", 0.1), ("new", None, 0.2), ("older", "0lder", 0.3)):
