@@ -207,11 +207,12 @@ def _opened(folder: Path) -> "RunStore":
 
 
 def _packed(results: Path) -> "Iterator[PackedRun]":
-    """The finished runs below a folder of results."""
+    """The finished runs below a folder of results; none where there are datasets alone."""
     from fedrec.runs.results import records_below
     from fedrec.runs.store import packed_run
 
-    for record in records_below(results / "runs"):
+    without_runs = (results / "data").is_dir() and not (results / "runs").exists()
+    for record in [] if without_runs else records_below(results / "runs"):
         yield packed_run(record)
 
 

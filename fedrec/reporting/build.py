@@ -18,14 +18,14 @@ def build(target: Target, project: Project) -> None:
         raise ConfigurationError(f"{layout.module}: a layout needs a function build(target, project).")
     module.build(target, project)
     if "older" in target.content:
-        say_age(
+        add_remark(
             target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."
         )
     write_text(project.results / target.plan, target.as_json())
 
 
-def say_age(target: Target, project: Project, sentence: str) -> None:
-    """Say below a table, or in the caption of a figure, how old its runs are; a page shows what these say."""
+def add_remark(target: Target, project: Project, sentence: str) -> None:
+    """Add a sentence below a table, or to the caption of a figure; a page shows what these say."""
     stem = (project.results / target.files[0]).with_suffix("")
     if target.form == "table":
         add_note(stem, sentence)

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from fedrec.config.document import Document
 from fedrec.files.atomic import unflushed
@@ -18,13 +19,16 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
-from fedrec.reporting.build import build
+from fedrec.reporting.build import add_remark, build
 from fedrec.reporting.kept import kept_figures, take_out
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
 _PAGE = "report"
 _LAST = (COVERAGE, _PAGE)
 """What is made from other targets."""
+_KEPT = "Kept as it was drawn where its models were, which are not stored."
+_LOADED: list[Project] = []
+"""The project of a process that builds."""
 _OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan")
 """Folders below the results that are written anew."""
 
@@ -69,32 +73,46 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
 
 
 def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int) -> None:
-    """Unpack runs and build targets in several processes, the slowest kind first."""
-    order = sorted(names, key=lambda name: project.targets.names[name] != "figure")
+    """Unpack runs and build targets in several processes, the slowest kinds first."""
+    forms = project.targets.names
+    order = sorted(names, key=lambda name: (not name.startswith("audit_"), forms[name] != "figure"))
     if jobs == 1:
         for dataset in store.datasets():
-            _unpack(project, store, dataset)
+            _unpack(store, dataset, project.results)
         for name in order:
             _build_one(project, store, name)
         return
+    about = (project.configuration, project.root, project.stored)
     # New processes, not copies of this one, whose libraries have threads.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in [pool.submit(_unpack, project, store, dataset) for dataset in store.datasets()]:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _load_project, about) as pool:
+        unpacking = [pool.submit(_unpack, store, dataset, project.results) for dataset in store.datasets()]
+        for done in unpacking:
             done.result()
-        for done in [pool.submit(_build_one, project, store, name) for name in order]:
+        for done in [pool.submit(_build_by_name, store, name) for name in order]:
             done.result()
 
 
-def _unpack(project: Project, store: RunStore, dataset: str) -> None:
+def _load_project(configuration: Mapping[str, Any], root: Path, stored: Stored | None) -> None:
+    """Load the project of a process: it is not made to be sent from one to another."""
+    project = Project.load(Document("configuration", dict(configuration)), root)
+    _LOADED.append(replace(project, stored=stored))
+
+
+def _build_by_name(store: RunStore, name: str) -> None:
+    _build_one(_LOADED[-1], store, name)
+
+
+def _unpack(store: RunStore, dataset: str, results: Path) -> None:
     with unflushed():
         for run in store.runs_on(dataset).values():
-            unpacked_run(run, project.results)
+            unpacked_run(run, results)
 
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
     if project.stored is not None and name in project.stored.figures:
         take_out(store.folder, target, project.results)
+        add_remark(target, project, _KEPT)
     else:
         build(target, project)
 

@@ -79,7 +79,7 @@ def built(tmp_path_factory):
         path.write_bytes(drawn.get(path.suffix, b"kept\n"))
     assert keep(store.folder, [project.target(KEPT)], results) == [KEPT]
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
-    return project, build_stored(project, store, jobs=1)
+    return project, build_stored(project, store, jobs=2)
 
 
 def rows_of_csv(project, name):
@@ -137,6 +137,7 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
 
     assert KEPT in names
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
+    assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
     assert kept_figures(project.results) == []
 
 
