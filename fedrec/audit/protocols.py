@@ -22,11 +22,11 @@ def step_rows(
     methods: Mapping[str, Any],
     protocols: Mapping[str, Protocol],
     seeds: Sequence[int],
-    shown: Container[RunId],
+    shown: Container[RunId] | None = None,
 ) -> list[dict[str, Any]]:
     """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank.
 
-    Of the runs these ask for, those that are `shown`; no row for a method that has none at a step.
+    Of the runs these ask for, those that are `shown`, or all; no row for a method that has none at a step.
     """
     rows: list[dict[str, Any]] = []
     for of_dataset in audited:
@@ -42,7 +42,7 @@ def step_rows(
                     **_numbers(results, step, there),
                 }
                 for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
-                if (there := [run for run in runs if run in shown])
+                if (there := [run for run in runs if shown is None or run in shown])
             ]
             ranks = shared_ranks([row["hr@10"] for row in at_step])
             rows += [{**row, "rank": rank} for row, rank in zip(at_step, ranks, strict=True)]
