@@ -48,6 +48,8 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, level: in
             temporary,
             compression="zstd",
             compression_level=level,
+            # The least and the greatest of bytes would be kept beside them, whole and unpacked.
+            write_statistics=level is None,
             use_dictionary=False,
             row_group_size=1 << 20,
             version="2.6",
