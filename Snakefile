@@ -19,6 +19,7 @@ localrules:
     datasets,
     splits,
     benchmark,
+    reference,
 
 
 rule all:
@@ -78,6 +79,19 @@ rule benchmark:
         results("benchmarks/engines_ml-100k.json"),
     message:
         "benchmark: everything is there"
+
+
+rule reference:
+    """Every table, figure and the page from the reference results: trains nothing, needs no data, no network."""
+    output:
+        directory(results("from-reference")),
+    threads: 2
+    params:
+        store="results/reference",
+    message:
+        "reference: what results/reference holds, as tables, figures and a page"
+    shell:
+        "fedrec reference build --store {params.store:q} --out {output:q} --jobs {threads}"
 
 
 onstart:

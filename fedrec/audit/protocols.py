@@ -1,6 +1,6 @@
 """Every method at each step from the published protocol to the clean one: its metrics, and its rank."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,12 @@ def step_rows(
     methods: Mapping[str, Any],
     protocols: Mapping[str, Protocol],
     seeds: Sequence[int],
+    shown: Container[RunId] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank."""
+    """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank.
+
+    Of the runs these ask for, those that are `shown`, or all; no row for a method that has none at a step.
+    """
     rows: list[dict[str, Any]] = []
     for of_dataset in audited:
         for step in steps(of_dataset, protocols):
@@ -35,9 +39,10 @@ def step_rows(
                     # Runs of another step may be spelt otherwise, as those of a paper that agrees.
                     "method": method,
                     "title": title(methods, method, ["rounds"]),
-                    **_numbers(results, step, runs),
+                    **_numbers(results, step, there),
                 }
                 for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
+                if (there := [run for run in runs if shown is None or run in shown])
             ]
             ranks = shared_ranks([row["hr@10"] for row in at_step])
             rows += [{**row, "rank": rank} for row, rank in zip(at_step, ranks, strict=True)]

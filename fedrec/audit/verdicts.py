@@ -177,13 +177,19 @@ def _judgement(
     used: list[RunId] = []
     missing: list[RunId] = []
     for short in BOTH:
-        groups = {name: runs.get((name, dataset, full_name(short, claim.paper)), ()) for name in claim.lines}
+        asked = {name: runs.get((name, dataset, full_name(short, claim.paper)), ()) for name in claim.lines}
         every = {
-            run: evidence.ranks(run, catalogue=in_catalogue) for group in groups.values() for run in group
+            run: evidence.ranks(run, catalogue=in_catalogue) for group in asked.values() for run in group
         }
-        ranks = {run: of_users for run, of_users in every.items() if of_users is not None}
-        missing += [run for run in every if run not in ranks]
-        if every and len(ranks) == len(every):
+        missing += [run for run, of_users in every.items() if of_users is None]
+        groups = _of_whole_seeds(asked, {run for run, of_users in every.items() if of_users is not None})
+        ranks = {
+            run: of_users
+            for group in groups.values()
+            for run in group
+            if (of_users := every[run]) is not None
+        }
+        if ranks:
             effects[short] = _effect(claim, groups, ranks, metric)
             used += ranks
     expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
@@ -195,6 +201,15 @@ def _judgement(
         command=shlex.join(["snakemake", "--cores", "2", *paths]) if paths else "",
         runs=tuple(dict.fromkeys(used)),
     )  # fmt: skip
+
+
+def _of_whole_seeds(
+    groups: Mapping[str, Sequence[RunId]], finished: Container[RunId]
+) -> dict[str, list[RunId]]:
+    """The runs of the seeds that every line has finished runs of: lines are compared seed by seed."""
+    seeds = [{run.seed for run in group if run in finished} for group in groups.values()]
+    whole = set.intersection(*seeds) if seeds else set()
+    return {name: [run for run in group if run.seed in whole] for name, group in groups.items()}
 
 
 def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: Mapping[str, str]) -> str:

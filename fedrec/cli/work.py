@@ -11,7 +11,10 @@ from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedrec.cli.options import Commands
+    from fedrec.plan.project import RunJob
     from fedrec.plan.run_list import ListedRun
     from fedrec.workers.process import Worker
 
@@ -60,10 +63,15 @@ def _plan(parsed: argparse.Namespace) -> None:
         runs = unfinished(project, runs)
     jobs = [project.job(run) for run in runs]
     print(list_text(job.listed(project.results) for job in jobs), end="")
-    splits = list(dict.fromkeys(str(project.results / job.reads[0]) for job in jobs))
+    print(listed_words(jobs, project.results), file=sys.stderr)
+
+
+def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
+    """How many runs and splits are listed, and how the splits are made that are not there yet."""
+    splits = list(dict.fromkeys(str(results / job.reads[0]) for job in jobs))
     missing = [shlex.quote(split) for split in splits if not Path(split).is_file()]
     todo = f" Not made yet: snakemake --cores 2 {' '.join(missing)}" if missing else ""
-    print(f"{len(jobs)} runs on {len(splits)} splits.{todo}", file=sys.stderr)
+    return f"{len(jobs)} runs on {len(splits)} splits.{todo}"
 
 
 def _work(parsed: argparse.Namespace) -> None:

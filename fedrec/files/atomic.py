@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from fedrec.errors import StorageError
@@ -28,6 +29,8 @@ _STORAGE = (
     errno.ESTALE,
 )
 """Errors of the file system; a lost connection, which Python counts as the same kind, is none."""
+_FLUSHES = ContextVar("flushes", default=True)
+"""Whether writers wait until what they wrote is on the disk."""
 
 
 @contextmanager
@@ -52,6 +55,16 @@ def atomic(path: Path) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
             os.close(lock)
+
+
+@contextmanager
+def unflushed() -> Iterator[None]:
+    """Let files be written without waiting for the disk: for many that can be made again at any time."""
+    token = _FLUSHES.set(False)
+    try:
+        yield
+    finally:
+        _FLUSHES.reset(token)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -147,6 +160,8 @@ def _begun(path: Path) -> tuple[Path, int]:
 
 
 def _flush_to_disk(path: Path) -> None:
+    if not _FLUSHES.get():
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

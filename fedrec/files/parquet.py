@@ -34,10 +34,11 @@ _DAMAGE = (
 """What reading a damaged file may raise: its bytes decide how many rows of what type are asked for."""
 
 
-def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
+def write_table(path: Path, table: pa.Table, about: dict[str, Any], *, level: int | None = None) -> str:
     """Write `table` and in its metadata `about`, the table's hash and a hash of both; return the table's.
 
-    Equal tables and equal `about` give equal bytes: the writer's settings are fixed here.
+    Equal tables and equal `about` give equal bytes: the writer's settings are fixed here. A higher `level`
+    packs what is written once and kept closer than is usual.
     """
     content = content_hash(table)
     metadata = {_KEY: canonical_json(sealed(about | {"content": content})).encode()}
@@ -46,6 +47,9 @@ def write_table(path: Path, table: pa.Table, about: dict[str, Any]) -> str:
             table.replace_schema_metadata(metadata),
             temporary,
             compression="zstd",
+            compression_level=level,
+            # The least and the greatest of bytes would be kept beside them, whole and unpacked.
+            write_statistics=level is None,
             use_dictionary=False,
             row_group_size=1 << 20,
             version="2.6",
@@ -120,7 +124,9 @@ def _type_name(kind: pa.DataType) -> str:
 
 
 def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
-    """The bytes of plain numbers; the JSON of a list of everything else, some values at a time."""
+    """The bytes of plain numbers; of bytes, their lengths and all of them; of everything else the JSON of a
+    list, some values at a time.
+    """
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
@@ -134,6 +140,10 @@ def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
         array = array.flatten()
     if words is None and pa.types.is_primitive(array.type) and array.null_count == 0:
         yield memoryview(array.to_numpy(zero_copy_only=False)).cast("B")
+        return
+    if pa.types.is_binary(array.type) and array.null_count == 0:
+        yield np.diff(np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]).tobytes()
+        yield b"".join(array.to_pylist())
         return
     yield b"["
     for first in range(0, len(array), _SPELLED_AT_ONCE):

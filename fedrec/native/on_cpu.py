@@ -26,7 +26,7 @@ _FLAGS = (
     "-fassociative-math", "-fopenmp-simd", "-w",
 )  # fmt: skip
 _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
-"""Vectors and short loops as `-O3` has them, in less time to compile; clang has them anyway, without flags."""
+"""Vectors and short loops as `-O3` has them, in less time to compile; clang has them without flags."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
 _MOST_CHARACTERS = 400

@@ -8,20 +8,18 @@ from fedrec.files.atomic import canonical_json
 from fedrec.plan.fingerprint import run_fingerprint
 
 
-class Agreement:
-    """Compares settings and code of finished runs with those that are here; code is hashed once for many."""
+class TodaysCode:
+    """Whether finished runs are of the code that is here; fingerprints are worked out once for many."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[str, ...], str | None] = {}
 
-    def holds(self, there: Mapping[str, Any], method: str, settings: Mapping[str, Any]) -> bool:
-        """Whether a summary is of a run of `method` with `settings`, trained by the code that is here."""
-        return canonical_json(there.get("settings")) == canonical_json(settings) and (
-            there.get("code") == self._code(method, str(there.get("engine")))
-        )
+    def __call__(self, summary: Mapping[str, Any], method: str) -> bool:
+        """Whether what a run.json says of its code and engine is so here, for a run of `method`."""
+        return summary.get("code") == self._code(method, str(summary.get("engine")))
 
     def _code(self, method: str, engine: str) -> str | None:
-        """The fingerprint that a run of an engine has here; None where there is no such engine."""
+        """The fingerprint that a run of an engine has here; None where there is no such engine or method."""
         key = (*modules_of(method), engine)
         if key not in self._codes:
             try:
@@ -29,3 +27,15 @@ class Agreement:
             except FileNotFoundError:
                 self._codes[key] = None
         return self._codes[key]
+
+
+class Agreement:
+    """Compares settings and code of finished runs with those that are here."""
+
+    def __init__(self) -> None:
+        self._is_of_todays_code = TodaysCode()
+
+    def holds(self, there: Mapping[str, Any], method: str, settings: Mapping[str, Any]) -> bool:
+        """Whether a summary is of a run of `method` with `settings`, trained by the code that is here."""
+        same = canonical_json(there.get("settings")) == canonical_json(settings)
+        return same and self._is_of_todays_code(there, method)

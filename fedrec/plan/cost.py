@@ -15,6 +15,9 @@ _SYNTHETIC_PER_USER = 20
 """Interactions of a user of a small synthetic dataset."""
 _DEFAULT_SECONDS = 2.0
 """Seconds of a round where a method's entry has none."""
+_DEFAULT_GPU_SECONDS = 0.5
+"""Seconds of a round on a GPU, for a million interactions, of a method without a number of its own."""
+_MILLION = 1_000_000
 _SECONDS_PER_MINUTE = 60
 _MINUTES_PER_HOUR = 60
 START_SECONDS = 1.0
@@ -23,15 +26,20 @@ START_SECONDS = 1.0
 
 def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
     """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
-    composition = parse(run.method)
-    names = [composition.backbone] + ([f"+{composition.plugin}"] if composition.plugin else [])
-    values, _, _ = resolve(methods, run.method, run.paper, run.dataset)
-    usual, _, _ = resolve(methods, composition.name, None, run.dataset)
-    epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
-    share = values.get("participation", 1) / usual.get("participation", 1)
+    seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
+    rounds, work = _rounds_and_work(run, methods)
     size = _interactions(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
-    seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in names)
-    return float(START_SECONDS + seconds * values["rounds"] * epochs * share * size)
+    return float(START_SECONDS + rounds * seconds * work * size)
+
+
+def gpu_seconds_of(
+    run: RunId, methods: Mapping[str, Any], catalogue: Catalogue, costs: Mapping[str, Any]
+) -> float:
+    """About how long a run takes on a GPU, by `costs` as the configuration of the reference has them."""
+    million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in _entries(run))
+    rounds, work = _rounds_and_work(run, methods)
+    size = _interactions(catalogue[run.dataset]) / _MILLION
+    return float(costs["start"] + rounds * (costs["round"] + million * work * size))
 
 
 def duration(seconds: float) -> str:
@@ -52,6 +60,20 @@ def announcement(seconds: list[float], cores: int | None) -> str:
         f"fedrec: {len(seconds)} runs to train, about {length} on {cores or 1} CPU cores; "
         "with a GPU, far less."
     )
+
+
+def _entries(run: RunId) -> list[str]:
+    """The names of a run's method and plug-in in `config/methods.yaml`."""
+    composition = parse(run.method)
+    return [composition.backbone] + ([f"+{composition.plugin}"] if composition.plugin else [])
+
+
+def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float]:
+    """The rounds of a run, and how much more it trains in one than its method usually does."""
+    values, _, _ = resolve(methods, run.method, run.paper, run.dataset)
+    usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
+    epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
+    return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
 
 
 def _interactions(dataset: Dataset) -> int:

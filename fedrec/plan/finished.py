@@ -27,6 +27,12 @@ def outdated(project: Project, runs: Iterable[RunId]) -> list[RunId]:
     return [run for run in runs if not planned.is_at_its_place(run)]
 
 
+def agreeing(project: Project, found: Mapping[RunId, Mapping[str, Any]]) -> set[RunId]:
+    """Those of finished runs, given by what their run.json says, that are the plan's own."""
+    planned = _Planned(project)
+    return {run for run, said in found.items() if planned.agrees(run, said)}
+
+
 class _Planned:
     """What finished runs must say to be those of the plan; worked out once for many."""
 
@@ -41,6 +47,10 @@ class _Planned:
             there = read_sealed(self._project.results / run.folder / SUMMARY)
         except (FileNotFoundError, StorageError, ValueError):
             return True
+        return self.agrees(run, there)
+
+    def agrees(self, run: RunId, there: Mapping[str, Any]) -> bool:
+        """Whether a run.json says what a run of this plan would say: code, settings, split, and no less."""
         job = self._project.job(run)
         return (
             self._agreement.holds(there, run.method, job.settings)

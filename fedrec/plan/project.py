@@ -24,7 +24,7 @@ from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
 
-_IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark")
+_IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark", "reference")
 """Targets that the Snakefile names itself."""
 
 

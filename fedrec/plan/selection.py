@@ -210,9 +210,11 @@ def _exposed(workspace: Workspace) -> list[RunId]:
 
 
 def _judged(workspace: Workspace) -> list[RunId]:
-    """The runs of claims that the configuration trains anyway."""
-    trained = set(_exposed(workspace))
-    missing = workspace.unavailable(workspace.configuration["datasets"])
+    """The runs of claims that the configuration trains anyway, or that are stored."""
+    trained = set(_exposed(workspace)) if workspace.stored is None else workspace.stored.runs
+    missing = workspace.unavailable(
+        workspace.configuration["datasets"] if workspace.stored is None else claimed_datasets(workspace)
+    )
     rounds = workspace.configuration["rounds"]
     return sorted(
         {

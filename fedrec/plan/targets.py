@@ -11,7 +11,7 @@ from fedrec.config.document import told_at
 from fedrec.config.methods import resolve, title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.printed import printed_for
+from fedrec.config.printed import printed_for, published
 from fedrec.config.tuning import Search
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
@@ -39,6 +39,8 @@ RESULT_FOLDERS: Mapping[str, str] = {
     "search": "tuning",
 }
 PAGES = ("report", "demo")
+COVERAGE = "coverage"
+"""The table of every printed number and ours, and the name of its layout."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Targets:
             names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
         names |= {name: audit.layout.form for name, audit in self.audits.items()}
+        names[COVERAGE] = "table"
         names |= dict.fromkeys(PAGES, "page")
         names |= dict.fromkeys(workspace.tuning.searches, "search")
         return names
@@ -171,13 +174,17 @@ class Targets:
         None without data, and none that has no runs to read, or nothing to say.
         """
         workspace = workspace or self._workspace
+        # Where nothing is trained, the audits of single papers take no time.
+        papers = {None} if workspace.stored is None else {None, *workspace.papers}
         if not workspace.available(workspace.configuration["datasets"]):
             return []
-        return [
+        found = [
             name
             for name, audit in self.audits.items()
-            if audit.workspace is workspace and audit.paper is None and _has_what_it_reads(audit)
+            if audit.workspace is workspace and audit.paper in papers and _has_what_it_reads(audit)
         ]
+        # It reads the tables of all papers, which is little where nothing is trained for them.
+        return [*found, COVERAGE] if workspace.stored is not None else found
 
     def audited_for(self, paper: str) -> list[str]:
         """The targets of the audit of one paper."""
@@ -187,7 +194,10 @@ class Targets:
         """Whether anything of a paper's artefact can be built with the data that is available."""
         workspace = self._workspace
         missing = workspace.unavailable(artefact.datasets)
-        return can_be_built(artefact, workspace.layout_of(artefact), missing)
+        layout = workspace.layout_of(artefact)
+        if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
+            return can_be_built(artefact, layout, missing)
+        return artefact.target in workspace.stored.figures or bool(self.made(artefact.target).runs)
 
     def can_be_searched(self, search: Search) -> bool:
         """Whether the split of a search's trials is available."""
@@ -204,6 +214,8 @@ class Targets:
         layouts = self._workspace.layouts
         if name in PAGES:
             return self._page(name)
+        if name == COVERAGE:
+            return self._coverage()
         if name in self.audits:
             return self._audit(name, self.audits[name])
         if name in self._workspace.tuning.searches:
@@ -316,6 +328,24 @@ class Targets:
         own = (search.dataset, f"{search.dataset}/published-{search.paper}")
         return {name: why for name, why in missing.items() if name in own}
 
+    def _coverage(self) -> Target:
+        workspace = self._workspace
+        tables = [
+            artefact.target
+            for artefact in artefacts_of(
+                workspace.papers,
+                workspace.papers if workspace.stored is None else workspace.configuration["artefacts"],
+            )
+            if artefact.form == "table" and self.can_be_built(artefact)
+        ]
+        content = {
+            "tables": tables,
+            "causes": workspace.configuration.get("reference", {}).get("causes", []),
+            "printed": [[*key, number.value, number.unit] for key, number in published().items()],
+        }
+        target = self._target(COVERAGE, workspace.layouts[COVERAGE], [], content, (), [])
+        return replace(target, reads=tuple(files_of("table", table)[0] for table in tables))
+
     def _page(self, name: str) -> Target:
         demo = name == "demo"
         workspace = self._workspace.demonstration if demo else self._workspace
@@ -360,6 +390,9 @@ class Targets:
         datasets: Sequence[str],
         models: Iterable[str] = (),
     ) -> Target:
+        runs = self._workspace.shown(runs, layout)
+        if older := self._workspace.older(runs):
+            content = {**content, "older": older}
         reads: list[str] = []
         if "states" in needs:
             reads += [f"{run.folder}/{STATE}" for run in runs]
@@ -391,10 +424,16 @@ class Targets:
 
 
 def _has_what_it_reads(audit: AuditTarget) -> bool:
+    workspace = audit.workspace
     selection = selection_named(str(audit.layout.selection), audit.layout.module)
-    if not selection.concerns(audit.workspace):
+    if audit.paper is not None:
+        # What has a table of all papers needs none of each.
+        runs_of_paper = None if selection.without_runs else selection.runs_of_paper
+        runs = [] if runs_of_paper is None else runs_of_paper(workspace, audit.paper)
+        return bool(workspace.shown(runs, audit.layout))
+    if not selection.concerns(workspace):
         return False
-    return selection.without_runs or bool(selection.runs(audit.workspace))
+    return selection.without_runs or bool(workspace.shown(selection.runs(workspace), audit.layout))
 
 
 def _assets() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -24,10 +24,25 @@ from fedrec.files.sealed import sealed
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
 from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
-from fedrec.plan.runs import papers_in
+from fedrec.plan.runs import RunId, papers_in
 
 _FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file", "tuning_file")
 """Keys of the configuration that name the other files."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What there is where nothing is trained: the runs of a store, and what was kept beside them."""
+
+    runs: frozenset[RunId]
+    older: frozenset[RunId] = frozenset()
+    """Those of them whose code is not today's."""
+    measured: Mapping[str, frozenset[RunId]] = field(default_factory=dict)
+    """By what the audit measures inside models (a layout's name), the runs it was measured of."""
+    datasets: frozenset[str] = frozenset()
+    """Those whose statistics are there."""
+    figures: frozenset[str] = frozenset()
+    """Targets that were kept as they were drawn, since they show the inside of models."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,8 @@ class Workspace:
     claims: tuple[Claim, ...]
     tuning: Tuning
     layouts: Mapping[str, Layout]
+    stored: Stored | None = None
+    """What is to be reported on without training; None where what is missing is trained."""
 
     @property
     def results(self) -> Path:
@@ -145,6 +162,19 @@ class Workspace:
             if file not in optional or why_file_unavailable(file, self.raw, self.mirror, self.root) is None
         ]
 
+    def shown(self, runs: Iterable[RunId], layout: Layout) -> list[RunId]:
+        """The runs that a layout shows of those it asks for: all, or of a store those that are there."""
+        if self.stored is None:
+            return list(runs)
+        there = self.stored.runs
+        if "states" in layout.needs:
+            there = self.stored.measured.get(layout.name, frozenset())
+        return [run for run in runs if run in there]
+
+    def older(self, runs: Iterable[RunId]) -> int:
+        """How many of runs are older than the code; none where outdated ones are trained again."""
+        return 0 if self.stored is None else sum(run in self.stored.older for run in runs)
+
     def artefact_named(self, name: str) -> Artefact:
         """The table or figure of a paper called `name`: `pfedclr_table1`."""
         (artefact,) = artefacts_of(self.papers, [name])
@@ -161,6 +191,8 @@ class Workspace:
     def _why_unavailable(self, name: str) -> dict[str, str]:
         if name not in self.catalogue:
             return {name: f"it is not in {self.configuration['catalogue']}"}
+        if self.stored is not None:
+            return {} if name in self.stored.datasets else {name: "the stored results have nothing of it"}
         dataset = self.catalogue[name]
         reason = why_unavailable(dataset, self.raw, self.mirror, self.root)
         if reason is not None:

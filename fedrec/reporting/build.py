@@ -7,6 +7,7 @@ from fedrec.files.atomic import write_text
 from fedrec.plan.layouts import layout_named
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.tables.table import add_note
 
 
 def build(target: Target, project: Project) -> None:
@@ -16,4 +17,18 @@ def build(target: Target, project: Project) -> None:
     if not hasattr(module, "build"):
         raise ConfigurationError(f"{layout.module}: a layout needs a function build(target, project).")
     module.build(target, project)
+    if "older" in target.content:
+        add_remark(
+            target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."
+        )
     write_text(project.results / target.plan, target.as_json())
+
+
+def add_remark(target: Target, project: Project, sentence: str) -> None:
+    """Add a sentence below a table, or to the caption of a figure; a page shows what these say."""
+    stem = (project.results / target.files[0]).with_suffix("")
+    if target.form == "table":
+        add_note(stem, sentence)
+    elif target.form == "figure":
+        caption = stem.with_name(f"{stem.name}.txt")
+        write_text(caption, f"{caption.read_text(encoding='utf-8').rstrip()}\n{sentence}\n")

@@ -82,7 +82,12 @@ def subject_of(target: Target, project: Project) -> Subject:
     artefact = project.artefact(target)
     unavailable: Mapping[str, str] = target.content["unavailable"]
     runs = runs_of(artefact, project.methods, target.content["seeds"], unavailable) if target.runs else {}
-    groups = {key: [RunRecord(project.results / run.folder) for run in group] for key, group in runs.items()}
+    shown = set(target.runs)
+    groups = {
+        key: records
+        for key, group in runs.items()
+        if (records := [RunRecord(project.results / run.folder) for run in group if run in shown])
+    }
     return Subject(artefact, groups, project.methods, project.results, project.catalogue, unavailable)
 
 

@@ -43,7 +43,8 @@ from fedrec.runs.registry import make_learner
 if TYPE_CHECKING:
     import polars as pl
 
-"""The five files of a run."""
+AUDIT_FILE = "audit.json"
+"""What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
@@ -217,6 +218,24 @@ class RunRecord:
     def timing(self) -> "pl.DataFrame":
         """One row per round: seconds, clients, bytes."""
         return self._frame("timing")
+
+    def columns(self, table: str) -> dict[str, NDArray[Any]]:
+        """The columns of one of its tables, curve, timing or ranks, by name."""
+        found = self._table(table)
+        return {name: found[name].to_numpy() for name in found.column_names}
+
+    @cached_property
+    def audit(self) -> Mapping[str, Any] | None:
+        """What the audit found inside it while its model was there; None where its model is to be asked."""
+        path = self.folder / AUDIT_FILE
+        try:
+            return read_sealed(path)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ResultError(
+                f"{path}: this file is not whole: {error}. Delete it and unpack it again."
+            ) from error
 
     @cached_property
     def metrics(self) -> "pl.DataFrame":

@@ -14,8 +14,11 @@ from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
 from fedrec.federation.engines.engine import ENGINES
 from fedrec.plan.cost import seconds_of
+from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
+from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
+from tests.made_runs import write_run
 
 PAGES = [
     ROOT / "README.md",
@@ -57,6 +60,28 @@ def known_numbers():
 
 def test_tables_and_picture_show_the_numbers_of_their_files():
     assert make().outdated() == []
+
+
+def test_numbers_on_movielens_are_those_of_the_reference(tmp_path):
+    run = write_run(
+        tmp_path,
+        RunId("pfedclr", "ml-100k", "clean", "pfedclr", 0),
+        load_methods(ROOT / "config/methods.yaml"),
+    )
+    store = RunStore(tmp_path / "store")
+    store.add([packed_run(run)])
+    kept, changed = (rows("ml-100k"), make().from_reference(rows("ml-100k"), store.folder))
+    (before,), (after,) = ([row for row in some if row["method"] == "pfedclr"] for some in (kept, changed))
+
+    assert after == {
+        **before,
+        "clean_hr": f"{run.metric('hr@10'):.4f}",
+        "clean_ndcg": f"{run.metric('ndcg@10'):.4f}",
+    }
+    assert [row for row in changed if row["method"] != "pfedclr"] == [
+        row for row in kept if row["method"] != "pfedclr"
+    ]
+    assert make().numbers_text(kept) == (ROOT / "docs/numbers/ml-100k.csv").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

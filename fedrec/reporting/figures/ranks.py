@@ -1,5 +1,6 @@
 """Ranks of methods at each step from the published protocol to the clean one, one switch after the other."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -23,7 +24,7 @@ _PER_METHOD = 0.2  # inches of height
 def build(target: Target, project: Project) -> None:
     """Draw how ranks move over the steps of a target."""
     audited, seeds = steps_of(target)
-    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds)
+    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds, set(target.runs))
     drawn = rows_drawn(rows)
     caption = (
         "Ranks of methods by test HR@10, from the published protocol to the clean one, one switch after the "
@@ -35,8 +36,11 @@ def build(target: Target, project: Project) -> None:
 
 
 def rows_drawn(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the figure: steps that add one switch after the other."""
-    return [row for row in rows if not str(row["step"]).startswith("only-")]
+    """The rows of the figure: steps that add one switch after the other, of methods that took all of them."""
+    drawn = [row for row in rows if not str(row["step"]).startswith("only-")]
+    steps = Counter((row["dataset"], row["method"]) for row in drawn)
+    most = {dataset: max(steps[key] for key in steps if key[0] == dataset) for dataset, _ in steps}
+    return [row for row in drawn if steps[row["dataset"], row["method"]] == most[row["dataset"]]]
 
 
 def rank_figure(rows: Sequence[Row]) -> Figure:

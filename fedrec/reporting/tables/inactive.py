@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-
 from fedrec.config.papers import Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import Subject, subject_of
-from fedrec.reporting.tables.inactive_users import inactive_users, users_of_interactions
+from fedrec.reporting.tables.inactive_users import activity_of, inactive_users
 from fedrec.reporting.tables.paper_table import DATASET_COLUMN, printed_value, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
 
@@ -36,8 +34,8 @@ def inactive_rows(subject: Subject) -> list[dict[str, Any]]:
     artefact, rows = subject.artefact, []
     for dataset, users in inactive_users(subject.data, artefact).items():
         least, below = artefact.options["users"][dataset]
-        path = subject.data / dataset / "interactions.parquet"
-        everyone = len(np.unique(users_of_interactions(path)))
+        active = activity_of(subject.data / dataset)
+        everyone = 0 if active is None else len(active[0])
         line = Line(printed=("", f"inactive users: {least}-{below} interactions"))
         row: dict[str, Any] = {"dataset": dataset, "least": least, "below": below}
         for key, value in (("users", float(len(users))), ("share_of_users", 100 * len(users) / everyone)):

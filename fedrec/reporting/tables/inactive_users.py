@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from fedrec.config.papers import Artefact
 from fedrec.data.interactions import read_interactions_file
 from fedrec.errors import ResultError
+from fedrec.files.parquet import read_table
+from fedrec.runs.store import ACTIVITY
 
 
 def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
@@ -17,11 +19,24 @@ def inactive_users(data: Path, artefact: Artefact) -> dict[str, list[int]]:
     """
     users = {}
     for dataset, (least, below) in artefact.options.get("users", {}).items():
-        path = data / dataset / "interactions.parquet"
-        if path.is_file():
-            user, count = np.unique(users_of_interactions(path), return_counts=True)
+        if active := activity_of(data / dataset):
+            user, count = active
             users[dataset] = user[(count >= least) & (count < below)].tolist()
     return users
+
+
+def activity_of(folder: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The users of a dataset and how many interactions each has, by its interactions or a store's count.
+
+    None where neither is in the dataset's folder.
+    """
+    if (folder / "interactions.parquet").is_file():
+        user, count = np.unique(users_of_interactions(folder / "interactions.parquet"), return_counts=True)
+        return user.astype(np.int64), count.astype(np.int64)
+    if not (folder / ACTIVITY).is_file():
+        return None
+    table, _ = read_table(folder / ACTIVITY, columns=("user", "interactions"))
+    return table["user"].to_numpy(), table["interactions"].to_numpy()
 
 
 def users_of_interactions(path: Path) -> NDArray[np.int32]:

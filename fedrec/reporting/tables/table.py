@@ -210,6 +210,17 @@ def write_forms(
     write_sealed(stem.with_name(f"{stem.name}.json"), _plain(content), indent=1)
 
 
+def add_note(stem: Path, note: str) -> None:
+    """Add a note below the tables that `write_forms` wrote, in all forms that are read; the csv stays."""
+    path = stem.with_name(f"{stem.name}.json")
+    content = read_sealed(path)
+    tables = [{**table, "notes": [*table["notes"], note]} for table in content["tables"]]
+    write_sealed(path, {**content, "tables": tables}, indent=1)
+    for ending, text in (("md", f"\n- {note}\n"), ("tex", f"\n\\par {_latex_text(note)}\n")):
+        form = stem.with_name(f"{stem.name}.{ending}")
+        write_text(form, form.read_text(encoding="utf-8") + text)
+
+
 def read_shown(path: Path) -> ShownTables:
     """The tables of a json that `write_forms` wrote."""
     try:

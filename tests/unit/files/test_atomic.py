@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic, canonical_json, remove_remains, write_text
+from fedrec.files.atomic import atomic, canonical_json, remove_remains, unflushed, write_text
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -81,3 +81,14 @@ def test_remains_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
     assert foreign.exists()
     remove_remains(tmp_path / "other")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writers_wait_for_the_disk_unless_told_not_to(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    with unflushed():
+        write_text(tmp_path / "one.txt", "made again at any time")
+    assert flushed == []
+    write_text(tmp_path / "two.txt", "kept")
+    assert len(flushed) == 2, "the file, and the folder that names it"
+    assert (tmp_path / "one.txt").read_text() == "made again at any time"

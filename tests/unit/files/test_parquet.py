@@ -91,3 +91,13 @@ def test_another_file_of_ours_is_told_as_such(tmp_path):
         read_table(tmp_path / "a.parquet", columns=("user", "item"))
     with pytest.raises(StorageError, match="another file of fedrec, without timed"):
         read_table(tmp_path / "a.parquet", says=("dataset", "timed"))
+
+
+def test_bytes_are_hashed_by_what_they_are_and_where_they_end():
+    whole = pa.table({"a": pa.array([b"ab", b"", b"c"], pa.binary())})
+    part = pa.table({"a": pa.array([b"x", b"ab", b"", b"c"], pa.binary()).slice(1)})
+    others = ([b"a", b"b", b"c"], [b"ab", b"c", b""], [b"ab", b"", b"d"])
+    assert content_hash(whole) == content_hash(part)
+    assert content_hash(whole) not in {
+        content_hash(pa.table({"a": pa.array(other, pa.binary())})) for other in others
+    }

@@ -85,6 +85,9 @@ def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mappin
     """What the draws of each run tell; those on one split, under one protocol, are drawn together."""
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
+        if record.audit is not None:
+            yield record, record.audit["exposure"]
+            continue
         # The same rows may be drawn from under different rules.
         groups.setdefault((record.summary["split"], record.protocol), []).append(record)
     for alike in groups.values():

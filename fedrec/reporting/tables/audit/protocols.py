@@ -28,7 +28,7 @@ CHAPTER = Chapter(
 def build(target: Target, project: Project) -> None:
     """Write the tables of the steps of a target."""
     audited, seeds = steps_of(target)
-    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds)
+    rows = step_rows(project.results, audited, project.methods, project.protocols, seeds, set(target.runs))
     write_forms(stem_of(target, project), rows, step_tables(rows), CHAPTER)
 
 
@@ -58,7 +58,7 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),
         ],
-        rows=sorted(merged.values(), key=lambda row: -row["clean"]),
+        rows=sorted(merged.values(), key=lambda row: -row.get("clean", 0.0)),
         notes=[
             f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
             for name in _unmoved(rows)
@@ -68,12 +68,12 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
 
 def _unmoved(rows: Sequence[Row]) -> list[str]:
     """Steps of one switch that read the published runs by the same rule."""
-    published = next(row for row in rows if row["step"] == "published")
-    read = published["protocol"], published["round_rule"]
+    published = [row for row in rows if row["step"] == "published"]
+    read = [(row["protocol"], row["round_rule"]) for row in published[:1]]
     return list(
         dict.fromkeys(
             str(row["step"])
             for row in rows
-            if str(row["step"]).startswith("only-") and (row["protocol"], row["round_rule"]) == read
+            if str(row["step"]).startswith("only-") and (row["protocol"], row["round_rule"]) in read
         )
     )

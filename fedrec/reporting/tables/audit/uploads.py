@@ -46,11 +46,19 @@ def upload_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> lis
         run = record.id
         print(f"{run.dataset}, {run.protocol}: {run.method}", file=sys.stderr)
         unguarded = by_id.get((run.dataset, run.protocol, _without_noise(run.method), run.seed))
-        # Opened anew, so that no state stays in memory.
-        opened = RunRecord(record.folder)
-        for table, attacks in attack_uploads(opened.tensors, opened.clients).items():
+        for table, attacks in _attacks(record).items():
             rows.append(_row(record, title(methods, run.method, ["rounds"]), table, attacks, unguarded))
     return rows
+
+
+def _attacks(record: RunRecord) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """What attackers find in the uploads of a run: what was found while its model was at hand, or anew."""
+    if record.audit is not None:
+        found: Mapping[str, Mapping[str, Mapping[str, Any]]] = record.audit["uploads"]
+        return found
+    # Opened anew, so that no state stays in memory.
+    opened = RunRecord(record.folder)
+    return attack_uploads(opened.tensors, opened.clients)
 
 
 def upload_tables(rows: Sequence[Row]) -> list[ReportTable]:

@@ -166,7 +166,9 @@ def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
 
 def test_steps_are_written_in_all_forms(tmp_path, protocols):
     ladder = made_ladder(tmp_path, protocols)
-    told = {"steps": [asdict(ladder)], "seeds": [0]}
+    of_steps = (runs_of_step(ladder, METHODS, step, [0]).values() for step in steps(ladder, protocols))
+    runs = {run for groups in of_steps for group in groups for run in group}
+    told = {"steps": [asdict(ladder)], "seeds": [0], "runs": runs}
     build_target(tmp_path, "protocols", "steps", **told)
     build_target(tmp_path, "ranks", "ranks", **told)
     assert len(csv_rows(tmp_path / "tables/steps.csv")) == 7 * 3
@@ -188,6 +190,25 @@ def test_a_run_of_a_step_that_is_not_there_is_named(tmp_path, protocols):
         ResultError, match=r"only-pool-pfedclr/fedmf@rounds-15/seed0/run.json: this run is not finished"
     ):
         step_rows(tmp_path, [ladder], METHODS, protocols, (0,))
+
+
+def test_a_method_without_runs_at_a_step_is_left_out_there_and_of_the_figure(tmp_path, protocols):
+    ladder = made_ladder(tmp_path, protocols)
+    (step,) = (step for step in steps(ladder, protocols) if step.name == "upto-pool")
+    every = {
+        run
+        for one in steps(ladder, protocols)
+        for group in runs_of_step(ladder, METHODS, one, [0]).values()
+        for run in group
+    }
+    gone = runs_of_step(ladder, METHODS, step, [0])[ladder.methods[0]]
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, (0,), every - set(gone))
+    left = {row["step"] for row in rows if row["method"] == ladder.methods[0]}
+
+    assert "upto-pool" not in left
+    assert "clean" in left
+    assert ladder.methods[0] not in {row["method"] for row in ranks_figure.rows_drawn(rows)}
+    assert ladder.methods[1] in {row["method"] for row in ranks_figure.rows_drawn(rows)}
 
 
 # Exposure

@@ -1,0 +1,22 @@
+"""What the audit finds inside a run, measured while its model is at hand and kept when that is given away."""
+
+from typing import Any
+
+from fedrec.audit.exposure import exposure
+from fedrec.audit.uploads import attack_uploads
+from fedrec.config.protocol import short_name
+from fedrec.federation.observe.recorder import extras
+from fedrec.runs.record import RunRecord
+
+_EXPOSED = ("published", "only-pool", "clean")
+"""The protocols whose draws the table of exposure counts."""
+
+
+def measured(run: RunRecord) -> dict[str, Any]:
+    """What the draws of a run give away, and its uploads where it kept some: `exposure` and `uploads`."""
+    found: dict[str, Any] = {}
+    if short_name(run.protocol) in _EXPOSED:
+        found["exposure"] = exposure(run)
+    if "users/traffic" in extras(run.tensors):
+        found["uploads"] = attack_uploads(run.tensors, run.clients)
+    return found

@@ -1,0 +1,243 @@
+"""`fedrec reference`: finished runs packed into few files, and everything built from them, untrained."""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_project, project_of
+from fedrec.cli.work import listed_words
+from fedrec.errors import ConfigurationError, ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fedrec.cli.options import Commands
+    from fedrec.plan.project import Project
+    from fedrec.runs.store import Changes, PackedRun, RunStore
+
+_STORE = Path("results/reference")
+_CONFIGURATION = Path("config/reference.yaml")
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the commands of this file."""
+    parser = add_command(commands, "reference", _reference)
+    parts = parser.add_subparsers(required=True, metavar="WHAT")
+
+    part = add_command(parts, "pack", _pack)
+    part.add_argument("results", type=Path, help="a folder of results with finished runs")
+    part.add_argument("--store", type=Path, required=True, help="folder to write, or to add to")
+    part.add_argument("--audit", action="store_true", help="look inside models, too: at draws and uploads")
+    part.add_argument("--device", default="cpu", help="where models are looked into (default: %(default)s)")
+
+    part = add_command(parts, "add", _add)
+    part.add_argument("sources", nargs="+", type=Path, help="folders of results, or stores that `pack` wrote")
+    _add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "keep", _keep)
+    part.add_argument("targets", nargs="+", help="figures of the inside of models, built already")
+    _add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "show", _show)
+    _add_store(part)
+
+    part = add_command(parts, "plan", _plan)
+    part.add_argument("--minutes", type=float, help="as many of the first runs as take about so long")
+    _add_store(part)
+    add_project(part)
+
+    part = add_command(parts, "build", _build)
+    part.add_argument(
+        "--out", default="results/from-reference", help="folder to write (default: %(default)s)"
+    )
+    part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    _add_store(part)
+    add_project(part)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", type=Path, default=_STORE, help="the folder of packed runs (default: %(default)s)"
+    )
+
+
+def _reference(_parsed: argparse.Namespace) -> None:
+    """Keep finished runs in few files, and build tables, figures and the page from them without training."""
+
+
+def _pack(parsed: argparse.Namespace) -> None:
+    """Pack the finished runs of a folder of results; needs no more than training does."""
+    from fedrec.runs.store import RunStore
+
+    store = RunStore(parsed.store)
+    runs = _packed(parsed.results)
+    if parsed.audit:
+        runs = _looked_into(runs, parsed.results, store, parsed.device)
+    _tell(store, store.add(runs))
+    store.add_data(parsed.results)
+
+
+def _add(parsed: argparse.Namespace) -> None:
+    """Add finished runs to the reference: those that are there give way, unless theirs is the newer code."""
+    from fedrec.plan.agreement import TodaysCode
+    from fedrec.plan.selection import runs_of
+    from fedrec.runs.store import RunStore
+
+    project = _project(parsed)
+    among_all = {
+        run.folder
+        for paper in project.papers.values()
+        for artefact in paper.artefacts.values()
+        if artefact.options.get("ranks") == "catalogue"
+        for runs in runs_of(artefact, project.methods, project.seeds).values()
+        for run in runs
+    }
+    store, is_todays = RunStore(parsed.store), TodaysCode()
+    for source in parsed.sources:
+        other = RunStore(source)
+        brought = list(other.every_run() if RunStore.is_at(source) else _packed(source))
+        outdated = {run.name for run in brought if not is_todays(run.summary, run.summary["method"])}
+        newer = {
+            run.name
+            for run in store.every_run()
+            if run.name in outdated and is_todays(run.summary, run.summary["method"])
+        }
+        runs = [run if run.name in among_all else run.without_catalogue() for run in brought]
+        _tell(store, store.add(runs, keeps=newer))
+        if RunStore.is_at(source):
+            store.add_data_of(other)
+        else:
+            store.add_data(source)
+    undescribed = sorted(set(store.datasets()) - set(store.described()))
+    if undescribed:
+        files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
+        print(f"Not shown before their statistics are there: snakemake --cores 2 {files}", file=sys.stderr)
+
+
+def _keep(parsed: argparse.Namespace) -> None:
+    """Keep figures of the inside of models as they were drawn: models are not stored."""
+    from fedrec.reporting.kept import keep
+
+    project = project_of(parsed)
+    every = [target for name in parsed.targets for target in project.group(name)]
+    inside = [target for target in every if "states" in project.layouts[target.layout].needs]
+    others = [target.name for target in every if target not in inside and target.name in parsed.targets]
+    if others:
+        raise ConfigurationError(f"{others[0]}: is built from stored runs, and need not be kept.")
+    kept = keep(parsed.store, [target for target in inside if target.form == "figure"], project.results)
+    print(f"Kept: {', '.join(kept)}.")
+
+
+def _show(parsed: argparse.Namespace) -> None:
+    """Say what the reference has: runs by dataset, how many are older than the code, on which machines."""
+    from collections import Counter
+
+    from fedrec.plan.agreement import TodaysCode
+
+    store, is_todays = _opened(parsed.store), TodaysCode()
+    devices: Counter[str] = Counter()
+    for dataset in store.datasets():
+        runs = store.runs_on(dataset).values()
+        older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
+        protocols = len({run.summary["protocol"]["name"] for run in runs})
+        seeds = len({run.summary["seed"] for run in runs})
+        devices.update(str(run.summary["measured"]["device"]) for run in runs)
+        print(
+            f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; {older} older than the code"
+        )
+    print("\n".join(f"{count} runs on {device}" for device, count in sorted(devices.items())))
+    size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))
+    print(f"{size / 2**20:.1f} MiB")
+
+
+def _plan(parsed: argparse.Namespace) -> None:
+    """List the runs that the reference lacks, the most valuable first, for `fedrec work`."""
+    from fedrec.plan.reference import plan_words, reference_plan
+    from fedrec.plan.run_list import list_text
+    from fedrec.runs.store import RunStore
+
+    project = _project(parsed)
+    stored = {run.id: run.summary for run in RunStore(parsed.store).every_run()}
+    planned = reference_plan(project, stored)
+    chosen = []
+    left = float("inf") if parsed.minutes is None else parsed.minutes * 60
+    for run in planned:
+        left -= run.seconds
+        if left < 0:
+            break
+        chosen.append(run)
+    lines = [{**run.job.listed(project.results), "seconds": round(run.seconds, 1)} for run in chosen]
+    print(list_text(lines), end="")
+    listed = listed_words([run.job for run in chosen], project.results)
+    print(f"{plan_words(planned)}\nListed: {listed}", file=sys.stderr)
+
+
+def _build(parsed: argparse.Namespace) -> None:
+    """Build every table, figure and the page from the reference, without training, data or network."""
+    from fedrec.config.configuration import read_configuration
+    from fedrec.reporting.stored import build_stored, stored_project
+
+    if parsed.jobs < 1:
+        raise ConfigurationError(f"--jobs {parsed.jobs}: give a number from 1.")
+    store = _opened(parsed.store)
+    files = [parsed.project, *(parsed.configfile or [_CONFIGURATION])]
+    project = stored_project(read_configuration(files), Path(), store, parsed.out)
+    names = build_stored(project, store, parsed.jobs)
+    print(f"{len(names)} tables, figures and pages are in {parsed.out}; read {parsed.out}/report/report.html")
+
+
+def _project(parsed: argparse.Namespace) -> "Project":
+    """The project of the reference, unless other files are named."""
+    parsed.configfile = parsed.configfile or [_CONFIGURATION]
+    return project_of(parsed)
+
+
+def _opened(folder: Path) -> "RunStore":
+    from fedrec.runs.store import RunStore
+
+    if not RunStore.is_at(folder):
+        raise ResultError(
+            f"{folder}: there are no packed runs. `fedrec reference add results` puts some there."
+        )
+    return RunStore(folder)
+
+
+def _packed(results: Path) -> "Iterator[PackedRun]":
+    """The finished runs below a folder of results; none where there are datasets alone."""
+    from fedrec.runs.results import records_below
+    from fedrec.runs.store import packed_run
+
+    without_runs = (results / "data").is_dir() and not (results / "runs").exists()
+    for record in [] if without_runs else records_below(results / "runs"):
+        yield packed_run(record)
+
+
+def _looked_into(
+    runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
+) -> "Iterator[PackedRun]":
+    """Runs with what the audit finds inside their models; the store knows of those that were looked into."""
+    from fedrec.audit.measured import measured
+    from fedrec.runs.record import RunRecord
+
+    before = {run.name: run for run in store.every_run() if run.audit}
+    for run in runs:
+        known = before.get(run.name)
+        if known is not None and known.summary == run.summary:
+            yield run
+            continue
+        print(f"looks into {run.name}", file=sys.stderr)
+        # Opened for this alone, so that no model stays in memory.
+        yield replace(run, audit=measured(RunRecord(results / run.name, device=device)))
+
+
+def _tell(store: "RunStore", changes: "Changes") -> None:
+    """Say what adding runs did; those that gave way, or did not, by name."""
+    counts = ", ".join(f"{len(names)} {what}" for what, names in vars(changes).items())
+    print(f"{store.folder}: {counts}.")
+    for what in ("replaced", "kept"):
+        for name in getattr(changes, what):
+            print(f"  {what}: {name}")

@@ -1,0 +1,68 @@
+"""The work that reference results are still short of, in order of its value, and what it costs on a GPU."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedrec.errors import ConfigurationError
+from fedrec.plan.asked import runs_asked
+from fedrec.plan.cost import gpu_seconds_of
+from fedrec.plan.finished import agreeing, unfinished
+from fedrec.plan.project import Project, RunJob
+from fedrec.plan.runs import RunId
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run that is to be trained for the reference."""
+
+    job: RunJob
+    step: int
+    """The step of the order that asks for it first, from 1."""
+    seconds: float
+    """About how long it takes on a GPU."""
+
+
+def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) -> list[PlannedRun]:
+    """The runs that the steps of `reference` in the configuration ask for, each once and step by step.
+
+    Left out are those that are `stored`, given by what their run.json says, and those finished among the
+    results, of today's code, settings and split. Within a step the shortest come first.
+    """
+    if "reference" not in project.configuration:
+        raise ConfigurationError(
+            "the configuration says nothing of a reference. Give --configfile config/reference.yaml."
+        )
+    order, costs = (project.configuration["reference"][key] for key in ("order", "gpu"))
+    planned: dict[RunId, PlannedRun] = {}
+    for number, step in enumerate(order, start=1):
+        of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})
+        asked = [run for run in _runs(of_step, step) if run not in planned]
+        there = agreeing(of_step, {run: stored[run] for run in asked if run in stored})
+        left = unfinished(of_step, [run for run in asked if run not in there])
+        cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
+        for run in sorted(left, key=lambda run: (cost[run], run)):
+            planned[run] = PlannedRun(of_step.job(run), number, cost[run])
+    return list(planned.values())
+
+
+def plan_words(planned: Iterable[PlannedRun]) -> str:
+    """How much each step has left: runs, and hours or minutes on a GPU, one run after the other."""
+    steps: dict[int, list[float]] = {}
+    for run in planned:
+        steps.setdefault(run.step, []).append(run.seconds)
+    lines = [f"step {number}: {_words(seconds)}" for number, seconds in sorted(steps.items())]
+    every = [second for seconds in steps.values() for second in seconds]
+    return "\n".join([*lines, f"all: {_words(every)}"]) if every else "Nothing is left to train."
+
+
+def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
+    datasets = step.get("datasets")
+    return [
+        run for run in runs_asked(project, step["targets"]) if datasets is None or run.dataset in datasets
+    ]
+
+
+def _words(seconds: list[float]) -> str:
+    minutes = sum(seconds) / 60
+    return f"{len(seconds)} runs, about {minutes:.0f} minutes on a GPU, one after the other"

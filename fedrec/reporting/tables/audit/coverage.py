@@ -1,0 +1,214 @@
+"""How many of the printed numbers have ours beside them, how many agree, and why the others do not.
+
+Ours are taken from the csv of every table of a paper that was built, under the published protocol, which is
+what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which;
+what differs without one is unexplained.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.printed import Printed, PrintedKey, published
+from fedrec.config.protocol import short_name
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.subject import stem_of, subject_of
+from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
+
+LAYOUT = Layout("table")
+AGREES, NOT_RUN, UNEXPLAINED = "agrees", "not run yet", "unexplained"
+POINTS = 0.02
+"""How far ours may be from a printed fraction, and by what share of it from a printed count, to agree."""
+CHAPTER = Chapter(
+    "Coverage: every printed number, and ours",
+    "Each printed number beside ours under the protocol that the papers use, and under the clean one. Where "
+    "ours differ, or there is none, the cause is named.",
+    order=0,
+)
+_METRICS = {
+    **{name: name for name in ("users", "items", "interactions", "sparsity", "share_of_users")},
+    **{name: name for name in ("space_client", "space_server", "parameters", "epochs", "time_total")},
+    "seconds": "time_per_round",
+    "rate": "learning_rate",
+}
+"""Columns of tables that are not of metrics, and what the printed numbers call them."""
+_CHANGES = (("relative gain", 1.0), ("relative loss", -1.0))
+_FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
+
+
+@dataclass(frozen=True)
+class Ours:
+    """Our number under the published and under the clean protocol, and the runs behind them."""
+
+    published: float | None = None
+    clean: float | None = None
+    runs: tuple[str, ...] = ()
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the table of all printed numbers, by the tables of papers that a target names."""
+    rows = coverage_rows(ours_in(project, target.content["tables"]), target.content["causes"])
+    write_forms(stem_of(target, project), rows, coverage_tables(rows), CHAPTER)
+
+
+def coverage_rows(ours: Mapping[PrintedKey, Ours], causes: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """One row per printed number: ours, whether they agree, and the cause where they do not."""
+    rows: list[Row] = []
+    for key, number in published().items():
+        own = ours.get(key)
+        found = Ours() if own is None else own
+        cause = _cause(key, causes)
+        row: dict[str, Any] = {
+            **dict(zip(_FIELDS, key, strict=True)),
+            "unit": number.unit,
+            "printed": number.value,
+        }
+        row |= {"published": found.published, "clean": found.clean, "runs": list(found.runs)}
+        if found.published is not None:
+            row["difference"] = found.published - number.value
+        row["standing"], row["why"] = _standing(number, own, cause)
+        rows.append(row)
+    return rows
+
+
+def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
+    """A table of counts by paper, and one of all numbers."""
+    kinds = list(dict.fromkeys(_ordered({str(row["standing"]) for row in rows})))
+    counts = []
+    for paper in [*dict.fromkeys(row["paper"] for row in rows), "all"]:
+        own = [row for row in rows if paper in ("all", row["paper"])]
+        reached = Counter(row["standing"] for row in own)
+        with_ours = sum(row["published"] is not None for row in own)
+        counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **reached})
+    summary = ReportTable(
+        f"Of {len(rows):,} printed numbers, how many have ours beside them under the papers' own protocol, "
+        f"and how many agree: fractions within {POINTS * 100:g} points, gains within {POINTS * 100:g} points "
+        f"of percent, counts, sizes and times within {POINTS:.0%}. The others by cause.",
+        [
+            ReportColumn("paper", "paper", align="left"),
+            ReportColumn("printed", "printed"),
+            ReportColumn("ours", "have ours"),
+            *(ReportColumn(kind, kind) for kind in kinds),
+        ],
+        [dict.fromkeys(kinds, 0) | row for row in counts],
+        part="counts",
+    )
+    headings = {"published": "ours, published", "clean": "ours, clean"}
+    numbers = ReportTable(
+        "Every printed number, ours under both protocols, and the difference of ours under the published one "
+        "from print.",
+        [
+            *(ReportColumn(name, name, align="left") for name in _FIELDS),
+            ReportColumn("printed", "printed", "{:.4g}"),
+            *(ReportColumn(name, heading, "{:.4g}") for name, heading in headings.items()),
+            ReportColumn("difference", "difference", "{:+.4g}"),
+            ReportColumn("standing", "standing", align="left"),
+            ReportColumn("why", "why", align="left"),
+        ],
+        rows,
+        part="numbers",
+        aside=True,
+    )
+    return [summary, numbers]
+
+
+def ours_in(project: Project, names: Iterable[str]) -> dict[PrintedKey, Ours]:
+    """Our number for each printed one that a built table of a paper shows."""
+    ours: dict[PrintedKey, Ours] = {}
+    built = set(names)
+    for artefact in artefacts_of(project.papers, project.papers):
+        path = project.results / "tables" / f"{artefact.target}.csv"
+        if artefact.target not in built or artefact.form != "table":
+            continue
+        with path.open(encoding="utf-8", newline="") as stream:
+            for key, protocol, value, runs in _numbers(project, artefact, csv.DictReader(stream)):
+                before = ours.get(key, Ours())
+                kept = {"published": before.published, "clean": before.clean, protocol: value}
+                ours[key] = Ours(**kept, runs=tuple(dict.fromkeys((*before.runs, *runs))))
+    return ours
+
+
+def _numbers(
+    project: Project, artefact: Artefact, rows: Iterable[Mapping[str, str]]
+) -> Iterator[tuple[PrintedKey, str, float, list[str]]]:
+    """The printed number that each number of a csv stands beside, under which protocol, it and its runs."""
+    subject = subject_of(project.target(artefact.target), project)
+    lines = {subject.label(line): line.printed for line in artefact.lines if line.run or line.label}
+    for row in rows:
+        table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
+        protocol = short_name(row.get("protocol") or "published")
+        line = lines.get(row.get("line") or row.get("method") or "")
+        for metric, sign, text in _values(row):
+            key = _key_of(artefact.paper, table, row["dataset"], line, metric)
+            if key is not None and text and protocol in ("published", "clean"):
+                yield key, protocol, sign * float(text), row.get("runs", "").split()
+
+
+def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
+    """What the numbers of a row of a csv are called in print, their sign there, and they themselves."""
+    if "metric" in row:
+        yield row["metric"], 1.0, row.get("value", "")
+        for ending, sign in _CHANGES:
+            yield f"{row['metric']} {ending}", sign, row.get("value", "")
+        return
+    for column, metric in _METRICS.items():
+        if column in row:
+            # A table without protocols, as that of statistics, has its printed numbers beside ours.
+            yield metric, 1.0, row[column]
+
+
+def _key_of(
+    paper: str, table: str, dataset: str, line: tuple[str, str] | None, metric: str
+) -> PrintedKey | None:
+    """The one printed number that is meant; None where there is none, or more than one."""
+    if line is not None:
+        key = (paper, table, dataset, *line, metric.lower())
+        return key if key in published() else None
+    found = _by_cell().get((paper, table, dataset, metric.lower()), ())
+    return found[0] if len(found) == 1 else None
+
+
+@cache
+def _by_cell() -> dict[tuple[str, str, str, str], list[PrintedKey]]:
+    cells: dict[tuple[str, str, str, str], list[PrintedKey]] = {}
+    for key in published():
+        cells.setdefault((*key[:3], key[5]), []).append(key)
+    return cells
+
+
+def _cause(key: PrintedKey, causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The first cause that is about a cell: of every field that it names, it names the cell's value."""
+    cell = dict(zip(_FIELDS, key, strict=True))
+    return next(
+        (one for one in causes if all(cell[name] in one[name] for name in _FIELDS if name in one)), None
+    )
+
+
+def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None) -> tuple[str, str]:
+    """What became of a printed number in a word or two, and why in a sentence where one is known."""
+    if own is not None and own.published is not None and _agrees(number, own.published):
+        return AGREES, ""
+    if cause is not None:
+        return str(cause["cause"]), str(cause["why"])
+    return (NOT_RUN if own is None or own.published is None else UNEXPLAINED), ""
+
+
+def _agrees(number: Printed, value: float) -> bool:
+    difference = abs(value - number.value)
+    if number.unit == "fraction":
+        return difference <= POINTS
+    if number.unit == "percent":
+        return difference <= 100 * POINTS
+    return difference <= POINTS * abs(number.value)
+
+
+def _ordered(kinds: Iterable[str]) -> list[str]:
+    """Who agrees first, what is open last."""
+    last = (UNEXPLAINED, NOT_RUN)
+    return sorted(kinds, key=lambda kind: (kind != AGREES, kind in last and 1 + last.index(kind), kind))

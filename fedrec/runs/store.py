@@ -1,0 +1,337 @@
+"""Many finished runs in a few files: what tables and figures read of them, without models and data.
+
+    runs/<dataset>.parquet   one row per run: its run.json, what the audit found inside it, and as bytes the
+                             ranks of its users at the reported round, its curve and its times
+    users.parquet            whose ranks these are: runs on one split share their users
+    splits.parquet           the shape of each split: how many training rows each user has
+    datasets.parquet         the statistics of each dataset, and how many interactions each user has
+
+Every file carries a hash of its content, and equal runs give equal bytes. Curves are kept to five digits;
+ranks are kept exactly, of the reported round alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedrec.errors import ResultError, StorageError
+from fedrec.files.atomic import canonical_json, make_folder
+from fedrec.files.parquet import about_table, read_table, write_table
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.runs.record import AUDIT_FILE, RunRecord
+
+_RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
+ACTIVITY = "activity.parquet"
+"""Beside a dataset's statistics: how many interactions each user has."""
+_REBUILD = "Restore it from the repository, or pack its runs again."
+_LEVEL = 19
+"""Of compression: what is written once is read many times, and kept for good."""
+_DIGITS = 5
+_CURVE = ("round", "loss", "validation_hr@10", "validation_ndcg@10", "test_hr@10", "test_ndcg@10")
+_TIMING = (
+    "round",
+    "clients",
+    "bytes_down_per_client",
+    "bytes_up_per_client",
+    "local_seconds",
+    "server_seconds",
+)
+"""The columns of a run's tables that are kept, of those it has."""
+_KINDS = ("|u1", "<u2", "<u4", "<i8", "<f4", "<f8")
+"""How numbers are written, narrowest first; the first that gives them back is taken."""
+_HALVES = 2
+"""Tied items share a rank, which may lie half-way between two."""
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """What is kept of a finished run."""
+
+    name: str
+    """Its folder below the results."""
+    summary: Mapping[str, Any]
+    """What its run.json says."""
+    users: bytes
+    """The users that ranks are of, sorted."""
+    numbers: Mapping[str, bytes]
+    """Ranks, curve and times, each a column of one number per user or round."""
+    audit: Mapping[str, Any] = field(default_factory=dict)
+    """What the audit found inside it (`fedrec.audit.measured`), if it was asked."""
+
+    @property
+    def dataset(self) -> str:
+        """The dataset it was trained on."""
+        return str(self.summary["dataset"])
+
+    @property
+    def id(self) -> RunId:
+        """What names it."""
+        said = self.summary
+        return RunId(said["paper"], said["dataset"], said["protocol"]["name"], said["method"], said["seed"])
+
+    def without_catalogue(self) -> "PackedRun":
+        """The same without ranks among all items, which few tables read and which take the most room."""
+        kept = {name: value for name, value in self.numbers.items() if name != "catalogue_rank"}
+        return replace(self, numbers=kept)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What adding runs did, by their names."""
+
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Those whose stored run was better than what was brought."""
+
+
+def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> PackedRun:
+    """What is kept of a finished run; its tables are read whole, so that a damaged one is an error."""
+    ranks = record.user_ranks()
+    numbers = {"test_rank": _as_bytes(ranks.rank.astype(np.float64) * _HALVES)}
+    if "test_rank_in_catalogue" in record.columns("ranks"):
+        among_all = record.user_ranks(catalogue=True).rank
+        numbers["catalogue_rank"] = _as_bytes(among_all.astype(np.float64) * _HALVES)
+    for table, wanted in (("curve", _CURVE), ("timing", _TIMING)):
+        columns = record.columns(table)
+        numbers |= {f"{table}:{name}": _column(columns[name]) for name in wanted if name in columns}
+    # Where its data lay tells nobody else anything, and its files are not these.
+    said = {key: value for key, value in record.summary.items() if key not in ("data", "files")}
+    return PackedRun(
+        record.id.folder, said, _as_bytes(ranks.user), numbers, dict(audit or record.audit or {})
+    )
+
+
+def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None = None) -> RunRecord:
+    """Write what is kept of a run as a folder of results, without its model; `more` joins its run.json."""
+    folder = results / run.name
+    about = {"dataset": run.dataset}
+    rule = run.summary["protocol"]["round_rule"]
+    user = _numbers(run.users)
+    ranks: dict[str, Any] = {"at": pa.array([rule] * len(user)).dictionary_encode(), "user": user}
+    for name, column in (("test_rank", "test_rank"), ("catalogue_rank", "test_rank_in_catalogue")):
+        if name in run.numbers:
+            ranks[column] = (_numbers(run.numbers[name]) / _HALVES).astype(np.float32)
+    write_table(folder / "ranks.parquet", pa.table(ranks), about)
+    for table in ("curve", "timing"):
+        prefix = f"{table}:"
+        columns = {
+            name.removeprefix(prefix): _numbers(value)
+            for name, value in run.numbers.items()
+            if name.startswith(prefix)
+        }
+        write_table(folder / f"{table}.parquet", pa.table(columns), about)
+    if run.audit:
+        write_sealed(folder / AUDIT_FILE, run.audit)
+    write_sealed(folder / SUMMARY, {**run.summary, **(more or {})})
+    return RunRecord(folder)
+
+
+class RunStore:
+    """A folder of packed runs. Files are read when they are asked for, and written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def is_at(cls, folder: Path) -> bool:
+        """Whether a folder holds packed runs."""
+        return (folder / _USERS).is_file()
+
+    def datasets(self) -> list[str]:
+        """The datasets there are runs on."""
+        return sorted(path.stem for path in (self.folder / _RUNS).glob("*.parquet"))
+
+    def every_run(self) -> Iterator[PackedRun]:
+        """All runs, dataset by dataset, in the order of their names."""
+        for dataset in self.datasets():
+            yield from self.runs_on(dataset).values()
+
+    def runs_on(self, dataset: str) -> dict[str, PackedRun]:
+        """The runs on a dataset by name."""
+        path = self._runs(dataset)
+        if not path.is_file():
+            return {}
+        table, _ = read_table(path, columns=("name", "summary", "audit", "users"), rebuild=_REBUILD)
+        everyone = self._users()
+        runs = {}
+        for row in table.to_pylist():
+            name, summary, audit, users = (row.pop(key) for key in ("name", "summary", "audit", "users"))
+            if users not in everyone:
+                raise StorageError(f"{self.folder / _USERS}: does not have the users of {name}. {_REBUILD}")
+            numbers = {key: value for key, value in row.items() if value}
+            runs[name] = PackedRun(name, json.loads(summary), everyone[users], numbers, json.loads(audit))
+        return runs
+
+    def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
+        """Take runs in. One that is there already gives way to what is brought, unless it is of `keeps`.
+
+        What the audit found inside a run stays with it where the same run is brought without.
+        """
+        brought: dict[str, dict[str, PackedRun]] = {}
+        for run in runs:
+            brought.setdefault(run.dataset, {})[run.name] = run
+        done: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "kept": []}
+        fixed = set(keeps)
+        for dataset, incoming in sorted(brought.items()):
+            there = self.runs_on(dataset)
+            after = dict(there)
+            for name, run in sorted(incoming.items()):
+                before = there.get(name)
+                whole = run if run.audit or before is None else replace(run, audit=_audit_of(before, run))
+                what = "added" if before is None else "same" if whole == before else "replaced"
+                if what == "replaced" and name in fixed:
+                    what = "kept"
+                done[what].append(name)
+                after[name] = whole if what in ("added", "replaced") else after[name]
+            if after != there:
+                self._write(dataset, after)
+        return Changes(**{what: tuple(names) for what, names in done.items()})
+
+    def add_data(self, results: Path) -> None:
+        """Take in the shapes of splits and the statistics of datasets that stored runs were trained on."""
+        wanted: dict[str, set[tuple[str, str]]] = {}
+        for run in self.every_run():
+            named = (str(run.summary["protocol"]["name"]), str(run.summary["split"]))
+            wanted.setdefault(run.dataset, set()).add(named)
+        splits = {(row["dataset"], row["protocol"]): row for row in self._rows(_SPLITS)}
+        known = {row["dataset"]: row for row in self._rows(_DATASETS)}
+        for path in sorted((results / "data").glob("*/statistics.json")):
+            known[path.parent.name] = {"dataset": path.parent.name, **_about_dataset(path.parent)}
+        for dataset, of_dataset in wanted.items():
+            folder = results / "data" / dataset
+            for protocol, split in of_dataset:
+                path = folder / protocol / "split.parquet"
+                if path.is_file() and about_table(path)["split"] == split:
+                    splits[dataset, protocol] = {
+                        "dataset": dataset,
+                        "protocol": protocol,
+                        **_shape_of(path),
+                    }
+        self._write_rows(_SPLITS, [splits[key] for key in sorted(splits)])
+        self._write_rows(_DATASETS, [known[key] for key in sorted(known)])
+
+    def add_data_of(self, other: "RunStore") -> None:
+        """Take in the shapes of splits and the statistics that another store has."""
+        for file, keys in ((_SPLITS, ("dataset", "protocol")), (_DATASETS, ("dataset",))):
+            rows = {tuple(row[key] for key in keys): row for row in (*self._rows(file), *other._rows(file))}
+            self._write_rows(file, [rows[key] for key in sorted(rows)])
+
+    def described(self) -> list[str]:
+        """The datasets whose statistics are there."""
+        return [row["dataset"] for row in self._rows(_DATASETS)]
+
+    def unpack_data(self, results: Path) -> None:
+        """Write the shapes of splits and the statistics of datasets below results, as readers expect them."""
+        for row in self._rows(_SPLITS):
+            user, count = _numbers(row["users"]), _numbers(row["rows"])
+            shape = pa.table(
+                {
+                    "user": np.repeat(user, count).astype(np.int32),
+                    "part": pa.array(["train"] * int(count.sum())).dictionary_encode(),
+                }
+            )
+            path = results / "data" / row["dataset"] / row["protocol"] / "split.parquet"
+            write_table(path, shape, json.loads(row["about"]))
+        for row in self._rows(_DATASETS):
+            folder = results / "data" / row["dataset"]
+            write_sealed(folder / "statistics.json", json.loads(row["statistics"]))
+            if row["users"]:
+                active = {"user": _numbers(row["users"]), "interactions": _numbers(row["interactions"])}
+                write_table(folder / ACTIVITY, pa.table(active), {"dataset": row["dataset"]})
+
+    def _runs(self, dataset: str) -> Path:
+        return self.folder / _RUNS / f"{dataset}.parquet"
+
+    def _users(self) -> dict[str, bytes]:
+        return {row["key"]: row["users"] for row in self._rows(_USERS)}
+
+    def _rows(self, file: str) -> list[dict[str, Any]]:
+        path = self.folder / file
+        return read_table(path, rebuild=_REBUILD)[0].to_pylist() if path.is_file() else []
+
+    def _write(self, dataset: str, runs: Mapping[str, PackedRun]) -> None:
+        make_folder(self.folder / _RUNS)
+        # Users come first: runs without their users could not be read.
+        everyone = self._users() | {_key(run.users): run.users for run in runs.values()}
+        self._write_rows(_USERS, [{"key": key, "users": everyone[key]} for key in sorted(everyone)])
+        columns = sorted({name for run in runs.values() for name in run.numbers})
+        rows = [
+            {
+                "name": name,
+                "summary": canonical_json(runs[name].summary),
+                "audit": canonical_json(runs[name].audit),
+                "users": _key(runs[name].users),
+                **{column: runs[name].numbers.get(column, b"") for column in columns},
+            }
+            for name in sorted(runs)
+        ]
+        write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, level=_LEVEL)
+
+    def _write_rows(self, file: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows and list(rows) != self._rows(file):
+            write_table(self.folder / file, pa.Table.from_pylist(list(rows)), {"file": file}, level=_LEVEL)
+
+
+def _audit_of(before: PackedRun, run: PackedRun) -> Mapping[str, Any]:
+    """What the audit found inside a run before, if what is brought is the same run."""
+    alike = before.summary == run.summary and before.numbers.get("test_rank") == run.numbers["test_rank"]
+    return before.audit if alike else {}
+
+
+def _shape_of(path: Path) -> dict[str, Any]:
+    """Of a split, what its file says of it, and how many training rows each of its users has."""
+    table, about = read_table(path)
+    about.pop("content")
+    user = table["user"].to_numpy()
+    train = np.asarray([part == "train" for part in table["part"].to_pylist()])
+    present = np.unique(user)
+    rows = np.bincount(user[train], minlength=int(present[-1]) + 1)[present]
+    return {"about": canonical_json(about), "users": _as_bytes(present), "rows": _as_bytes(rows)}
+
+
+def _about_dataset(folder: Path) -> dict[str, Any]:
+    """The statistics of a dataset, and how many interactions each user has where they are at hand."""
+    statistics = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))
+    statistics.pop("sha256", None)
+    user, count = np.empty(0, np.int64), np.empty(0, np.int64)
+    path = folder / "interactions.parquet"
+    if path.is_file():
+        user, count = np.unique(read_table(path)[0]["user"].to_numpy(), return_counts=True)
+    both = (_as_bytes(user) if len(user) else b"", _as_bytes(count) if len(user) else b"")
+    return {"statistics": canonical_json(statistics), "users": both[0], "interactions": both[1]}
+
+
+def _column(values: NDArray[Any]) -> bytes:
+    if np.issubdtype(values.dtype, np.floating):
+        return _as_bytes(np.round(values.astype(np.float64), _DIGITS).astype(np.float32))
+    return _as_bytes(values)
+
+
+def _as_bytes(values: NDArray[Any]) -> bytes:
+    """Numbers as bytes: the narrowest way to write them that gives them back, and they themselves."""
+    for kind in _KINDS:
+        with np.errstate(invalid="ignore", over="ignore"):
+            written = values.astype(kind)
+        if np.array_equal(written.astype(values.dtype), values, equal_nan=values.dtype.kind == "f"):
+            return kind.encode() + written.tobytes()
+    raise ResultError(f"numbers of the kind {values.dtype} cannot be kept.")
+
+
+def _numbers(text: bytes) -> NDArray[Any]:
+    """The inverse of `_as_bytes`; fractions come back as double precision, others as 64 bits."""
+    values = np.frombuffer(text[3:], dtype=text[:3].decode("ascii"))
+    return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+
+
+def _key(users: bytes) -> str:
+    return hashlib.sha256(users).hexdigest()

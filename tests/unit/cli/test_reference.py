@@ -1,0 +1,73 @@
+"""`fedrec reference`: runs packed, added and shown from the command line."""
+
+import pytest
+
+from fedrec.cli.main import main
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.runs import RunId
+from fedrec.runs.store import RunStore
+from tests.conftest import ROOT
+from tests.made_results import ALL_METHODS
+from tests.made_runs import write_run
+
+RUN = RunId("pfedclr", "ml-100k", "clean", "fedmf", 0)
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def results_of(folder, code=None, **more):
+    """A folder of results with one run, of today's code or another."""
+    record = write_run(folder, RUN, ALL_METHODS, whole=True, **more)
+    said = {"engine": "fused", "code": code or run_fingerprint("fedmf", "fused")}
+    write_sealed(record.folder / "run.json", {**record.summary, **said})
+    return folder
+
+
+def test_packed_results_are_added_like_results(tmp_path, capsys):
+    results, pack, store = (tmp_path / name for name in ("results", "pack", "store"))
+    results_of(results)
+
+    assert main(["reference", "pack", str(results), "--store", str(pack)]) == 0
+    assert main(["reference", "add", str(pack), "--store", str(store)]) == 0
+    assert main(["reference", "add", str(results), "--store", str(store)]) == 0
+    said = capsys.readouterr().out
+    assert f"{store}: 1 added" in said
+    assert f"{store}: 0 added, 0 replaced, 1 same" in said
+    (kept,), (whole,) = (RunStore(folder).runs_on("ml-100k").values() for folder in (store, pack))
+    assert "catalogue_rank" in whole.numbers
+    assert "catalogue_rank" not in kept.numbers, "no table reads it"
+
+
+def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
+    results, store = tmp_path / "results", tmp_path / "store"
+    results_of(results)
+    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+
+    for _ in range(2):
+        words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
+        assert main(words) == 0
+    assert capsys.readouterr().err == f"looks into {RUN.folder}\n"
+    (run,) = RunStore(store).every_run()
+    assert run.audit == {"uploads": {"on": "meta"}}
+
+
+def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, capsys):
+    store = tmp_path / "store"
+    for name, code, final in (("old", "0ld", 0.1), ("new", None, 0.2), ("older", "0lder", 0.3)):
+        results = results_of(tmp_path / name, code, final=final)
+        assert main(["reference", "add", str(results), "--store", str(store)]) == 0
+    said = capsys.readouterr().out
+
+    assert f"replaced: {RUN.folder}" in said
+    assert f"kept: {RUN.folder}" in said
+    assert main(["reference", "show", "--store", str(store)]) == 0
+    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in capsys.readouterr().out
+
+
+def test_where_there_is_no_store_it_is_told_how_to_make_one(tmp_path, capsys):
+    assert main(["reference", "build", "--store", str(tmp_path)]) == 1
+    assert "fedrec reference add results" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""The work that the reference lacks: step by step, each run once, without what is there."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedrec.config.configuration import read_configuration
+from fedrec.errors import ConfigurationError
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.project import Project
+from fedrec.plan.reference import plan_words, reference_plan
+from tests.conftest import ROOT
+
+ORDER = [
+    {"targets": ["pfedclr_table3"], "seeds": [0], "datasets": ["ml-100k"]},
+    {"targets": ["pfedclr_table3"], "seeds": [0, 1]},
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    files = [ROOT / "config/config.yaml", ROOT / "config/reference.yaml"]
+    folder = tmp_path_factory.mktemp("reference")
+    whole = Project.load(read_configuration(files, {"results": str(folder / "results")}), ROOT)
+    # As if these were at hand, wherever the test runs.
+    there = {"ml-100k": {}, "ml-1m": {}}
+    gone = {name: {name: "not here"} for name in whole.catalogue if name not in there}
+    with_order = {**whole.configuration, "reference": {**whole.configuration["reference"], "order": ORDER}}
+    made = replace(whole, configuration=with_order)
+    made._unavailable.update({**gone, **there})
+    return made
+
+
+def said_by(job):
+    return {
+        "settings": dict(job.settings),
+        "record": list(job.records),
+        "engine": "fused",
+        "code": run_fingerprint(job.run.method, "fused"),
+    }
+
+
+@pytest.fixture
+def plan(project, monkeypatch):
+    """The plan with these runs in the store; what is available is the same for all seeds."""
+    monkeypatch.setattr(Project, "_unavailable", project._unavailable)
+    return lambda stored: reference_plan(project, stored)
+
+
+def test_steps_come_in_their_order_and_short_runs_first(plan):
+    planned = plan({})
+    runs = [one.job.run for one in planned]
+
+    assert len(set(runs)) == len(runs)
+    assert [one.step for one in planned] == sorted(one.step for one in planned)
+    first = [one for one in planned if one.step == 1]
+    assert {(one.job.run.dataset, one.job.run.seed) for one in first} == {("ml-100k", 0)}
+    assert len(first) == 4, "two lines under both protocols"
+    assert {(one.job.run.dataset, one.job.run.seed) for one in planned if one.step == 2} == {
+        ("ml-100k", 1), ("ml-1m", 0), ("ml-1m", 1)
+    }  # fmt: skip
+    for step in (1, 2):
+        seconds = [one.seconds for one in planned if one.step == step]
+        assert seconds == sorted(seconds)
+    assert "step 1: 4 runs" in plan_words(planned)
+
+
+def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
+    planned = plan({})
+    there, outdated = planned[0].job, planned[1].job
+    stored = {there.run: said_by(there), outdated.run: {**said_by(outdated), "code": "0ld"}}
+    left = [one.job.run for one in plan(stored)]
+
+    assert there.run not in left
+    assert left == [one.job.run for one in planned if one.job.run != there.run]
+
+
+def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):
+    planned = plan({})
+    recording = next(one.job for one in planned if one.job.records)
+
+    assert recording.run in [
+        one.job.run for one in plan({recording.run: {**said_by(recording), "record": []}})
+    ]
+
+
+def test_a_configuration_without_a_reference_is_told_what_to_give(project):
+    plain = {key: value for key, value in project.configuration.items() if key != "reference"}
+
+    with pytest.raises(ConfigurationError, match=r"--configfile config/reference\.yaml"):
+        reference_plan(replace(project, configuration=plain), {})

@@ -1,0 +1,175 @@
+"""Everything built from stored runs: what is missing is told, nothing is trained, and no data are needed."""
+
+import csv
+import json
+
+import pytest
+
+from fedrec.config.configuration import read_configuration
+from fedrec.config.document import Document
+from fedrec.config.printed import published
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.runs import RunId
+from fedrec.plan.targets import COVERAGE
+from fedrec.reporting.kept import keep, kept_figures
+from fedrec.reporting.stored import build_stored, stored_project
+from fedrec.reporting.tables.audit.coverage import AGREES, NOT_RUN, UNEXPLAINED, Ours, coverage_rows
+from fedrec.runs.record import RunRecord
+from fedrec.runs.store import RunStore, packed_run
+from tests.conftest import ROOT
+from tests.made_results import ALL_METHODS, png, svg
+from tests.made_runs import write_rows, write_run
+
+TABLE = "pfedclr_table3"
+KEPT = "pfedclr_fig5"
+OLD = "0ld" * 21 + "0"
+STATISTICS = {
+    "dataset": "ml-100k", "users": 4, "items": 50, "interactions": 40, "sparsity_percent": 80.0, "repeated_pairs": 0,
+    "timed": True, "tied_last_users": 0, "content": "c" * 64, "splits": {},
+}  # fmt: skip
+
+
+def configuration(**changes):
+    content = read_configuration([ROOT / "config/config.yaml"]).content
+    asked = {
+        "datasets": ["ml-100k"],
+        "methods": ["popularity", "fedmf"],
+        "artefacts": [TABLE, KEPT],
+        "rounds": None,
+    }
+    causes = [{"cause": "dataset not to be had", "why": "no server", "dataset": ["hetrec2011"]}]
+    reference = {"order": [{"targets": [TABLE], "seeds": [0]}], "causes": causes, "gpu": GPU}
+    return Document("configuration", {**content, **asked, "reference": reference, **changes})
+
+
+GPU = {"start": 1.0, "round": 0.01, "million": {}}
+
+
+def add_run(results, method, protocol, *, code=None, **more):
+    run = RunId("pfedclr", "ml-100k", protocol, method, 0)
+    record = write_run(results, run, ALL_METHODS, ranks=(1, 5, 20, 99), whole=True, **more)
+    said = {"engine": "fused", "code": code or run_fingerprint(method, "fused")}
+    write_sealed(record.folder / "run.json", {**record.summary, **said})
+    return RunRecord(record.folder)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A store of a few runs, one of them old, and what is built of it."""
+    folder = tmp_path_factory.mktemp("stored")
+    results = folder / "results"
+    records = [
+        add_run(results, "pfedclr", "published-pfedclr", final=0.99),
+        add_run(results, "pfedclr", "clean", final=0.25, code=OLD),
+        add_run(results, "pfedclr[ldp=0.5]", "clean", final=0.24),
+        add_run(results, "popularity", "clean", final=0.4),
+        add_run(results, "fedmf", "published-pfedclr", final=0.5),
+    ]
+    write_rows(results / "data", "ml-100k", "clean", [3, 4, 5, 6])
+    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
+    store = RunStore(folder / "store")
+    store.add(packed_run(record) for record in records)
+    store.add_data(results)
+    project = stored_project(configuration(), ROOT, store, str(folder / "out"))
+    for file in (*project.target(KEPT).files, project.target(KEPT).plan):
+        path = results / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn = {".svg": svg().encode(), ".png": png(), ".pdf": b"%PDF-1.4\n%%EOF\n"}
+        path.write_bytes(drawn.get(path.suffix, b"kept\n"))
+    assert keep(store.folder, [project.target(KEPT)], results) == [KEPT]
+    project = stored_project(configuration(), ROOT, store, str(folder / "out"))
+    return project, build_stored(project, store, jobs=2)
+
+
+def rows_of_csv(project, name):
+    with (project.results / f"tables/{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built):
+    project, names = built
+    values = {
+        (row["dataset"], row["protocol"], row["line"]): row["value"]
+        for row in rows_of_csv(project, TABLE)
+        if row["metric"] == "hr@10"
+    }
+    published_run = project.results / "runs/pfedclr/ml-100k/published-pfedclr/pfedclr/seed0"
+
+    assert TABLE in names
+    assert float(values["ml-100k", "published-pfedclr", "w/o LDP"]) == RunRecord(published_run).metric(
+        "hr@10"
+    )
+    assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "its run is not stored"
+    assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
+
+
+def test_nothing_is_left_to_fetch_or_to_train(built):
+    project, _ = built
+
+    assert project.unavailable(["ml-100k"]) == {}
+    assert "the stored results have nothing of it" in project.unavailable(["ml-1m"])["ml-1m"]
+    assert not (project.results / "raw").exists()
+    assert not list(project.results.rglob("state.safetensors"))
+
+
+def test_a_table_says_how_many_of_its_runs_are_older_than_the_code(built):
+    project, _ = built
+    sentence = "1 of 3 runs are older than the code."
+    tables = project.results / "tables"
+
+    for ending in ("md", "tex", "json"):
+        assert sentence in (tables / f"{TABLE}.{ending}").read_text(encoding="utf-8"), ending
+    assert "older than the code" not in (tables / "selected_statistics.md").read_text(encoding="utf-8")
+    assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
+
+
+def test_verdicts_are_on_the_page_before_everything_else(built):
+    project, names = built
+    page = (project.results / "report/report.html").read_text(encoding="utf-8")
+
+    assert "verdicts" in names
+    assert 0 < page.index('id="verdict') < page.index('id="comparisons"') < page.index(f'id="{TABLE}"')
+
+
+def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
+    project, names = built
+
+    assert KEPT in names
+    assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
+    assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
+    assert kept_figures(project.results) == []
+
+
+def test_every_printed_number_is_accounted_for(built):
+    project, _ = built
+    rows = rows_of_csv(project, COVERAGE)
+    (ours,) = (row for row in rows if (row["table"], row["dataset"], row["metric"]) == ("Table 3", "ml-100k", "hr@10")
+               and row["variant"] == "w/o LDP")  # fmt: skip
+    counts = json.loads((project.results / "tables/coverage.json").read_text(encoding="utf-8"))["tables"][0][
+        "rows"
+    ]
+
+    assert len(rows) == len(published())
+    assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else UNEXPLAINED)
+    assert float(ours["clean"]) < float(ours["published"])
+    assert {row["standing"] for row in rows if row["dataset"] == "hetrec2011"} == {"dataset not to be had"}
+    (whole,) = (row for row in counts if row["paper"] == "all")
+    standings = [value for key, value in whole.items() if key not in ("paper", "printed", "ours")]
+    assert sum(standings) == whole["printed"] == len(published())
+
+
+def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained():
+    key = ("pfedclr", "Table 3", "ml-100k", "PFedCLR", "w/o LDP", "hr@10")
+    value = published()[key].value
+    cause = [{"cause": "setting unstated", "why": "so", "paper": ["pfedclr"], "method": ["PFedCLR"]}]
+
+    def standing(ours, causes=()):
+        return next(row["standing"] for row in coverage_rows(ours, causes) if key == tuple(row.values())[:6])
+
+    assert standing({}) == NOT_RUN
+    assert standing({key: Ours(clean=0.3)}) == NOT_RUN
+    assert standing({key: Ours(published=value - 0.019)}) == AGREES
+    assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
+    assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
+    assert standing({key: Ours(published=value)}, cause) == AGREES

@@ -1,0 +1,168 @@
+"""Packed runs: what tables read of them comes back, adding is safe, and damage is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedrec.config.methods import load_methods
+from fedrec.errors import StorageError
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.runs import RunId
+from fedrec.runs.record import AUDIT_FILE, RunRecord
+from fedrec.runs.store import Changes, RunStore, packed_run, unpacked_run
+from tests.conftest import ROOT
+from tests.made_runs import write_rows, write_run
+
+METHODS = load_methods(ROOT / "config/methods.yaml")
+RANKS = (1, 2.5, 20, 99)
+
+
+def run_of(seed, dataset="ml-100k", method="fedmf"):
+    return RunId("pfedclr", dataset, "clean", method, seed)
+
+
+@pytest.fixture
+def record(tmp_path):
+    return write_run(tmp_path / "results", run_of(0), METHODS, final=0.123456789, ranks=RANKS, whole=True)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RunStore(tmp_path / "store")
+
+
+def complaint(store, file, expected):
+    """What is said of a damaged file; nothing where no byte was changed that says anything."""
+    try:
+        assert list(store.every_run()) == expected
+    except StorageError as error:
+        return str(error) if file in str(error) else None
+    return None
+
+
+def bytes_of(store):
+    return {path.name: path.read_bytes() for path in sorted(store.folder.rglob("*.parquet"))}
+
+
+def test_what_tables_read_of_a_run_comes_back(record, store, tmp_path):
+    store.add([packed_run(record)])
+    (stored,) = store.every_run()
+    back = unpacked_run(stored, tmp_path / "again")
+
+    assert back.id == record.id
+    assert back.settings == record.settings
+    assert back.metric("hr@10") == record.metric("hr@10")
+    for catalogue in (False, True):
+        assert back.user_ranks(catalogue=catalogue).rank.tolist() == list(RANKS)
+    assert back.user_ranks().user.tolist() == [0, 1, 2, 3]
+    assert back.timing["local_seconds"].to_list() == record.timing["local_seconds"].to_list()
+    kept, whole = (one.curve["test_hr@10"].to_numpy() for one in (back, record))
+    assert np.abs(kept - whole).max() <= 1e-5
+    assert np.abs(kept - whole).max() > 0, "curves are rounded"
+
+
+def test_ranks_among_all_items_may_be_left_out(record, store, tmp_path):
+    store.add([packed_run(record).without_catalogue()])
+    (stored,) = store.every_run()
+
+    assert unpacked_run(stored, tmp_path / "again").ranks.columns == ["at", "user", "test_rank"]
+
+
+def test_adding_the_same_again_changes_no_byte(record, store, tmp_path):
+    write_rows(tmp_path / "results/data", "ml-100k", "clean", [3, 5])
+    for what in ("added", "same"):
+        changes = store.add([packed_run(record)])
+        store.add_data(tmp_path / "results")
+        assert changes == Changes(**{what: (record.id.folder,)})
+        if what == "added":
+            before = bytes_of(store)
+    assert bytes_of(store) == before
+
+
+def test_the_order_in_which_runs_are_added_changes_no_byte(tmp_path):
+    runs = [
+        packed_run(write_run(tmp_path / "results", run_of(seed), METHODS, final=0.1 * seed))
+        for seed in range(3)
+    ]
+    one, other = RunStore(tmp_path / "one"), RunStore(tmp_path / "other")
+    one.add(runs)
+    for run in reversed(runs):
+        other.add([run])
+
+    assert bytes_of(one) == bytes_of(other)
+
+
+def test_a_newer_run_takes_the_place_of_an_older_one_unless_that_is_kept(record, store, tmp_path):
+    store.add([packed_run(record)])
+    other = packed_run(write_run(tmp_path / "other", run_of(0), METHODS, final=0.9))
+
+    assert store.add([other], keeps=[other.name]) == Changes(kept=(other.name,))
+    assert store.runs_on("ml-100k")[other.name] == packed_run(record)
+    assert store.add([other]) == Changes(replaced=(other.name,))
+    assert store.runs_on("ml-100k") == {other.name: other}
+
+
+def test_what_the_audit_found_stays_with_its_run(record, store, tmp_path):
+    found = {"exposure": {"draws_per_client": 3.0}}
+    store.add([packed_run(record, found)])
+
+    assert store.add([packed_run(record)]) == Changes(same=(record.id.folder,))
+    (stored,) = store.every_run()
+    assert unpacked_run(stored, tmp_path / "again").audit == found
+    other = write_run(tmp_path / "other", run_of(0), METHODS, final=0.9)
+    store.add([packed_run(other)])
+    assert store.runs_on("ml-100k")[record.id.folder].audit == {}
+
+
+def test_an_audit_that_lies_beside_a_run_is_packed_with_it(record):
+    write_sealed(record.folder / AUDIT_FILE, {"uploads": {}})
+
+    assert packed_run(RunRecord(record.folder)).audit == {"uploads": {}}
+
+
+@pytest.mark.parametrize("file", ["runs/ml-100k.parquet", "users.parquet"])
+def test_damage_is_told_with_the_file(record, store, file):
+    store.add([packed_run(record)])
+    path = store.folder / file
+    whole = path.read_bytes()
+    told = 0
+    for place in (*range(0, len(whole), 151), len(whole) // 2):
+        damaged = bytearray(whole)
+        damaged[place] ^= 255
+        for content in (bytes(damaged), whole[:place]):
+            path.write_bytes(content)
+            told += bool(complaint(store, path.name, [packed_run(record)]))
+    assert told > len(whole) // 151, "every cut, and most changes"
+
+
+def test_users_that_are_missing_are_told(record, store, tmp_path):
+    store.add([packed_run(record)])
+    other = RunStore(tmp_path / "other")
+    other.add([replace(packed_run(record), users=b"|u1\x07")])
+    (store.folder / "users.parquet").write_bytes((other.folder / "users.parquet").read_bytes())
+
+    with pytest.raises(StorageError, match="does not have the users of runs/pfedclr/ml-100k"):
+        list(store.every_run())
+
+
+def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_path):
+    results, again = tmp_path / "results", tmp_path / "again"
+    write_rows(results / "data", "ml-100k", "clean", [3, 5], items=50)
+    write_sealed(results / "data/ml-100k/statistics.json", {"dataset": "ml-100k", "users": 2})
+    store.add([packed_run(record)])
+    store.add_data(results)
+    copy = RunStore(tmp_path / "copy")
+    copy.add(store.every_run())
+    copy.add_data_of(store)
+    copy.unpack_data(again)
+
+    from fedrec.files.parquet import read_table
+    from fedrec.reporting.subject import read_statistics, split_sizes
+
+    table, _ = read_table(again / "data/ml-100k/clean/split.parquet")
+    assert table.column_names == ["user", "part"]
+    assert np.bincount(table["user"].to_numpy()).tolist() == [3, 5]
+    assert split_sizes(record, again / "data") == (2, 50)
+    assert copy.described() == ["ml-100k"]
+    assert read_statistics(again / "data/ml-100k/statistics.json")["users"] == 2
