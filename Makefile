@@ -4,9 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORES ?= 2
+COMMA := ,
+# Every target starts many processes: what one compiles of Python's modules, all others find.
+unexport PYTHONDONTWRITEBYTECODE
 # Clients are trained by compiled kernels: where there is no C compiler, a package brings one.
-PROJECT := $(if $(shell command -v cc || command -v gcc || command -v clang),.,'.[fused]')
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+COMPILER := $(shell command -v cc || command -v gcc || command -v clang)
+# Python compiles a module when it is first imported; all of them at once take as long as all else of installing.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 
 TESTS := $(BIN)/python -m pytest --numprocesses $(CORES) --dist worksteal --durations 10
 
@@ -54,9 +58,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) --editable $(PROJECT)
+	$(INSTALL) --editable $(if $(COMPILER),.,'.[fused]')
 	touch $@
 
-$(VENV)/.tests: $(VENV)/.runs
-	$(INSTALL) --editable '.[dev]'
-	touch $@
+# One call for both: what tests need holds what runs need.
+$(VENV)/.tests: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev$(if $(COMPILER),,$(COMMA)fused)]'
+	touch $(VENV)/.runs $@

@@ -1,6 +1,8 @@
 """What the tests share: the project's own configuration, small made datasets, the mirror."""
 
 import os
+import shutil
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,21 @@ from fedrec.data.interactions import Interactions
 from fedrec.native.on_cpu import FLAGS
 
 ROOT = Path(__file__).resolve().parents[1]
+HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")
+"""What no copy of the sources takes along: another worker may be writing it. What Python has compiled is taken,
+and found right by the times that a copy keeps."""
 
 # The same examples on every run: a test fails because of a change, not because of luck.
-settings.register_profile("fedrec", derandomize=True, deadline=None)
+settings.register_profile("fedrec", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("fedrec")
 
-# Kernels are compiled for many small cases, each run for milliseconds: what counts is how soon they are compiled.
-os.environ.setdefault(FLAGS, "-O1")
+# Kernels are compiled for many small cases: what counts is how soon they are compiled, and then that those which
+# learn for many rounds use vectors.
+os.environ.setdefault(FLAGS, "-O1 -ftree-vectorize")
+
+# Some tests interrupt themselves, which a shell that starts them in its background would have them ignore.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,8 @@
 """Small projects for tests of planning: made datasets, the project's own methods, papers and claims."""
 
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,12 @@ FILES = {
 
 
 def content_of(path: str) -> dict[str, Any]:
-    """A file of the project's configuration."""
+    """A file of the project's configuration, to be changed at will."""
+    return deepcopy(_content(path))
+
+
+@cache
+def _content(path: str) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load((ROOT / "config" / path).read_text(encoding="utf-8"))
     return content
 

@@ -1,7 +1,7 @@
 """The cases in which engines are held to the plain loop: the whole matrix, and those of it that every push runs."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from itertools import combinations
 
 from fedrec.config.modules import method_names
@@ -15,7 +15,7 @@ SETTINGS = [
     ("optimiser=adam", "batch_size=16", "early_stop=0.25", "local_epochs=3"),
     ("optimiser=sgd", "batch_size=7", "batch_decay=0.9"),
     ("optimiser=adam", "batch_size=1000", "participation=0.3"),
-    ("optimiser=adam", "batch_size=7", "aggregated=0.5", "weighting=equal", "negatives=7"),
+    ("optimiser=adam", "batch_size=7", "aggregated=0.5", "weighting=equal", "negatives=2"),
 ]
 """What every method meets; here no method is tested but the engines' ways through any of them."""
 FURTHER_SETTINGS = [
@@ -120,7 +120,7 @@ class Case:
     def all_changes(self) -> tuple[str, ...]:
         return gentle(self.name, "local_epochs=2", *self.changes)
 
-    @cached_property
+    @cache  # noqa: B019 - cases are few, and equal ones are looked at once
     def reached(self) -> frozenset[tuple[str, str]]:
         """Each engine path it takes, with the kind of its method."""
         method = method_of(self.name, *self.all_changes, items=ITEMS)
@@ -148,17 +148,22 @@ def _covering(cases: list[Case], chosen: list[Case]) -> list[Case]:
     """`chosen`, and then always the case that reaches most of what none before it does, until nothing is left."""
     covered = reached(chosen)
     while covered != reached(cases):
-        best = max(cases, key=lambda case: len(case.reached - covered))
+        best = max(cases, key=lambda case: len(case.reached() - covered))
         chosen = [*chosen, best]
-        covered |= best.reached
+        covered |= best.reached()
     return chosen
 
 
 def reached(cases: list[Case]) -> frozenset[tuple[str, str]]:
-    return frozenset().union(*(case.reached for case in cases))
+    return frozenset().union(*(case.reached() for case in cases))
 
 
 MATRIX = _matrix()
 LEADING = _rotated()[::2]
 """One case of every method, in which it meets every way of running an engine at every push."""
-PUSHED = _covering(MATRIX, _rotated())
+
+
+@cache
+def pushed() -> list[Case]:
+    """Every method twice, and whatever else is needed to reach what the matrix reaches."""
+    return _covering(MATRIX, _rotated())

@@ -20,6 +20,7 @@ from fedrec.federation.program import (
     Upload,
     WholeTable,
     needs_of,
+    shape_of,
     trace,
     trace_after,
 )
@@ -148,7 +149,9 @@ def paths_and_kind(method: Method) -> tuple[frozenset[str], str]:
     paths = {*_of_settings(method.settings), *_of_model(method, where), *_asked_for(method, programs)}
     paths |= {path for program in programs for path in _of_program(program, where)}
     paths |= {f"{who} work on when the server has answered" for _, who in late}
-    if any(needs_of(program, method).whole_tables for program in programs):
+    # Programs of one shape need the same.
+    shapes = {shape_of(program): program for program in programs}
+    if any(needs_of(program, method).whole_tables for program in shapes.values()):
         paths.add("every row moves")
     own = any(one.table and one.location in ("local", "private") for one in parameters.values())
     uploads = [operation for program in local for operation in program if isinstance(operation, Upload)]

@@ -95,7 +95,7 @@ def test_it_learns_planted_blocks(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_deterministic_and_finite_and_its_state_is_all_it_needs(name):
-    clients = clients_of(planted_blocks(users=30))
+    clients = clients_of(planted_blocks(users=15))
     learner = trained_on(clients, name, rounds=2)
     stored = {key: value.clone() for key, value in learner.tensors().items()}
     assert all(value.isfinite().all() for value in stored.values())
@@ -109,7 +109,7 @@ def test_it_is_deterministic_and_finite_and_its_state_is_all_it_needs(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_matters_where_anything_is_drawn(name):
-    clients = clients_of(planted_blocks(users=30))
+    clients = clients_of(planted_blocks(users=15))
     learners = [learner_of(name, clients, seed=seed) for seed in (0, 1)]
     for learner in learners:
         learner.train_round(1)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.conftest import ROOT
+from tests.conftest import HALF_WRITTEN, ROOT
 
 PAGE = (ROOT / "docs/add-a-method.md").read_text(encoding="utf-8")
 
@@ -24,9 +24,8 @@ def blocks(language):
 def project(tmp_path_factory):
     """A copy of the project with a prepared dataset, to which the page's command adds its method."""
     folder = tmp_path_factory.mktemp("added") / "fedrec copy"
-    unwanted = shutil.ignore_patterns("__pycache__", "results", ".*")
     for part in ("fedrec", "config", "tests"):
-        shutil.copytree(ROOT / part, folder / part, ignore=unwanted)
+        shutil.copytree(ROOT / part, folder / part, ignore=HALF_WRITTEN)
     shutil.copy(ROOT / "pyproject.toml", folder)
     (command,) = re.findall(r"^    fedrec (new .*)$", PAGE, re.M)
     printed = fedrec(folder, *command.split())
@@ -35,8 +34,7 @@ def project(tmp_path_factory):
     assert [
         line.strip() for line in printed.replace(" --set rounds=20", "").splitlines() if line[:4] == " " * 4
     ] == commands
-    fedrec(folder, "prepare", "demo", "--out", "results/data/demo")
-    fedrec(folder, "split", "--data", "results/data/demo", "--protocol", "clean")
+    in_a_row(folder, *preparing("demo"))
     return folder
 
 
@@ -69,23 +67,45 @@ def fedrec(project, *words):
     return outcome.stdout
 
 
-def losses(project, out, engine):
-    """Those of a few clients, trained by the page's command for two rounds."""
+IN_A_ROW = """
+import json, sys
+from fedrec.cli.main import main
+
+for words in json.loads(sys.argv[1]):
+    if status := main(words):
+        sys.exit(status)
+"""
+
+
+def in_a_row(project, *commands):
+    """Several commands of `fedrec` by one process, which is what takes longest to start."""
+    outcome = python(project, "-c", IN_A_ROW, json.dumps(commands))
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def preparing(dataset):
+    folder = f"results/data/{dataset}"
+    return ["prepare", dataset, "--out", folder], ["split", "--data", folder, "--protocol", "clean"]
+
+
+def losses(project, **engines):
+    """Those of a few clients, trained by the page's command for two rounds: by engine, each into its folder."""
     words = blocks("sh")[0].splitlines()[1].split()[1:]
     short = [word for change in ("rounds=2", "clients=5", "local_epochs=1") for word in ("--set", change)]
-    fedrec(project, *words[: words.index("--out")], "--out", out, *short, "--engine", engine)
-    return pq.read_table(project / out / "curve.parquet")["loss"].to_pylist()
+    words = [*words[: words.index("--out")], *short]
+    in_a_row(project, *([*words, "--out", out, "--engine", engine] for out, engine in engines.items()))
+    return [pq.read_table(project / out / "curve.parquet")["loss"].to_pylist() for out in engines]
 
 
 def test_what_is_written_trains_and_what_the_page_makes_of_it_trains_otherwise(project, request):
-    started = losses(project, "started", "batched")
+    (started,) = losses(project, started="batched")
     run = json.loads((project / "started/run.json").read_text(encoding="utf-8"))
     assert run["paper"] == "own"
     assert run["sources"]["d"] == "taken from fedmf"
     changed = request.getfixturevalue("changed")
-    ended = losses(changed, "ended", "batched")
+    ended, by_loop = losses(changed, ended="batched", by_loop="loop")
     assert ended != pytest.approx(started, rel=1e-3)
-    assert ended == pytest.approx(losses(changed, "by-loop", "loop"), rel=1e-4)
+    assert ended == pytest.approx(by_loop, rel=1e-4)
 
 
 def test_the_method_is_listed(changed):
@@ -148,8 +168,5 @@ def test_the_page_on_datasets_is_right_too(project):
     assert written["path"] == shown["path"]
     assert written["format"] | shown["format"] == written["format"]
     path.write_text(f"{before}\n{entry}", encoding="utf-8")
-    fedrec(project, "prepare", "mydata", "--out", "results/data/mydata")
-    fedrec(project, "split", "--data", "results/data/mydata", "--protocol", "clean")
     train = re.search(r"^fedrec (train --data results/data/mydata .*)$", page, re.M)[1]
-    words = train.replace("rounds=5", "rounds=1").split()
-    fedrec(project, *words)
+    in_a_row(project, *preparing("mydata"), train.replace("rounds=5", "rounds=1").split())

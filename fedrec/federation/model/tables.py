@@ -136,11 +136,11 @@ class PlainBatch:
     def distinct(self) -> Tensor:
         """1 for the first sample of every item, 0 for all others."""
         seen: set[int] = set()
-        mask = torch.zeros(len(self.items), device=self.items.device)
-        for index, item in enumerate(self.items.tolist()):
-            mask[index] = float(item not in seen)
+        first = []
+        for item in self.items.tolist():
+            first.append(float(item not in seen))
             seen.add(item)
-        return mask
+        return torch.tensor(first, device=self.items.device)
 
     def samples(self) -> "list[PlainBatch]":
         """Each sample as a mini-batch of its own."""

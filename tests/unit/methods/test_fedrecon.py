@@ -239,9 +239,9 @@ def test_clients_remember_nothing():
 
 
 def test_user_vectors_start_small():
-    federation = federation_of("fedrecon", clients_with([[0]], items=5), "d=4000")
-    assert float(federation.state.initial["p"].std()) == pytest.approx(0.01, rel=0.05)
-    assert float(federation.state.initial["Q"].std()) == pytest.approx(1.0, rel=0.05)
+    federation = federation_of("fedrecon", clients_with([[0]], items=5), "d=400")
+    assert float(federation.state.initial["p"].std()) == pytest.approx(0.01, rel=0.15)
+    assert float(federation.state.initial["Q"].std()) == pytest.approx(1.0, rel=0.15)
 
 
 def test_uploads_count_by_query_rows_unless_they_are_to_count_the_same():

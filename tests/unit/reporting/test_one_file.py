@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import HALF_WRITTEN, ROOT
 
 TABLE = '''
 """How many runs a line has."""
@@ -119,7 +119,7 @@ write_page(results / "page.html", results, project.papers, names, content, recor
 def results(tmp_path_factory):
     """Built by a copy of the package with three files more."""
     folder = tmp_path_factory.mktemp("package")
-    shutil.copytree(ROOT / "fedrec", folder / "fedrec", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "fedrec", folder / "fedrec", ignore=HALF_WRITTEN)
     for path, text in {"tables/sums": TABLE, "tables/audit/tally": AUDIT, "figures/dots": FIGURE}.items():
         (folder / f"fedrec/reporting/{path}.py").write_text(text)
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
