@@ -147,7 +147,7 @@ def speed() -> str:
         return f"{float(milliseconds) / 1000:.4g}" if milliseconds else ""
 
     on_gpu = [row for row in numbers("fused-h200") if row["method"] == "fedmf"]
-    on_cpu = {row["engine"]: row for row in numbers("fused-cpu") if row["method"] == "fedmf"}
+    on_cpu = {row["engine"]: row for row in numbers("engines-cpu") if row["method"] == "fedmf"}
     cpu = on_cpu["fused"]
     return markdown(
         ("machine", "dataset", "`loop`", "`batched`", "`fused`", "ratio"),
@@ -192,6 +192,15 @@ def fused() -> str:
             )
             for row in numbers("fused-h200")
         ),
+        right=2,
+    )
+
+
+def processes() -> str:
+    """Seconds of whole trainings on a GPU, from the command to the files."""
+    return markdown(
+        ("method", "dataset", "seconds"),
+        ((f"`{row['method']}`", row["dataset"], row["seconds"]) for row in numbers("processes-h200")),
         right=2,
     )
 
@@ -319,6 +328,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "protocols": protocols,
     "speed": speed,
     "fused": fused,
+    "processes": processes,
     "floor": floor,
     "versions": versions,
     "fused on cpu": fused_on_cpu,
