@@ -32,8 +32,8 @@ from tests.federations import (
     trained,
 )
 
-USERS = 6
-"""Of 13 to 18 training rows: mini-batches are cut at other places for each."""
+USERS = 5
+"""Of 14 to 18 training rows: mini-batches are cut at other places for each."""
 
 
 def assert_equals_the_loop(case: Case, engine: str, relative: float, dtype: torch.dtype) -> None:

@@ -197,10 +197,6 @@ def test_a_dataset_that_is_unavailable_is_listed_with_the_reason_and_stops_nothi
     assert "- gamma, pfedrec: gamma.csv is not at hand: neither in the project's folder" in table
 
 
-def test_a_second_run_has_nothing_to_do(built):
-    assert "Nothing to be done" in built.snakemake(*BUILT)
-
-
 def test_touching_files_and_editing_prose_re_run_nothing(copied):
     for path in copied.folder.rglob("*"):
         if path.is_file() and ".snakemake" not in path.parts:
