@@ -85,13 +85,15 @@ rule reference:
     """Every table, figure and the page from the reference results: trains nothing, needs no data, no network."""
     output:
         directory(results("from-reference")),
+    log:
+        results("logs/reference.log"),
     threads: 2
     params:
         store="results/reference",
     message:
         "reference: what results/reference holds, as tables, figures and a page"
     shell:
-        "fedrec reference build --store {params.store:q} --out {output:q} --jobs {threads}"
+        "fedrec reference build --store {params.store:q} --out {output:q} --jobs {threads} > {log:q} 2>&1"
 
 
 onstart:

@@ -159,9 +159,18 @@ def steps_of(target: Target) -> tuple[list[ProtocolSteps], list[int]]:
     ], list(target.content["seeds"])
 
 
+def has_split(record: RunRecord, data: Path) -> bool:
+    """Whether the split a run was trained on is among the data."""
+    return _split_path(record, data).is_file()
+
+
+def _split_path(record: RunRecord, data: Path) -> Path:
+    return data / record.id.dataset / record.protocol / "split.parquet"
+
+
 def split_table(record: RunRecord, data: Path) -> tuple[Any, dict[str, Any]]:
     """The rows of the split a run was trained on, as a table of pyarrow, and what its file says about it."""
-    path = data / record.id.dataset / record.protocol / "split.parquet"
+    path = _split_path(record, data)
     if not path.is_file():
         raise ResultError(f"{path}: no such split. Build it with: snakemake --cores 2 '{path}'")
     rows, about = read_table(path, rebuild=f"Delete the folder, then: {how_to_split(path.parent)}")

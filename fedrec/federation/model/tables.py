@@ -154,6 +154,9 @@ def powers(rows: Tensor, power: int) -> Tensor:
     """What each row adds to a sum over a table, in double precision: itself, or its squared norm."""
     if power == 1:
         return rows.double()
+    if rows.dtype == torch.float64:
+        return rows.square().sum(-1, keepdim=True)
+    # Without a copy of all rows in double precision; what a root and its square lose, the result has not.
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
     return norms.square()
 

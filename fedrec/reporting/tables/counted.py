@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fedrec.audit.counting import Drawing, Histories, expected_by_counting
 from fedrec.config.protocol import short_name
-from fedrec.reporting.subject import Subject, split_table
+from fedrec.reporting.subject import Subject, has_split, split_table
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.record import RunRecord
 
@@ -35,6 +35,9 @@ def _own_tables(subject: Subject, dataset: str) -> list[RunRecord]:
 
 
 def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[int]) -> str | None:
+    if not has_split(records[0], subject.data):
+        # Finished runs alone, without data, give all but this sentence.
+        return None
     rows, about = split_table(records[0], subject.data)
     protocol = about["protocol"]
     if protocol["negative_pool"] != _LEAKING_POOL:

@@ -74,7 +74,7 @@ def test_what_clients_do_after_aggregation_is_printed_too(capsys):
     ("arguments", "reason"),
     [
         (("fedrap", "--set", "dp_noise=1"), "noise on the gradient of every row"),
-        (("fedmf+plgc", "--set", "redundancy=au"), "its loss uses the operator"),
+        (("fedmf+plgc", "--set", "redundancy=au"), "compares all samples of a mini-batch"),
     ],
 )
 def test_a_fit_that_is_not_compiled_says_why(capsys, arguments, reason):
