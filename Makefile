@@ -19,7 +19,7 @@ LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder 
 works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
 stays done."
 
-.PHONY: help demo unlock test test-all check format clean
+.PHONY: help demo unlock test quick-tests test-all check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -31,7 +31,10 @@ demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again
 	$(BIN)/snakemake --unlock
 
-test: $(VENV)/.tests check ## run the linters and every test that reaches what no other does
+test: $(VENV)/.tests ## run the linters, and beside them every test that reaches what no other does
+	@$(MAKE) --no-print-directory --jobs 2 check quick-tests
+
+quick-tests: $(VENV)/.tests
 	$(TESTS) -m "not matrix"
 
 test-all: $(VENV)/.tests check ## run the linters and all tests, with the whole matrix of methods and settings

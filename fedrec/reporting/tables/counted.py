@@ -36,12 +36,12 @@ def _own_tables(subject: Subject, dataset: str) -> list[RunRecord]:
 
 def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[int]) -> str | None:
     if not has_split(records[0], subject.data):
-        # Finished runs alone, without data, give all but this sentence.
         return None
     rows, about = split_table(records[0], subject.data)
-    protocol = about["protocol"]
-    if protocol["negative_pool"] != _LEAKING_POOL:
+    # Finished runs without data have the shapes of splits at most: all is built of them but this sentence.
+    if "item" not in rows.column_names or about["protocol"]["negative_pool"] != _LEAKING_POOL:
         return None
+    protocol = about["protocol"]
     user, item = (rows[name].to_numpy() for name in ("user", "item"))
     part = rows["part"].to_numpy(zero_copy_only=False).astype(str)
     rounds, negatives = (max(record.settings[name] for record in records) for name in ("rounds", "negatives"))

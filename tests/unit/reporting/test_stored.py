@@ -66,7 +66,8 @@ def built(tmp_path_factory):
         add_run(results, "popularity", "clean", final=0.4),
         add_run(results, "fedmf", "published-pfedclr", final=0.5),
     ]
-    write_rows(results / "data", "ml-100k", "clean", [3, 4, 5, 6])
+    for protocol in ("clean", "published-pfedclr"):
+        write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
     write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
     store = RunStore(folder / "store")
     store.add(packed_run(record) for record in records)

@@ -23,6 +23,8 @@ from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Ro
 
 LAYOUT = Layout("table")
 AGREES, NOT_RUN, UNEXPLAINED = "agrees", "not run yet", "unexplained"
+_WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
+"""Causes for which there will never be a number of ours."""
 POINTS = 0.02
 """How far ours may be from a printed fraction, and by what share of it from a printed count, to agree."""
 CHAPTER = Chapter(
@@ -194,9 +196,11 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
     """What became of a printed number in a word or two, and why in a sentence where one is known."""
     if own is not None and own.published is not None and _agrees(number, own.published):
         return AGREES, ""
-    if cause is not None:
+    not_run = own is None or own.published is None
+    # What explains a difference explains none that nobody has seen.
+    if cause is not None and (not not_run or cause["cause"] in _WITHOUT_A_RUN):
         return str(cause["cause"]), str(cause["why"])
-    return (NOT_RUN if own is None or own.published is None else UNEXPLAINED), ""
+    return (NOT_RUN if not_run else UNEXPLAINED), ""
 
 
 def _agrees(number: Printed, value: float) -> bool:
