@@ -11,7 +11,7 @@ from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fedrec.cli.options import Commands
     from fedrec.plan.project import RunJob
@@ -90,15 +90,21 @@ def _work(parsed: argparse.Namespace) -> None:
         try:
             crew.work()
         except KeyboardInterrupt:
-            raise StoppedError(
+            over = (
                 f"{len(runs) - crew.left} of {len(runs)} runs are over; the same command goes on with the "
-                "others, from their checkpoints.",
-                stop.status,
-            ) from None
+                "others, from their checkpoints."
+            )
+            failed = f" {_failed(crew.failures, len(runs))}" if crew.failures else ""
+            raise StoppedError(over + failed, stop.status) from None
     if crew.failures:
-        reasons = "\n".join(f"  {name}: {reason}" for name, reason in sorted(crew.failures.items()))
-        raise ResultError(f"{len(crew.failures)} of {len(runs)} runs failed:\n{reasons}")
+        raise ResultError(_failed(crew.failures, len(runs)))
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
+
+
+def _failed(failures: "Mapping[str, str]", runs: int) -> str:
+    """Which runs failed, and why."""
+    reasons = "\n".join(f"  {name}: {reason}" for name, reason in sorted(failures.items()))
+    return f"{len(failures)} of {runs} runs failed:\n{reasons}"
 
 
 def _seconds(run: "ListedRun") -> float:
