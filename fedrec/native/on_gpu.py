@@ -13,7 +13,6 @@ from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
-_THREADS_PER_PROCESSOR = 2048
 
 
 class GpuKernel:

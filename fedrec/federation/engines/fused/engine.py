@@ -24,7 +24,7 @@ from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
 from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
 from fedrec.federation.engines.fused.key import key_of, numbers_of
-from fedrec.federation.engines.fused.lower import c_name
+from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method

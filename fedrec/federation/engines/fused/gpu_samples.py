@@ -6,7 +6,7 @@ samples are shared out among groups of lanes. In whatever shape, a number is add
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -227,11 +227,7 @@ def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
     term = " * ".join(factor.at(reader, {}) for factor in factors)
     static = [(place, size) for place, size in zip(inner, node.over, strict=True) if place not in ("j", "0")]
     loops = [f"for (int {place} = 0; {place} < {size}; {place}++)" for place, size in static]
-    places, behind = [], count
-    for place, size in zip(own, node.shape, strict=True):
-        if place != "0":
-            behind //= size
-            places.append(f"const int {place} = e / {behind} % {size};")
+    places = _decoded(zip(own, node.shape, strict=True), count)
     add = [*loops, f"total += {term};"]
     target = reader.read(node, ["0"] * len(node.shape))
     each = [
@@ -257,11 +253,7 @@ def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
 def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: str) -> list[str]:
     """A formula for every number of every sample: a lane fetches some before it stores the first."""
     count = node.count
-    places, behind = [f"const int j = e / {count};"], count
-    for place, size in zip(index, node.shape, strict=True):
-        if place.startswith("k"):
-            behind //= size
-            places.append(f"const int {place} = e / {behind} % {size};")
+    places = [f"const int j = e / {count};", *_decoded(zip(index, node.shape, strict=True), count)]
     return [
         f"for (int first_e = LANE; first_e < n * {count}; first_e += {_AT_ONCE} * LANES) {{",
         f"real own[{_AT_ONCE}];",
@@ -281,15 +273,22 @@ def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: st
 
 def lane_total(node: Reduction, term: str, inner: Index, into: str) -> list[str]:
     """One number that is a sum of many of the client's: lanes add up some each."""
-    places, behind = [], math.prod(node.over)
-    for place, size in zip(inner, node.over, strict=True):
-        behind //= size
-        places.append(f"const int {place} = e / {behind} % {size};")
+    places = _decoded(zip(inner, node.over, strict=True), math.prod(node.over))
     return [
         f"real {into} = 0;",
         f"for (int e = LANE; e < {math.prod(node.over)}; e += LANES) {{", *places, f"{into} += {term};", "}",
         f"{into} = SUM({into});",
     ]  # fmt: skip
+
+
+def _decoded(places: Iterable[tuple[str, int]], count: int) -> list[str]:
+    """The places of the element `e` of so many; samples and axes of one have none."""
+    lines = []
+    for place, size in places:
+        if place not in ("j", "0"):
+            count //= size
+            lines.append(f"const int {place} = e / {count} % {size};")
+    return lines
 
 
 def _own(node: Reduction) -> Index:

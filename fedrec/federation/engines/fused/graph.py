@@ -114,7 +114,16 @@ def _check_numbers(method: Method, loss: Loss, trained: Sequence[str], numbers: 
         raise UnsupportedError("its loss goes by the number of samples in an unusual way")
 
 
-class _Listener(TorchDispatchMode):
+class _Watching(TorchDispatchMode):
+    """Is told of every operator."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        return False
+
+
+class _Listener(_Watching):
     """Writes down the numbers that operators are given beside tensors of the graph."""
 
     def __init__(self, leaves: Iterable[Tensor]) -> None:
@@ -123,11 +132,6 @@ class _Listener(TorchDispatchMode):
         # Tensors are known by their identity, so all of them are kept.
         self._tensors = list(leaves)
         self._known = set(map(id, self._tensors))
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """See `_Recorder`."""
-        return False
 
     def __torch_dispatch__(
         self,
@@ -285,7 +289,7 @@ _SAME = ("clone", "alias", "detach", "_to_copy", "lift_fresh_copy")
 _POWERS = {2.0: "square({0})", 1.0: "{0}", 0.5: "SQRT({0})", -1.0: "(1 / {0})", -0.5: "(1 / SQRT({0}))"}
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(_Watching):
     """Turns the operators that torch performs, forward and backward, into nodes."""
 
     def __init__(self, given: Mapping[Leaf, Tensor]) -> None:
@@ -295,11 +299,6 @@ class _Recorder(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         for leaf, value in given.items():
             self._keep(value, Input(tuple(value.shape), leaf=leaf))
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
-        return False
 
     def __torch_dispatch__(
         self,

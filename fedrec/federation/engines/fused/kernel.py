@@ -13,18 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fedrec.federation.engines.fused import cpu_rows
-from fedrec.federation.engines.fused.adam import ADAM_TABLES, PAST, SECOND, TERMS
+from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
+    IdleSteps,
     each_number,
     gradient_of_samples,
-    lane_width,
     moved_by_lanes,
     over_rows,
 )
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
-from fedrec.federation.engines.fused.lower import Lowered, Stage, c_name, flat, looped, lowered
+from fedrec.federation.engines.fused.loops import c_name, flat, looped
+from fedrec.federation.engines.fused.lower import Lowered, Stage, lowered
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
@@ -38,8 +39,6 @@ _STACK_BYTES = 256 * 1024
 _ALIGNED = 64
 _LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
-_POWERS_OF_MOMENTS = ("fades1", "fades2")
-"""What moments are multiplied by in the mini-batches that a row has missed."""
 _LANES_PER_SAMPLE = 2
 """A row has more numbers than a lane should move alone."""
 
@@ -117,20 +116,6 @@ def lowered_steps(method: Method, fit: Fit, *, gpu: bool, lifted: bool) -> list[
         first = sum(len(code.constants) for code in codes)
         codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
     return codes
-
-
-@dataclass(frozen=True)
-class _AtOnce:
-    """Statements that take many steps at once: what they need to know, and what they do."""
-
-    second: str
-    known: list[str]
-    looked_at: list[str]
-    moved: list[str]
-    step: list[str]
-    """A single step `j`, of many."""
-    faded: list[str]
-    """What is left to do after these."""
 
 
 class _Writer:
@@ -727,20 +712,24 @@ class _Writer:
                 missed, body = self._caught_up_on_cpu(resting, table, until, parts, slowly)
             yield from cpu_rows.row_by_row(count, row, [f"if ({missed}) {{", *body, "}"])
             return
-        at_once = self._at_once(table, until)
         slowly = [one_by_one, *each_number(width, steps), "}"]
-        if at_once:
-            # A warp waits for its slowest lane: where one of a lane's numbers is small, all go together.
-            slowly = [
-                f"real root_[{lane_width(width)}];", "bool small_ = false;",
-                *each_number(width, at_once.looked_at), "if (!small_) {",
-                *each_number(width, at_once.moved), "} else {",
-                one_by_one, *each_number(width, at_once.step), "}",
-                *each_number(width, at_once.faded), "}",
-            ]  # fmt: skip
-        known = at_once.known if at_once else []
+        known: list[str] = []
+        resting = self._at_rest(table)
+        if resting is not None:
+            known, slowly = self._idle_on_gpu(resting, table, until)
         numbers = moved_by_lanes(parts, width, slowly)
         yield from over_rows(count, row, width, [f"if ({missed}) {{", *known, *numbers, "}"])
+
+    def _idle_on_gpu(self, number: int, table: Table, until: str) -> tuple[list[str], list[str]]:
+        """What lanes know of the steps that a row has missed, and these; see `fused.adam`."""
+        step = self.fit.steps[number]
+        idle = IdleSteps(
+            number=number,
+            rate=f"rate{number}_{table.c}",
+            since="before + " if step.keep_state else "",
+            shrinks=step.batch_decay != 1,
+        )
+        return idle.known(until), list(idle.moved(table.width, until))
 
     def _caught_up_on_cpu(
         self, number: int, table: Table, until: str, arrays: list[tuple[str, str]], slowly: list[str]
@@ -767,55 +756,6 @@ class _Writer:
         step = self.fit.steps[number]
         alone = not step.weight_decay.get(table.name) and not (step.keep_state and step.batch_decay != 1)
         return number if alone else None
-
-    def _at_once(self, table: Table, until: str) -> "_AtOnce | None":
-        """All steps a row has missed as one, where nothing but Adam's moments moves it; see `fused.adam`."""
-        number = self._at_rest(table)
-        if number is None:
-            return None
-        step = self.fit.steps[number]
-        since = "before + " if step.keep_state else ""
-        shrunk = "shrunk_" if step.batch_decay != 1 else ""
-        of = "[c]"
-        first, second, rate = f"first{number}", f"second{number}", f"rate{number}_{table.c}"
-        powers = len(_POWERS_OF_MOMENTS)
-        return _AtOnce(
-            second=second,
-            known=[
-                f"const int from = {since}last[i], to = {since}{until};",
-                f"RECORD({PAST}, gone, past, to - from)",
-                f"RECORD({TERMS}, since, {shrunk}tails, from)",
-                f"const double* const until = {shrunk}tails + to * {TERMS};",
-                *(
-                    f"const real moves{term} = {rate} * (real)(since[{term}] - gone[{term}] * until[{term}]);"
-                    for term in range(TERMS)
-                ),
-                *(
-                    f"const real {name} = (real)gone[{TERMS + place}];"
-                    for place, name in enumerate(_POWERS_OF_MOMENTS)
-                ),
-                f"const real lowest = (real)(lowest_root * gone[{TERMS + powers}] * unroot[to]);",
-            ],
-            step=[
-                f"{first}{of} *= (real)0.9;",
-                f"root_{of} *= (real){SECOND**0.5!r};",
-                f"value{of} -= {rate}{' * shrink[j]' if shrunk else ''} * slope[{since}j] * {first}{of} "
-                f"/ (root_{of} * root[{since}j] + (real)1e-8);",
-            ],
-            faded=[f"{second}{of} *= fades2;"],
-            looked_at=[
-                f"root_{of} = SQRT({second}{of});",
-                f"small_ |= !(root_{of} > lowest || root_{of} == 0);",
-            ],
-            moved=[
-                f"const real inverse = root_{of} > 0 ? 1 / root_{of} : (real)0;",
-                "const real small = (real)1e-8 * inverse;",
-                "const real moves = moves0 - small * (moves1 - small * (moves2 - small * moves3));",
-                f"value{of} -= {first}{of} * inverse * moves;",
-                f"{first}{of} *= fades1;",
-                f"{second}{of} *= fades2;",
-            ],
-        )
 
     def _epoch_end(self) -> Iterator[str]:
         yield "const int batches = (samples + (int)batch - 1) / (int)batch;"

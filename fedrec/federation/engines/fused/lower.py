@@ -20,6 +20,15 @@ from fedrec.federation.engines.fused.gpu_samples import (
     product,
     product_of,
 )
+from fedrec.federation.engines.fused.loops import (
+    adding,
+    broadcast,
+    c_name,
+    flat,
+    loop_index,
+    looped,
+    of_any_sample,
+)
 from fedrec.federation.engines.fused.nodes import (
     ROWS,
     SAMPLES,
@@ -37,6 +46,16 @@ from fedrec.federation.engines.fused.nodes import (
     Reindexed,
     UnsupportedError,
 )
+from fedrec.federation.engines.fused.readers import (
+    Readers,
+    check_node,
+    goes_over_varying,
+    in_order,
+    own_array,
+    readers_of,
+    static_count,
+    written_where_read,
+)
 
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 """Numbers that are written into the code; others are given with each call, since rounds may change them."""
@@ -48,11 +67,6 @@ _DEAR = ("EXP", "LOG", "TANH", "POW", "sigmoid(", "entropy(")
 """What formulas have of functions that take long."""
 _MANY = 64
 """Numbers of a client that lanes of a GPU add up together, and not each for itself."""
-
-
-def c_name(name: str) -> str:
-    """The name of a parameter as a part of names in C."""
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
 @dataclass
@@ -132,14 +146,14 @@ class Lowering:
         self._gpu = gpu
         self._first_constant = first_constant
         self._graph = graph = LossGraph(
-            graph.loss, {leaf: _own_array(node) for leaf, node in graph.gradients.items()}
+            graph.loss, {leaf: own_array(node) for leaf, node in graph.gradients.items()}
         )
-        self._order = list(_in_order([graph.loss, *graph.gradients.values()]))
+        self._order = list(in_order([graph.loss, *graph.gradients.values()]))
         for node in self._order:
-            _check(node)
+            check_node(node)
         by_samples = [node for leaf, node in graph.gradients.items() if leaf.part == "rows"]
-        readers = _readers(self._order, [graph.loss, *graph.gradients.values()])
-        self._inlined = _inlined(readers, by_samples if gpu else [])
+        readers = readers_of(self._order, [graph.loss, *graph.gradients.values()])
+        self._inlined = written_where_read(readers, by_samples if gpu else [])
         self._number = {node: number for number, node in enumerate(self._order)}
         self._stage: dict[Node, int] = {}
         self._by_lanes: set[Node] = set()
@@ -152,7 +166,7 @@ class Lowering:
                 before = sums.get(stage, 0)
                 if self._is_for_lanes(node, before):
                     self._by_lanes.add(node)
-                elif _varying_over(node):
+                elif goes_over_varying(node):
                     sums[stage] = before + node.count
             if SAMPLES in node.shape and node.count > 1:
                 follows = not isinstance(node, Reduction) and any(
@@ -224,7 +238,7 @@ class Lowering:
         return self._read_array(node, tuple(index))
 
     def _formula(self, node: Pointwise, index: Index) -> str:
-        parts = [self.read(each, _broadcast(index, each.shape)) for each in node.inputs]
+        parts = [self.read(each, broadcast(index, each.shape)) for each in node.inputs]
         return node.formula.format(*parts)
 
     def _read_leaf(self, node: Input, index: Index) -> str:
@@ -287,7 +301,7 @@ class Lowering:
         if node in self._by_lanes:
             assert isinstance(node, Reduction)
             stage.after += self._shared_out(node)
-        elif isinstance(node, Reduction) and _varying_over(node):
+        elif isinstance(node, Reduction) and goes_over_varying(node):
             self._emit_sum(node, stage)
         elif node in self._wide:
             stage.wide += [*self._of_all_samples(node), "SYNC();"]
@@ -306,7 +320,7 @@ class Lowering:
         if node.count > 1:
             return [f"real {name}[{node.count}];", *self._computed(node, by_lanes=False)]
         if isinstance(node, Pointwise):
-            return [f"const real {name} = {self._formula(node, _loop_index(node.shape))};"]
+            return [f"const real {name} = {self._formula(node, loop_index(node.shape))};"]
         return [f"real {name};", *self._computed(node, by_lanes=False)]
 
     def _of_client(self, node: Node) -> list[str]:
@@ -320,14 +334,14 @@ class Lowering:
         """Statements for a number that is a sum of many: each lane adds up some."""
         assert isinstance(node, Reduction)
         inner = tuple(f"s{number}" for number in range(len(node.over)))
-        return lane_total(node, self._term(node, _loop_index(node.shape), inner), inner, self._name(node))
+        return lane_total(node, self._term(node, loop_index(node.shape), inner), inner, self._name(node))
 
     def _of_all_samples(self, node: Node) -> list[str]:
         """Statements that compute a tensor of all samples, number by number."""
         if isinstance(node, Joined):
             return list(self._joined(node, by_lanes=True))
         assert isinstance(node, Pointwise)
-        index = _of_any_sample(_loop_index(node.shape))
+        index = of_any_sample(loop_index(node.shape))
         return each_number_of_samples(self, node, index, self._formula(node, index))
 
     def is_run(self, node: Node, index: Sequence[str], place: str) -> bool:
@@ -348,7 +362,7 @@ class Lowering:
             return list(self._joined(node, by_lanes))
         if isinstance(node, Reduction) and len(node.inputs) == 2 and not by_lanes and node.count > 1:
             return self._product(node)
-        index = _loop_index(node.shape)
+        index = loop_index(node.shape)
         body = self._element(node, index)
         return looped(node.shape, index, body, by_lanes)
 
@@ -367,12 +381,12 @@ class Lowering:
         gather = f"total = most(total, {term});" if node.largest else f"total += {term};"
         loops = looped(node.over, inner, [gather], by_lanes=False)
         if not node.largest:
-            loops = _adding(loops)
+            loops = adding(loops)
         return [f"real total = {start};", *loops, f"{target} = total;"]
 
     def _product(self, node: Reduction) -> list[str]:
         """A product with a matrix, added up row by row of it, so that neighbours are done at once."""
-        index, inner = _loop_index(node.shape), ("s0",)
+        index, inner = loop_index(node.shape), ("s0",)
         turned = isinstance(node.inputs[1], Reindexed) and node.inputs[1].turned
         if turned:
             return looped(node.shape, index, self._element(node, index), by_lanes=False)
@@ -392,9 +406,9 @@ class Lowering:
     def _joined(self, node: Joined, by_lanes: bool) -> Iterator[str]:
         first = 0
         for part in node.inputs:
-            index = _loop_index(part.shape)
+            index = loop_index(part.shape)
             if by_lanes:
-                index = _of_any_sample(index)
+                index = of_any_sample(index)
             moved = tuple(
                 f"({place} + {first})" if axis == node.axis and first else place
                 for axis, place in enumerate(index)
@@ -409,7 +423,7 @@ class Lowering:
             raise UnsupportedError("its loss looks for the largest of all samples")
         self._sum_place[node] = stage.sums
         stage.sums += node.count
-        index = _loop_index(node.shape)
+        index = loop_index(node.shape)
         inner = tuple(
             "i" if size in (SAMPLES, ROWS) else f"s{number}" for number, size in enumerate(node.over)
         )
@@ -432,7 +446,7 @@ class Lowering:
             turned = f"{self._prefix}turned"
             self._arrays[turned] = max(self._arrays.get(turned, 0), math.prod(node.over) * node.count)
             return product(self, tiled, turned, self._left_over(node))
-        index = _of_any_sample(_loop_index(node.shape))
+        index = of_any_sample(loop_index(node.shape))
         inner = tuple(f"s{number}" for number in range(len(node.over)))
         add = [f"total += {self._term(node, index, inner)};"]
         loops = looped(node.over, inner, add, by_lanes=False, unroll=False)
@@ -441,7 +455,7 @@ class Lowering:
 
     def _left_over(self, node: Reduction) -> Epilogue:
         """What is stored of a product: itself, or the formula that alone reads it."""
-        index = _of_any_sample(_loop_index(node.shape))
+        index = of_any_sample(loop_index(node.shape))
         if node not in self._epilogue:
             return Epilogue(node, index, PRODUCT)
         result = self._epilogue[node]
@@ -451,7 +465,7 @@ class Lowering:
         del self._standing_for[node]
         return Epilogue(result, index, formula)
 
-    def _epilogues(self, readers: "Readers") -> Iterator[tuple[Node, Node]]:
+    def _epilogues(self, readers: Readers) -> Iterator[tuple[Node, Node]]:
         """Products by tiles with one reader, a formula of the same numbers and of what is known before."""
         for node in self._by_lanes & self._kept:
             assert isinstance(node, Reduction)
@@ -463,7 +477,7 @@ class Lowering:
             if isinstance(last, Pointwise) and known:
                 yield node, last
 
-    def _only_reader(self, node: Node, readers: "Readers") -> Node | None:
+    def _only_reader(self, node: Node, readers: Readers) -> Node | None:
         """What alone reads a node, through formulas that are written there; None if there are several."""
         reader: Node | None = node
         while reader is not None and (reader is node or reader in self._inlined):
@@ -481,7 +495,7 @@ class Lowering:
 
     def _ready(self, node: Node) -> int:
         """The first stage in which a tensor can be read."""
-        if node in self._by_lanes or (isinstance(node, Reduction) and _varying_over(node)):
+        if node in self._by_lanes or (isinstance(node, Reduction) and goes_over_varying(node)):
             return self._stage[node] + 1
         return self._stage[node]
 
@@ -590,7 +604,7 @@ class Lowering:
         """Whether a tensor is one number of each sample, and made of such."""
         sizes = (*node.shape, *node.over) if isinstance(node, Reduction) else node.shape
         read = [each for source in node.inputs for each in self._read_by(source)]
-        return _static(sizes) == 1 and all(each.count == 1 for each in read if SAMPLES in each.shape)
+        return static_count(sizes) == 1 and all(each.count == 1 for each in read if SAMPLES in each.shape)
 
     def _is_dear(self, node: Node) -> bool:
         """Whether a formula, or one that is written there, has a function that takes long."""
@@ -621,167 +635,6 @@ class Lowering:
                         yield source
 
 
-def _own_array(gradient: Node) -> Node:
-    """A gradient that is nobody else's value: parameters move one by one, by gradients from before."""
-    source = gradient
-    while isinstance(source, Reindexed):
-        (source,) = source.inputs
-    if isinstance(source, Input) and not _varying(gradient.shape):
-        return Pointwise(gradient.shape, (gradient,), "{0}")
-    return gradient
-
-
-def _in_order(outputs: Sequence[Node]) -> Iterator[Node]:
-    """Every node that outputs depend on, each behind its inputs."""
-    seen: set[Node] = set()
-    for output in outputs:
-        waiting = [(output, False)]
-        while waiting:
-            node, visited = waiting.pop()
-            if visited:
-                yield node
-            elif node not in seen:
-                seen.add(node)
-                waiting.append((node, True))
-                waiting += [(each, False) for each in node.inputs]
-
-
-def _check(node: Node) -> None:
-    if len(node.varying) > 1:
-        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
-    inner = [size for size in node.over if size in (SAMPLES, ROWS)] if isinstance(node, Reduction) else []
-    if inner and (len(inner) > 1 or node.varying):
-        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
-
-
-def _varying_over(node: Reduction) -> bool:
-    return any(size in (SAMPLES, ROWS) for size in node.over)
-
-
-Readers = Mapping[Node, list[Node | None]]
-"""Who reads a node, through other names for it; None is what is asked for in the end."""
-
-
-def _readers(order: Sequence[Node], outputs: Sequence[Node]) -> Readers:
-    direct: dict[Node, list[Node | None]] = {node: [] for node in order}
-    for node in order:
-        for each in node.inputs:
-            direct[each].append(node)
-    for output in outputs:
-        direct[output].append(None)
-
-    def final(node: Node) -> list[Node | None]:
-        found: list[Node | None] = []
-        for reader in direct[node]:
-            found += final(reader) if isinstance(reader, Reindexed) else [reader]
-        return found
-
-    return {node: final(node) for node in order}
-
-
-def _inlined(readers: Readers, by_samples: Sequence[Node]) -> set[Node]:
-    """Formulas that are written where they are used: by one reader, as often as they would be computed.
-
-    Of what is asked for these are those `by_samples` that nothing else reads.
-    """
-    inlined: set[Node] = set()
-    for node, reading in readers.items():
-        if not isinstance(node, Pointwise):
-            continue
-        once = len(reading) == 1 and reading[0] is not None and _as_often(node, reading[0])
-        stored = reading == [None] and node in by_samples
-        # Rows are many and their formulas short: nothing is kept of them.
-        if once or stored or ROWS in node.shape:
-            inlined.add(node)
-    return inlined
-
-
-def _as_often(node: Node, reader: Node) -> bool:
-    """Whether a reader asks for every element of a formula once."""
-    if isinstance(reader, Reduction):
-        sizes = (*reader.shape, *reader.over)
-        if len(reader.inputs) > 1:
-            return False
-    elif isinstance(reader, Pointwise):
-        sizes = reader.shape
-    else:
-        return False
-    return _varying(sizes) == _varying(node.shape) and node.count == _static(sizes)
-
-
-def _varying(sizes: Sequence[int]) -> set[int]:
-    return {size for size in sizes if size in (SAMPLES, ROWS)}
-
-
-def _static(sizes: Sequence[int]) -> int:
-    return math.prod(size for size in sizes if size not in (SAMPLES, ROWS))
-
-
-def _broadcast(index: Index, shape: tuple[int, ...]) -> Index:
-    """The index into a tensor that is broadcast to one of more axes."""
-    own = index[len(index) - len(shape) :]
-    return tuple("0" if size == 1 else place for place, size in zip(own, shape, strict=True))
-
-
-def _loop_index(shape: tuple[int, ...]) -> Index:
-    return tuple(
-        "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"k{axis}"
-        for axis, size in enumerate(shape)
-    )
-
-
-def _of_any_sample(index: Index) -> Index:
-    """The same place of the sample `j`, where lanes do not have one each."""
-    return tuple("j" if place == "i" else place for place in index)
-
-
 def _adds_many(node: Node) -> bool:
     """Whether a number of the client is a sum of many."""
     return isinstance(node, Reduction) and not node.largest and math.prod(node.over) >= _MANY
-
-
-def flat(index: Index, shape: tuple[int, ...]) -> str:
-    """The place of an element among those of one client, sample or row."""
-    text = ""
-    for place, size in zip(index, shape, strict=True):
-        if size not in (SAMPLES, ROWS, 1):
-            text = f"({text} * {size} + {place})" if text else place
-    return text or "0"
-
-
-def _adding(loops: list[str]) -> list[str]:
-    """Loops whose innermost adds up numbers, in whatever order."""
-    heads = [number for number, line in enumerate(loops) if line.startswith("UNROLL for")]
-    return [
-        line.replace("UNROLL", "TOTAL") if number in heads[-1:] else line for number, line in enumerate(loops)
-    ]
-
-
-def looped(
-    shape: Sequence[int], index: Index, body: list[str], by_lanes: bool, unroll: bool = True
-) -> list[str]:
-    """Statements for every element; `by_lanes` divides them, and all samples, among the lanes of a block."""
-    loops = [
-        (place, size) for place, size in zip(index, shape, strict=True) if size not in (SAMPLES, ROWS, 1)
-    ]
-    if by_lanes:
-        return _looped_by_lanes(loops, "j" if SAMPLES in shape else "", body)
-    if not loops:
-        return ["{", *body, "}"]
-    pragma = "UNROLL " if unroll else ""
-    heads = [f"{pragma}for (int {place} = 0; {place} < {size}; {place}++) {{" for place, size in loops]
-    return [*heads, *body, "}" * len(loops)]
-
-
-def _looped_by_lanes(loops: list[tuple[str, int]], sample: str, body: list[str]) -> list[str]:
-    total = math.prod(size for _, size in loops)
-    lines = [f"for (int e = LANE; e < {f'n * {total}' if sample else total}; e += LANES) {{"]
-    if sample:
-        lines.append(f"const int {sample} = e / {total};")
-    behind = total
-    for number, (place, size) in enumerate(loops):
-        behind //= size
-        whole = f"e / {behind}" if behind != 1 else "e"
-        first = number == 0 and not sample
-        lines.append(f"const int {place} = {whole};" if first else f"const int {place} = ({whole}) % {size};")
-    return [*lines, *body, "}"]

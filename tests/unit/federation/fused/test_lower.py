@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedrec.federation.engines.fused.graph import traced
-from fedrec.federation.engines.fused.lower import c_name, flat, looped, lowered
+from fedrec.federation.engines.fused.loops import c_name, flat, looped
+from fedrec.federation.engines.fused.lower import lowered
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.model.weights import dot
 from tests.federations import method_of
