@@ -28,6 +28,10 @@ class Samples:
         """All that differs from epoch to epoch."""
         return self.user, self.item, self.label, self.order
 
+    def at(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Users, items and labels at some places."""
+        return self.user[chosen], self.item[chosen], self.label[chosen]
+
 
 class Steps:
     """Steps of Adam on mini-batches of `batch_size`."""
@@ -44,11 +48,13 @@ class Steps:
 
     def _taken(self, samples: Samples, order: Tensor) -> Tensor:
         """The losses of the steps over a part of the order."""
-        return torch.stack([self._step(samples, chosen) for chosen in order.split(self._batch_size)])
+        # All in order at once: a step then cuts off its own.
+        batches = zip(*(each.split(self._batch_size) for each in samples.at(order)), strict=True)
+        return torch.stack([self._step(*batch) for batch in batches])
 
-    def _step(self, samples: Samples, chosen: Tensor) -> Tensor:
+    def _step(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         w = self._method.forward(self._weights)
-        loss = self._method.loss(w, samples.user[chosen], samples.item[chosen], samples.label[chosen])
+        loss = self._method.loss(w, users, items, labels)
         self._optimiser.step(loss)
         return loss.detach()
 
@@ -101,7 +107,7 @@ class RecordedSteps(Steps):
         self._place = torch.arange(self._batch_size, device=device)
         record = torch.cuda.CUDAGraph()
         with torch.cuda.graph(record):
-            loss = self._step(samples, samples.order[self._position + self._place])
+            loss = self._step(*samples.at(samples.order[self._position + self._place]))
             self._losses.index_copy_(0, (self._position // self._batch_size).view(1), loss.view(1))
             self._position += self._batch_size
         return record
