@@ -15,7 +15,7 @@ _STEPS_BEFORE_RECORDING = 3
 
 
 @dataclass(frozen=True)
-class Samples:
+class EpochSamples:
     """What an epoch goes over, mixed: with rows of several items where a method has `whole_rows`."""
 
     user: Tensor
@@ -38,15 +38,15 @@ class Steps:
         self._optimiser = optimiser
         self._batch_size = batch_size
 
-    def epoch(self, samples: Samples) -> float:
+    def epoch(self, samples: EpochSamples) -> float:
         """Take all steps of an epoch; their mean loss."""
         return float(self._taken(samples, samples.order).mean())
 
-    def _taken(self, samples: Samples, order: Tensor) -> Tensor:
+    def _taken(self, samples: EpochSamples, order: Tensor) -> Tensor:
         """The losses of the steps over a part of the order."""
         return torch.stack([self._step(samples, chosen) for chosen in order.split(self._batch_size)])
 
-    def _step(self, samples: Samples, chosen: Tensor) -> Tensor:
+    def _step(self, samples: EpochSamples, chosen: Tensor) -> Tensor:
         w = self._method.forward(self._weights)
         loss = self._method.loss(w, samples.user[chosen], samples.item[chosen], samples.label[chosen])
         self._optimiser.step(loss)
@@ -61,11 +61,11 @@ class RecordedSteps(Steps):
     `_position` where in the order it is, and moves it on itself. All that it reads lives as long as it does.
     """
 
-    _samples: Samples | None = None
+    _samples: EpochSamples | None = None
     _record: torch.cuda.CUDAGraph | None = None
 
     @override
-    def epoch(self, samples: Samples) -> float:
+    def epoch(self, samples: EpochSamples) -> float:
         fixed = self._placed(samples)
         whole = len(fixed.order) // self._batch_size * self._batch_size
         first = min(whole, _STEPS_BEFORE_RECORDING * self._batch_size)
@@ -76,16 +76,16 @@ class RecordedSteps(Steps):
             losses.append(self._taken(fixed, fixed.order[whole:]))
         return float(torch.cat(losses).mean())
 
-    def _placed(self, samples: Samples) -> Samples:
+    def _placed(self, samples: EpochSamples) -> EpochSamples:
         """The same samples where the record reads them."""
         if self._samples is None:
-            self._samples = Samples(*(tensor.clone() for tensor in samples.tensors()))
+            self._samples = EpochSamples(*(tensor.clone() for tensor in samples.tensors()))
         else:
             for own, tensor in zip(self._samples.tensors(), samples.tensors(), strict=True):
                 own.copy_(tensor)
         return self._samples
 
-    def _played(self, samples: Samples, first: int, whole: int) -> Tensor:
+    def _played(self, samples: EpochSamples, first: int, whole: int) -> Tensor:
         """The losses of the whole mini-batches between two places of the order."""
         if self._record is None:
             self._record = self._recorded(samples)
@@ -94,7 +94,7 @@ class RecordedSteps(Steps):
             self._record.replay()
         return self._losses[first // self._batch_size : whole // self._batch_size]
 
-    def _recorded(self, samples: Samples) -> torch.cuda.CUDAGraph:
+    def _recorded(self, samples: EpochSamples) -> torch.cuda.CUDAGraph:
         device = samples.order.device
         self._position = torch.zeros((), dtype=torch.int64, device=device)
         self._losses = torch.zeros(len(samples.order) // self._batch_size, device=device)
