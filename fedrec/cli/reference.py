@@ -155,8 +155,8 @@ def _show(parsed: argparse.Namespace) -> None:
         seeds = len({run.summary["seed"] for run in runs})
         devices.update(str(run.summary["measured"]["device"]) for run in runs)
         print(
-            f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; {older} older than the code; "
-            f"{other} of other settings, which tables leave out"
+            f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
+            f"{older} older than the code; {other} of other settings, which tables leave out"
         )
     print("\n".join(f"{count} runs on {device}" for device, count in sorted(devices.items())))
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))
