@@ -14,6 +14,7 @@ from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.program import Program, Upload
 from fedrec.federation.server.mixing import columns, weighted_sums
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
+from fedrec.federation.server.subsets import mixed_by_subsets
 from fedrec.federation.state.state import State
 
 
@@ -161,6 +162,8 @@ class Server:
         if self.recorder is not None:
             self.mixed[name] = weights
         factors = weights if isinstance(weights, tuple) else (weights,)
+        if len(factors) == 1 and mixed_by_subsets(flat, factors[0]):
+            return
         for part in columns(flat):
             mixed = part
             for factor in reversed(factors):
