@@ -117,6 +117,11 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def behind_link(path: Path) -> str:
+    """What is to be deleted with a damaged file that is a link, as to a cache; nothing of any other."""
+    return f" It is a link: delete {path.resolve()}, too." if path.is_symlink() else ""
+
+
 @contextmanager
 def as_storage_error(path: Path) -> Iterator[None]:
     """Turn what the file system raises while `path` is written into words that say what to do."""

@@ -52,6 +52,7 @@ class Checkout:
     @classmethod
     def made(cls, folder: Path) -> "Checkout":
         checkout = cls(folder)
+        folder.mkdir(exist_ok=True)
         for name in ("workflow", "config", "profiles", "fedrec", "benchmarks"):
             shutil.copytree(ROOT / name, folder / name, ignore=HALF_WRITTEN)
         shutil.copy(ROOT / "Snakefile", folder)
@@ -259,6 +260,35 @@ def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
     assert copied.result(f"runs/{'/'.join(job.values())}/run.json") == changed
     copied.snakemake("alpha_comparison")
     assert read_sealed(changed)["code"] != "of another day"
+
+
+def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, monkeypatch):
+    """Through Snakemake's cache; in the second checkout nothing that fetches, splits or trains would succeed."""
+    monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
+    first, second = (Checkout.made(tmp_path / name) for name in ("first", "second"))
+    run = f"{RESULTS}/runs/pfedclr/alpha/clean/draw-counter@rounds-2/seed0/run.json"
+    assert "cache, which is no folder where you may write" in first.snakemake(
+        "--cache", "--", run, succeeds=False
+    )
+    (tmp_path / "cache").mkdir()
+    first.snakemake("--cache", "--", run)
+
+    command = second.folder / "fedrec/cli/main.py"
+    own = command.read_text()
+    command.write_text(
+        own.replace("    words = ", '    raise SystemExit("nothing is to be done")\n    words = ')
+    )
+    assert "nothing to train. 1 runs come from the cache" in second.snakemake("--cache", "--", run)
+    command.write_text(own)
+    for name in ("run.json", "state.safetensors", "timing.parquet"):
+        made, taken = (checkout.folder / Path(run).parent / name for checkout in (first, second))
+        assert taken.is_symlink()
+        assert taken.read_bytes() == made.read_bytes()
+    assert "Nothing to be done" in second.snakemake("--dry-run", "--", run)
+
+    with (second.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
+        stream.write("EDITED = True\n")
+    assert "Runs to train: 1, about a core-minute" in second.snakemake("--dry-run", "--cache", "--", run)
 
 
 def test_jobs_share_a_process(copied):

@@ -6,6 +6,9 @@ from snakemake.logging import logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
+# What Snakemake says of each file that its cache takes or gives; a run has five.
+FILE_BY_FILE = ("Moving output file", "Symlinking output file")
+
 
 class Listener(logging.Filter):
     """Hears every message of Snakemake, and decides whether it is shown.
@@ -26,6 +29,8 @@ class Listener(logging.Filter):
                 force_outdated()
             except FedrecError as error:
                 stop(error)
+        if str(record.msg).startswith(FILE_BY_FILE):
+            return False
         return self.shortened(record) if wants_short_plan() else True
 
     def shortened(self, record):
@@ -34,10 +39,10 @@ class Listener(logging.Filter):
         if event == LogEvent.RUN_INFO and not self.told:
             self.told = True
             asked = workflow.dag_settings.targets or ["all"]
-            told = forecast(PROJECT, runs_planned(), asked)
+            told = forecast(PROJECT, *runs_planned(), asked)
             record.msg = f"{record.msg.rstrip()}\n\n{told}\n`snakemake -n --quiet host` lists every job.\n"
             return True
-        listed = str(record.msg).startswith("Reasons:")
+        listed = str(record.msg).startswith(("Reasons:", "Output file"))
         return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
 
 
@@ -69,9 +74,12 @@ def patterns_of_rules():
 
 
 def runs_planned():
-    """The training runs that are to be done."""
-    jobs = workflow.dag.needrun_jobs()
-    return [job_of(job.wildcards).run for job in jobs if job.rule.name == "train"]
+    """The runs that are to be trained, and those that come from the cache between checkouts."""
+    planned = ([], [])
+    for job in workflow.dag.needrun_jobs():
+        if job.rule.name == "train":
+            planned[is_cached(job)].append(job_of(job.wildcards).run)
+    return planned
 
 
 logger.addFilter(Listener())
