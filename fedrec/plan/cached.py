@@ -30,8 +30,8 @@ def check_cache(location: str | None) -> None:
     is_remote = "://" in location
     if not is_remote and not (Path(location).is_dir() and os.access(location, os.W_OK | os.X_OK)):
         raise ConfigurationError(
-            f"--cache: {CACHE_VARIABLE} names {location}, which is no folder where you may write. Make it, or "
-            "name another."
+            f"--cache: {CACHE_VARIABLE} names {location}, which is no folder where you may write. Make it, "
+            "or name another."
         )
 
 
