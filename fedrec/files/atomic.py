@@ -15,7 +15,7 @@ from pathlib import Path
 from fedrec.errors import StorageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY)
 _STORAGE = (
     *_FULL,
     *_IN_THE_WAY,

@@ -52,7 +52,7 @@ def _runs_of(project: Project, name: str) -> Iterable[RunId]:
         return (run for target in project.group(name) for run in target.runs)
     folder, _, rest = (_below(project.results, name) or "").partition("/")
     if folder == "runs":
-        return [_run_of(project, rest)[0]]
+        return [run_and_file(project, rest)[0]]
     if folder in RESULT_FOLDERS.values():
         return project.target(rest.rpartition(".")[0]).runs
     return []
@@ -79,12 +79,12 @@ def _check_result(project: Project, name: str, below: str) -> None:
 
 
 def _check_run(project: Project, path: str) -> None:
-    run, file = _run_of(project, path)
+    run, file = run_and_file(project, path)
     project.job(run)
     _check_file(file, FILES)
 
 
-def _run_of(project: Project, path: str) -> tuple[RunId, str]:
+def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
     """The run that a path below the folder of runs names, and the file of it."""
     parts = path.split("/")
     if len(parts) != 6:

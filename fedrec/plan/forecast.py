@@ -9,9 +9,7 @@ from fedrec.plan.runs import RunId
 _MOST_LINES = 20
 
 
-def forecast(
-    project: Project, runs: Iterable[RunId], cached: Sequence[RunId], asked: Iterable[str]
-) -> str:
+def forecast(project: Project, runs: Iterable[RunId], cached: Sequence[RunId], asked: Iterable[str]) -> str:
     """The runs that are to be trained for what is asked for by name, in a few lines.
 
     Besides, how many are `cached`, and come from a cache.

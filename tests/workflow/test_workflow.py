@@ -262,6 +262,21 @@ def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
     assert read_sealed(changed)["code"] != "of another day"
 
 
+def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_here(copied):
+    """They are of other code than those that Snakemake remembers to have trained."""
+    with (copied.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
+        stream.write("EDITED = True\n")
+    lines = [json.loads(line) for line in copied.fedrec("plan", "alpha_comparison").splitlines()]
+    assert {line["method"] for line in lines} == {"draw-counter[rounds=2]"}
+    for line in lines:
+        path = copied.folder / line["out"] / "run.json"
+        write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
+    copied.fedrec("results", "export", "alpha_comparison", "--out", "runs.tar")
+    shutil.rmtree(copied.result("runs"))
+    assert "of 4 runs 4 were taken" in copied.fedrec("results", "import", "runs.tar")
+    assert "train" not in copied.planned("alpha_comparison")
+
+
 def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, monkeypatch):
     """Through Snakemake's cache; in the second checkout nothing that fetches, splits or trains would succeed."""
     monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))

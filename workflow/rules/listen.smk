@@ -2,6 +2,7 @@
 
 import logging
 
+from snakemake.io import IOFile
 from snakemake.logging import logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -13,13 +14,14 @@ FILE_BY_FILE = ("Moving output file", "Symlinking output file")
 class Listener(logging.Filter):
     """Hears every message of Snakemake, and decides whether it is shown.
 
-    Its first message after the Snakefile is read is the first moment at which the targets are known, and the
-    table of jobs the first at which the plan is: Snakemake has no other hooks there.
+    Its first message after the Snakefile is read is the first moment at which the targets are known, that on
+    the graph of jobs the last before it asks how files were made, and the table of jobs the first at which the
+    plan is known: Snakemake has no other hooks there.
     """
 
     def __init__(self):
         super().__init__()
-        self.checked = self.told = False
+        self.checked = self.told = self.compared = False
 
     def filter(self, record):
         if not self.checked and workflow.dag_settings is not None:
@@ -29,6 +31,9 @@ class Listener(logging.Filter):
                 force_outdated()
             except FedrecError as error:
                 stop(error)
+        if not self.compared and str(record.msg).startswith("Building DAG"):
+            self.compared = True
+            forget_replaced()
         if str(record.msg).startswith(FILE_BY_FILE):
             return False
         return self.shortened(record) if wants_short_plan() else True
@@ -56,6 +61,28 @@ def force_outdated():
         asked = runs_asked(PROJECT, settings.targets or ["all"])
         files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
         settings.forcerun = {*settings.forcerun, *files}
+
+
+def forget_replaced():
+    """Have Snakemake forget how runs were made, or begun, in whose place others lie that are the plan's own.
+
+    It would train them again, for other parameters than those it noted.
+    """
+    if not workflow.is_main_process:
+        return
+    noted = workflow.persistence
+    asked = runs_asked(PROJECT, workflow.dag_settings.targets or ["all"])
+    for run in finished(PROJECT, asked):
+        files = [
+            IOFile(path) for path in results([f"{run.folder}/{file}" for file in FILES])
+        ]
+        record = noted.metadata(files[0])
+        of_this_file = record and record.endtime == Path(files[0]).stat().st_mtime
+        if not of_this_file and not (
+            record and PROJECT.job(run).is_noted(record.params or ())
+        ):
+            for file in files:
+                noted.cleanup_metadata(file)
 
 
 def wants_short_plan():
