@@ -98,6 +98,7 @@ rule reference:
 
 onstart:
     write_text(PROJECT.results / "plan/project.json", PROJECT.configuration_text())
+    write_text(PROJECT.results / ASKED, list_text(lines_of_asked()))
     trained, cached = runs_planned()
     seconds = [PROJECT.job(run).seconds for run in trained]
     print(announcement(seconds, workflow.cores, len(cached)), file=sys.stderr)

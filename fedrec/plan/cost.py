@@ -1,13 +1,15 @@
 """About how long runs take, from the seconds of a round that `config/methods.yaml` holds."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedrec.config.catalogue import Catalogue, Dataset
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
 from fedrec.config.population import Population
 from fedrec.plan.runs import RunId
+
+if TYPE_CHECKING:
+    from fedrec.config.catalogue import Catalogue, Dataset
 
 _MEASURED_INTERACTIONS = 100_000
 """Interactions of the dataset that the methods' seconds were measured on."""
@@ -24,7 +26,7 @@ START_SECONDS = 1.0
 """Seconds that a run takes besides its rounds, in a process that did others: reading, compiling, writing."""
 
 
-def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
+def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -> float:
     """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
@@ -33,7 +35,7 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> 
 
 
 def gpu_seconds_of(
-    run: RunId, methods: Mapping[str, Any], catalogue: Catalogue, costs: Mapping[str, Any]
+    run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue", costs: Mapping[str, Any]
 ) -> float:
     """About how long a run takes on a GPU, by `costs` as the configuration of the reference has them."""
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in _entries(run))
@@ -80,7 +82,7 @@ def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float
     return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
 
 
-def _interactions(dataset: Dataset) -> int:
+def _interactions(dataset: "Dataset") -> int:
     """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
     if isinstance(dataset.synthetic, Population):
         return dataset.synthetic.interactions

@@ -1,13 +1,14 @@
 """Whether the runs that lie among the results are those a plan asks for: some were trained elsewhere."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from fedrec.errors import StorageError
 from fedrec.files.sealed import read_sealed
-from fedrec.plan.agreement import Agreement
+from fedrec.plan.agreement import Comparison, WantedRun
 from fedrec.plan.project import Project
-from fedrec.plan.runs import DIVERGED, FILES, SUMMARY, RunId
+from fedrec.plan.runs import FILES, SUMMARY, RunId
 
 
 def unfinished(project: Project, runs: Iterable[RunId]) -> list[RunId]:
@@ -27,8 +28,7 @@ def finished(project: Project, runs: Iterable[RunId]) -> list[RunId]:
 def outdated(project: Project, runs: Iterable[RunId]) -> list[RunId]:
     """The runs in whose place another one lies, finished: of other code, settings or split, or of less.
 
-    Engines and devices are not compared: whichever trained it, it is the same experiment. What cannot be
-    read is not judged: whoever reads it will say so.
+    What cannot be read is not judged: whoever reads it will say so.
     """
     planned = PlannedRuns(project)
     return [run for run in runs if not planned.is_at_its_place(run)]
@@ -45,8 +45,7 @@ class PlannedRuns:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._agreement = Agreement()
-        self._splits: dict[str, str | None] = {}
+        self._comparison = Comparison()
 
     def is_at_its_place(self, run: RunId) -> bool:
         """Whether no finished run lies in the folder of `run`, or itself."""
@@ -63,27 +62,15 @@ class PlannedRuns:
     def differences(self, run: RunId, there: Mapping[str, Any]) -> Iterator[str]:
         """What tells a run.json from one that a run of this plan would have, in words."""
         job = self._project.job(run)
-        yield from self._agreement.differences(there, run.method, job.settings)
-        if DIVERGED in there and not job.is_trial:
-            yield "that it diverged"
-        unrecorded = sorted(set(job.records) - set(there.get("record", ())))
-        if unrecorded:
-            yield f"what it recorded (not {', '.join(unrecorded)})"
-        if self.split_hash(run) not in (None, there.get("split")):
-            yield "its split"
+        wanted = WantedRun(run.method, job.settings, job.records, job.is_trial, self._split(run))
+        return self._comparison.differences(wanted, there)
 
     def split_hash(self, run: RunId) -> str | None:
         """The hash of the split that a run is trained on; None where there is none that says so."""
-        if run.split not in self._splits:
-            # Imported here: most plans are made where no run lies yet, and pyarrow takes a while to import.
-            from fedrec.files.parquet import about_table
+        return self._comparison.split_hash(self._split(run))
 
-            try:
-                about: Mapping[str, Any] = about_table(self._project.results / run.split / "split.parquet")
-            except StorageError:
-                about = {}
-            self._splits[run.split] = about.get("split")
-        return self._splits[run.split]
+    def _split(self, run: RunId) -> Path:
+        return self._project.results / run.split / "split.parquet"
 
 
 def is_whole(project: Project, run: RunId) -> bool:

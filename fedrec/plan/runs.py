@@ -7,6 +7,7 @@ in the order in which `config/methods.yaml` mentions papers.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedrec.config.methods import canonical, papers_named, remembered, resolve
@@ -19,6 +20,10 @@ FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The files of a finished run, in its folder."""
 DIVERGED = "diverged"
 """What the summary of a run says that diverged: in which round, and in words what happened."""
+
+
+_DEPTH = 6
+"""Folders of a run: runs/paper/dataset/protocol/method/seed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +45,14 @@ class RunId:
     def split(self) -> str:
         """The folder of its split below the results."""
         return f"data/{self.dataset}/{self.protocol}"
+
+
+def log_of(folder: Path) -> Path | None:
+    """The log of the run whose folder below some results this is; None for any other folder."""
+    parts = folder.parts
+    if len(parts) < _DEPTH or parts[-_DEPTH] != "runs":
+        return None
+    return Path(*parts[:-_DEPTH], "logs", *parts[-_DEPTH:], "train.log")
 
 
 def run_of(

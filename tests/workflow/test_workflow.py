@@ -175,6 +175,15 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
     assert built.result("logs/tables/alpha_comparison.log").is_file()
 
 
+def test_the_runs_that_were_asked_for_are_noted_and_done(built):
+    noted = built.result("plan/runs.jsonl").read_text().splitlines()
+    assert built.fedrec("status") == f"{len(noted)} of {len(noted)} runs done.\n"
+    asked = {Path(json.loads(line)["out"]) for line in noted}
+    assert {path.parent for path in built.result("runs").rglob("run.json")} == {
+        built.folder / one for one in asked
+    }
+
+
 def test_a_verdict_is_three_hops_from_its_runs(built):
     """A table, the plan that names its runs, and the runs, each of which says what it is."""
     plan = json.loads(built.result("plan/alpha_comparison.json").read_text())

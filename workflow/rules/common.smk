@@ -15,6 +15,7 @@ from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.finished import finished, outdated
 from fedrec.plan.forecast import forecast
 from fedrec.plan.project import Project
+from fedrec.plan.run_list import ASKED, list_text
 from fedrec.plan.runs import FILES, SUMMARY
 
 

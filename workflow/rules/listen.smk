@@ -51,6 +51,16 @@ class Listener(logging.Filter):
         return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
 
 
+def asked_runs():
+    """The runs that the targets need."""
+    return runs_asked(PROJECT, workflow.dag_settings.targets or ["all"])
+
+
+def lines_of_asked():
+    """The same, finished or not, as a list of runs has them: `fedrec status` reads it."""
+    return [PROJECT.job(run).listed(PROJECT.results) for run in asked_runs()]
+
+
 def force_outdated():
     """Have runs trained again in whose place others lie, finished: brought from elsewhere, of other code.
 
@@ -58,8 +68,8 @@ def force_outdated():
     """
     if workflow.is_main_process:
         settings = workflow.dag_settings
-        asked = runs_asked(PROJECT, settings.targets or ["all"])
-        files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
+        others = outdated(PROJECT, asked_runs())
+        files = results([f"{run.folder}/{SUMMARY}" for run in others])
         settings.forcerun = {*settings.forcerun, *files}
 
 
@@ -71,8 +81,7 @@ def forget_replaced():
     if not workflow.is_main_process:
         return
     noted = workflow.persistence
-    asked = runs_asked(PROJECT, workflow.dag_settings.targets or ["all"])
-    for run in finished(PROJECT, asked):
+    for run in finished(PROJECT, asked_runs()):
         files = [
             IOFile(path) for path in results([f"{run.folder}/{file}" for file in FILES])
         ]
