@@ -4,17 +4,15 @@ import argparse
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_project, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
 from fedrec.errors import ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from fedrec.cli.options import Commands
-    from fedrec.plan.project import Project
-    from fedrec.plan.runs import RunId
 
 _STREAM = "-"
 """Stands for standard input or output, where a file is named."""
@@ -31,13 +29,15 @@ def add_commands(commands: "Commands") -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="tables, figures, pages, papers, or files of runs, as for Snakemake (default: every run)",
+        help="tables, figures, pages, papers, or files of runs, as for Snakemake, or a list of runs "
+        "(.jsonl), as for `fedrec work` (default: every run)",
     )
     part.add_argument(
         "--out", required=True, metavar="FILE", help="archive to write, or - for standard output"
     )
     part.add_argument("--method", action="append", default=[], help="of these methods alone, by any settings")
     part.add_argument("--dataset", action="append", default=[], help="on these datasets alone")
+    add_methods(part)
     add_project(part)
 
     part = add_command(parts, "import", _import)
@@ -54,23 +54,20 @@ def _results(_parsed: argparse.Namespace) -> None:
 
 def _export(parsed: argparse.Namespace) -> None:
     """Write finished runs, with their models, as one archive."""
-    from fedrec.runs.travel import export_runs, exportable
+    from fedrec.runs.exporting import export_runs
 
-    project = project_of(parsed)
-    runs, left_out = _asked(parsed, project)
-    chosen, others = exportable(project, runs)
-    left_out |= others
+    chosen, left_out = _of_list(parsed) if is_list(parsed.targets) else _of_plan(parsed)
     if not chosen:
         raise ResultError(f"none of the runs asked for is finished here.{_told(left_out)}")
     with _written(parsed.out) as stream:
-        size = export_runs(project, chosen, stream)
+        size = export_runs(chosen, stream)
     rest = f"; {len(left_out)} left out:{_told(left_out)}" if left_out else "."
     print(f"{parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
 
 
 def _import(parsed: argparse.Namespace) -> None:
     """Take the runs of an archive that are those of the plan here: same code, settings and split."""
-    from fedrec.runs.travel import import_runs
+    from fedrec.runs.importing import import_runs
 
     project = project_of(parsed)
     with _opened(parsed.archive) as stream:
@@ -114,25 +111,63 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
         yield stream
 
 
-def _asked(parsed: argparse.Namespace, project: "Project") -> "tuple[list[RunId], dict[str, str]]":
-    """The runs that are asked for, and why others that are there cannot be."""
-    from fedrec.config.methods import canonical
-    from fedrec.config.names import parse
+def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
     from fedrec.plan.asked import check_asked, runs_asked
-    from fedrec.runs.travel import runs_there
+    from fedrec.plan.exportable import exportable, runs_there
 
-    methods = {canonical(project.methods, name) for name in parsed.method}
-    datasets = {project.catalogue[name].name for name in parsed.dataset}
-    left_out: dict[str, str] = {}
+    project = project_of(parsed)
+    nameless: dict[str, str] = {}
     if parsed.targets:
         check_asked(project, parsed.targets, dict.fromkeys(project.groups))
         runs = runs_asked(project, parsed.targets)
     else:
-        runs, left_out = runs_there(project)
-    of_methods = [
-        run for run in runs if not methods or not methods.isdisjoint((run.method, parse(run.method).name))
-    ]
-    return [run for run in of_methods if not datasets or run.dataset in datasets], left_out
+        runs, nameless = runs_there(project)
+    for name in parsed.dataset:
+        _ = project.catalogue[name]
+    is_chosen = _filter(parsed, project.methods)
+    chosen, left_out = exportable(project, (run for run in runs if is_chosen(run.method, run.dataset)))
+    return chosen, nameless | left_out
+
+
+def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """The same of the runs that a list has, where there is no more than training needs."""
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.run_list import listed_runs
+    from fedrec.plan.runs import below_results
+    from fedrec.plan.state import DONE, states_of
+
+    methods = load_methods(parsed.methods)
+    is_chosen = _filter(parsed, methods)
+    chosen, left_out = {}, {}
+    for state in states_of(listed_runs(Path(parsed.targets[0]), methods), methods):
+        said, folder = state.run.said, below_results(state.run.out)
+        if not is_chosen(said["method"], Path(said["data"]).name):
+            continue
+        if folder is None:
+            left_out[str(state.run.out)] = (
+                "its folder does not end in runs/paper/dataset/protocol/method/seed0."
+            )
+        elif state.kind != DONE:
+            left_out[folder.as_posix()] = f"it is {state.kind}, not done."
+        else:
+            chosen[folder.as_posix()] = state.run.out
+    return chosen, left_out
+
+
+def _filter(parsed: argparse.Namespace, methods: "Mapping[str, Any]") -> "Callable[[str, str], bool]":
+    """Tells whether a run of a method on a dataset is wanted."""
+    from fedrec.config.methods import canonical
+    from fedrec.config.names import parse
+
+    wanted = {canonical(methods, name) for name in parsed.method}
+
+    def is_wanted(method: str, dataset: str) -> bool:
+        spelled = canonical(methods, method)
+        of_method = not wanted or not wanted.isdisjoint((spelled, parse(spelled).name))
+        return of_method and (not parsed.dataset or dataset in parsed.dataset)
+
+    return is_wanted
 
 
 def _told(reasons: "Mapping[str, str]") -> str:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_methods, add_project, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fedrec.cli.options import Commands
     from fedrec.plan.run_list import ListedRun
 
-_LIST_ENDING = ".jsonl"
 _CLEARED = "\033[H\033[2J"
 """Clears a terminal."""
 
@@ -73,10 +72,8 @@ def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Mapping[str, A
 
     if not parsed.targets:
         return _of_the_workflow(parsed)
-    if not any(name.endswith(_LIST_ENDING) for name in parsed.targets):
+    if not is_list(parsed.targets):
         return _planned(parsed, parsed.targets)
-    if len(parsed.targets) > 1:
-        raise ConfigurationError("name one list of runs, or targets.")
     methods = load_methods(parsed.methods)
     return listed_runs(Path(parsed.targets[0]), methods), methods, None
 

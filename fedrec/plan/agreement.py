@@ -74,7 +74,7 @@ class WantedRun:
     """The file of its split."""
 
 
-class Comparison:
+class RunComparison:
     """Compares finished runs with those that are wanted; what many need is worked out once."""
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.project import Project
-from fedrec.plan.runs import FILES, RunId
+from fedrec.plan.runs import FILES, SUMMARY, RunId
 from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
 
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
@@ -100,6 +100,15 @@ def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
     _ = project.catalogue[dataset]
     run = project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
     return run, file
+
+
+def run_in(project: Project, folder: str) -> RunId:
+    """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
+    run, _ = run_and_file(project, f"{folder.removeprefix('runs/')}/{SUMMARY}")
+    if run.folder != folder:
+        raise ConfigurationError(f"its folder is spelt {run.folder}.")
+    project.job(run)
+    return run
 
 
 def _check_data(project: Project, path: str) -> None:

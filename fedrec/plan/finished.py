@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrec.errors import StorageError
 from fedrec.files.sealed import read_sealed
-from fedrec.plan.agreement import Comparison, WantedRun
+from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.project import Project
 from fedrec.plan.runs import FILES, SUMMARY, RunId
 
@@ -45,7 +45,7 @@ class PlannedRuns:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._comparison = Comparison()
+        self._comparison = RunComparison()
 
     def is_at_its_place(self, run: RunId) -> bool:
         """Whether no finished run lies in the folder of `run`, or itself."""

@@ -47,12 +47,16 @@ class RunId:
         return f"data/{self.dataset}/{self.protocol}"
 
 
-def log_of(folder: Path) -> Path | None:
-    """The log of the run whose folder below some results this is; None for any other folder."""
+def below_results(folder: Path) -> Path | None:
+    """A run's folder from that of its results on; None for one that lies otherwise than the workflow's."""
     parts = folder.parts
-    if len(parts) < _DEPTH or parts[-_DEPTH] != "runs":
-        return None
-    return Path(*parts[:-_DEPTH], "logs", *parts[-_DEPTH:], "train.log")
+    return Path(*parts[-_DEPTH:]) if len(parts) >= _DEPTH and parts[-_DEPTH] == "runs" else None
+
+
+def log_of(folder: Path) -> Path | None:
+    """The log of the run in a folder; None for one that lies otherwise than the workflow's."""
+    below = below_results(folder)
+    return None if below is None else Path(*folder.parts[:-_DEPTH], "logs", below, "train.log")
 
 
 def run_of(

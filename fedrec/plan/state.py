@@ -21,7 +21,7 @@ from fedrec.config.protocol import full_name
 from fedrec.errors import StorageError
 from fedrec.files.lock import LockHolder, holder_of
 from fedrec.files.sealed import read_sealed
-from fedrec.plan.agreement import Comparison, WantedRun
+from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun
 from fedrec.plan.runs import FILES, SUMMARY, log_of
@@ -89,7 +89,7 @@ def states_of(
     known = {
         canonical(methods, run.said["method"]): str(run.said["code"]) for run in runs if "code" in run.said
     }
-    comparison = Comparison(known)
+    comparison = RunComparison(known)
     return [_done(run, methods, comparison) or _unfinished(run, since) for run in runs]
 
 
@@ -115,7 +115,7 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
     return Forecast(sum(left.values()), running, bool(paces), left)
 
 
-def _done(run: ListedRun, methods: Mapping[str, Any], comparison: Comparison) -> RunState | None:
+def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison) -> RunState | None:
     """The state of a run that is done; None of any other."""
     if not all((run.out / file).is_file() for file in FILES):
         return None

@@ -3,6 +3,7 @@
 import io
 import shutil
 import sys
+import tarfile
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from fedrec.cli.main import main
 from fedrec.plan.asked import runs_asked
+from fedrec.plan.run_list import list_text
 from tests.planned_runs import finish
 from tests.projects import Made, configuration
 
@@ -75,6 +77,28 @@ def test_runs_travel_through_a_stream_as_through_a_file(command, tmp_path, monke
     assert (status, out.decode()) == (0, "-: of 4 runs 4 were taken, 0 were here before.\n")
     status, out, _ = command("import", str(path), results="other")
     assert (status, out.decode()) == (0, f"{path}: of 4 runs 0 were taken, 4 were here before.\n")
+
+
+def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path):
+    runs = runs_asked(made, ["alpha_comparison", "demo"])
+    lines = [made.job(run).listed(made.results) for run in runs]
+    elsewhere = {**lines[0], "out": str(tmp_path / "my-run")}
+    path, out = tmp_path / "runs.jsonl", tmp_path / "runs.tar"
+    path.write_text(list_text([*lines, elsewhere]))
+    status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")
+    assert (status, said.partition(",")[0]) == (0, f"{out}: 4 runs")
+    assert "my-run: its folder does not end in runs/paper/dataset/protocol/method/seed0." in said
+    assert "it is waiting, not done." in said
+    command("export", "alpha_comparison", "--out", str(tmp_path / "planned.tar"))
+    assert sorted(names_in(out)) == names_in(tmp_path / "planned.tar")
+    status, _, said = command("export", str(path), "alpha_comparison", "--out", str(out))
+    assert status == 1
+    assert "runs.jsonl: name one list of runs alone, or targets." in said
+
+
+def names_in(archive):
+    with tarfile.open(archive) as opened:
+        return sorted(opened.getnames())
 
 
 def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):

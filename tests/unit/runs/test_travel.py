@@ -17,11 +17,13 @@ from fedrec.files.bundle import BundledFile, write_bundle
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.asked import runs_asked
+from fedrec.plan.exportable import exportable, runs_there
 from fedrec.plan.finished import finished
 from fedrec.plan.runs import FILES
+from fedrec.runs.exporting import export_runs
+from fedrec.runs.importing import import_runs
 from fedrec.runs.record import RunRecord
 from fedrec.runs.results import records_below
-from fedrec.runs.travel import export_runs, exportable, import_runs, runs_there
 from tests.conftest import ROOT
 from tests.planned_runs import finish, split
 from tests.projects import Made
@@ -63,7 +65,8 @@ def runs_of(project):
 
 def exported(project, runs=None):
     stream = io.BytesIO()
-    export_runs(project, list(runs or runs_of(project)), stream)
+    folders = {run.folder: project.results / run.folder for run in runs or runs_of(project)}
+    export_runs(folders, stream)
     return stream.getvalue()
 
 
@@ -116,7 +119,7 @@ def test_what_is_unfinished_or_of_another_plan_is_left_out_with_the_reason(there
     (there.results / half.folder / "curve.parquet").unlink()
     shutil.rmtree(there.results / gone.folder)
     chosen, left_out = exportable(there, runs_of(there))
-    assert chosen == sorted(rest)
+    assert chosen == {run.folder: there.results / run.folder for run in rest}
     assert left_out == {
         older.folder: "it differs from the plan in its code.",
         half.folder: "it is not finished.",
@@ -295,19 +298,19 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from fedrec.plan.project import Project
-from fedrec.runs import travel
+from fedrec.runs import importing
 
-moved, before = [], travel._move
+moved, before = [], importing._move
 
 def move_once(*words):
     if moved:
         os.kill(os.getpid(), signal.SIGKILL)
     moved.append(before(*words))
 
-travel._move = move_once
+importing._move = move_once
 root, configuration, archive = sys.argv[1:]
 project = Project.load(json.loads(configuration), Path(root), Path(root) / "mirror")
-travel.import_runs(project, open(archive, "rb"), "runs.tar")
+importing.import_runs(project, open(archive, "rb"), "runs.tar")
 """
 
 

@@ -1,4 +1,4 @@
-"""Finished runs on their way between machines, as one archive: whole there is whole here, or not taken.
+"""Finished runs out of an archive: what was whole where they were trained is whole here, or not taken.
 
 An archive that is damaged is refused as a whole. Of a sound one each run is taken that the workflow here
 would take as finished, and every other is refused with the reason. Runs wait in a folder of their own until
@@ -7,7 +7,7 @@ all have been read and checked, and then move to their places, each at once.
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,16 +16,15 @@ from typing import IO, Any
 
 from fedrec.errors import ConfigurationError, ResultError, StorageError
 from fedrec.files.atomic import as_storage_error, atomic, make_folder
-from fedrec.files.bundle import BundledFile, BundleReader, write_bundle
+from fedrec.files.bundle import BundledFile, BundleReader
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed, unsealed
-from fedrec.plan.asked import run_and_file
-from fedrec.plan.finished import PlannedRuns, is_whole
+from fedrec.plan.asked import run_in
+from fedrec.plan.finished import PlannedRuns
 from fedrec.plan.project import Project
 from fedrec.plan.runs import FILES, SUMMARY, RunId
 from fedrec.runs.record import RunRecord
 
-_RUNS = "runs/"
 _STAGING = ".import."
 _TIMING = "timing.parquet"
 _REPLACED = "--replace takes this one instead."
@@ -41,46 +40,6 @@ class Imported:
     """Those that were there before, with the same numbers."""
     refused: Mapping[str, str]
     """Why others were not taken."""
-
-
-def runs_there(project: Project) -> tuple[list[RunId], dict[str, str]]:
-    """The finished runs among the results, and of folders that hold one which has no name here, why."""
-    runs, nameless = [], {}
-    for path in sorted((project.results / _RUNS).glob(f"*/*/*/*/*/{SUMMARY}")):
-        folder = path.parent.relative_to(project.results).as_posix()
-        try:
-            runs.append(_run_at(project, folder))
-        except ConfigurationError as error:
-            nameless[folder] = str(error)
-    return runs, nameless
-
-
-def exportable(project: Project, runs: Iterable[RunId]) -> tuple[list[RunId], dict[str, str]]:
-    """Those of runs that are finished here, with the plan's code, settings and split; why others are not."""
-    planned = PlannedRuns(project)
-    chosen, left_out = [], {}
-    for run in sorted(set(runs)):
-        folder = project.results / run.folder
-        if not is_whole(project, run):
-            left_out[run.folder] = "it is not finished."
-            continue
-        differences = list(planned.differences(run, RunRecord(folder).summary))
-        if differences:
-            left_out[run.folder] = f"it differs from the plan in {'; '.join(differences)}."
-        else:
-            chosen.append(run)
-    return chosen, left_out
-
-
-def export_runs(project: Project, runs: Sequence[RunId], stream: IO[bytes]) -> int:
-    """Write finished runs as one archive, each read and checked before; return the bytes of their files."""
-    files: dict[BundledFile, Path] = {}
-    for run in runs:
-        folder = project.results / run.folder
-        RunRecord(folder).check()
-        files |= {BundledFile.of(f"{run.folder}/{file}", folder / file): folder / file for file in FILES}
-    write_bundle(stream, files)
-    return sum(file.size for file in files)
 
 
 def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool = False) -> Imported:
@@ -128,7 +87,7 @@ class _Judge:
         """Look at the run that is to lie in `folder`."""
         try:
             said = unsealed(summary)
-            run = _run_at(self._project, folder)
+            run = run_in(self._project, folder)
             why = self._why_refused(run, said)
             if why is None and self._has_same_numbers(folder, said):
                 self.same.append(folder)
@@ -190,15 +149,6 @@ def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:
         for file in FILES
         if file not in (SUMMARY, _TIMING) and there.get("files", {}).get(file) != said["files"].get(file)
     }
-
-
-def _run_at(project: Project, folder: str) -> RunId:
-    """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
-    run, _ = run_and_file(project, f"{folder.removeprefix(_RUNS)}/{SUMMARY}")
-    if run.folder != folder:
-        raise ConfigurationError(f"its folder is spelt {run.folder}.")
-    project.job(run)
-    return run
 
 
 def _by_run(reader: BundleReader, name: str) -> Iterator[tuple[str, list[BundledFile]]]:
