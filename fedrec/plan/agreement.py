@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import setting_text
+from fedrec.config.methods import resolve, setting_text
 from fedrec.config.modules import modules_of
-from fedrec.errors import StorageError
+from fedrec.errors import ConfigurationError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.fingerprint import PREFERRED_ENGINE, run_fingerprint
 from fedrec.plan.runs import DIVERGED
@@ -39,6 +39,16 @@ class TodaysCode:
             except FileNotFoundError:
                 self._codes[key] = None
         return self._codes[key]
+
+
+def has_todays_settings(summary: Mapping[str, Any], methods: Mapping[str, Any]) -> bool:
+    """Whether a run has the settings that its name stands for by `methods`."""
+    try:
+        values, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
+    except ConfigurationError:
+        # A method or setting that is no more.
+        return False
+    return canonical_json(values) == canonical_json(summary["settings"])
 
 
 class Agreement:
