@@ -27,6 +27,7 @@ _STORAGE = (
     errno.ENAMETOOLONG,
     errno.ENOENT,
     errno.ESTALE,
+    errno.EXDEV,
 )
 """Errors of the file system; a lost connection, which Python counts as the same kind, is none."""
 _FLUSHES = ContextVar("flushes", default=True)

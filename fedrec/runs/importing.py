@@ -20,7 +20,7 @@ from fedrec.files.bundle import BundledFile, BundleReader
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed, unsealed
 from fedrec.plan.asked import run_in
-from fedrec.plan.finished import PlannedRuns
+from fedrec.plan.finished import PlannedRuns, is_whole
 from fedrec.plan.project import Project
 from fedrec.plan.runs import FILES, SUMMARY, RunId
 from fedrec.runs.record import RunRecord
@@ -51,8 +51,9 @@ def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool
     """
     reader = BundleReader(stream, name)
     judge = _Judge(project, replace=replace)
-    _remove_abandoned(project.results)
-    with _staging(project.results) as stage:
+    runs = project.results / "runs"
+    _remove_abandoned(runs)
+    with _staging(runs) as stage:
         staged: dict[str, Path] = {}
         for number, (folder, files) in enumerate(_by_run(reader, name)):
             place = stage / str(number)
@@ -89,7 +90,7 @@ class _Judge:
             said = unsealed(summary)
             run = run_in(self._project, folder)
             why = self._why_refused(run, said)
-            if why is None and self._has_same_numbers(folder, said):
+            if why is None and self._is_there(run, said):
                 self.same.append(folder)
         except ConfigurationError as error:
             why = str(error)
@@ -119,7 +120,7 @@ class _Judge:
     def _why_kept(self, run: RunId, said: Mapping[str, Any]) -> str | None:
         """Why the run that is there stays; None where none is, or half of one, or the same."""
         folder = self._project.results / run.folder
-        if not (folder / SUMMARY).is_file() or self._has_same_numbers(run.folder, said):
+        if not (folder / SUMMARY).is_file() or self._is_there(run, said):
             return None
         try:
             there = read_sealed(folder / SUMMARY)
@@ -131,15 +132,15 @@ class _Judge:
         files = ", ".join(sorted(_unlike(there, said))) or "how many of its files are there"
         return f"one lies there, finished, that differs in {files}. {_REPLACED}"
 
-    def _has_same_numbers(self, folder: str, said: Mapping[str, Any]) -> bool:
-        """Whether a whole run lies there with the numbers of another, times aside."""
-        place = self._project.results / folder
-        if not all((place / file).is_file() for file in FILES):
+    def _is_there(self, run: RunId, said: Mapping[str, Any]) -> bool:
+        """Whether a whole run of the plan lies there with the numbers of one that is brought, times aside."""
+        if not is_whole(self._project, run):
             return False
         try:
-            return not _unlike(read_sealed(place / SUMMARY), said)
+            there = read_sealed(self._project.results / run.folder / SUMMARY)
         except (StorageError, ValueError):
             return False
+        return self._planned.agrees(run, there) and not _unlike(there, said)
 
 
 def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:
@@ -205,11 +206,11 @@ def _move(place: Path, folder: Path, before: Path) -> None:
 
 
 @contextmanager
-def _staging(results: Path) -> Iterator[Path]:
-    """A folder below the results that is gone afterwards, with all that is still in it."""
-    make_folder(results)
-    with as_storage_error(results):
-        stage = Path(tempfile.mkdtemp(prefix=_STAGING, dir=results))
+def _staging(runs: Path) -> Iterator[Path]:
+    """A folder beside the runs, out of which they move; gone afterwards, with all that is still in it."""
+    make_folder(runs)
+    with as_storage_error(runs):
+        stage = Path(tempfile.mkdtemp(prefix=_STAGING, dir=runs))
     try:
         with locked(stage):
             yield stage
@@ -217,9 +218,9 @@ def _staging(results: Path) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _remove_abandoned(results: Path) -> None:
+def _remove_abandoned(runs: Path) -> None:
     """Remove what killed imports left behind."""
-    for stage in sorted(results.glob(f"{_STAGING}*")):
+    for stage in sorted(runs.glob(f"{_STAGING}*")):
         try:
             with locked(stage):
                 shutil.rmtree(stage, ignore_errors=True)

@@ -33,7 +33,7 @@ WILDCARDS = {
     "train": ("paper", "dataset", "protocol", "method", "seed"),
 }
 """What the message of a job names, by its rule; that of any other names its target."""
-BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4", "tune")
+BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4", "tune_fedmf_pfedrec")
 SEARCH = {
     "because": "nobody says",
     "held": {"rounds": 1},
@@ -75,7 +75,12 @@ class Checkout:
         )
         checkout.edit(
             "config/tuning.yaml",
-            lambda tuning: tuning | {"dataset": "demo", "trials": 2, "searches": {"fedmf@pfedrec": SEARCH}},
+            # The others stay: settings that they found name them.
+            lambda tuning: (
+                tuning
+                | {"dataset": "demo", "trials": 2}
+                | {"searches": tuning["searches"] | {"fedmf@pfedrec": SEARCH}}
+            ),
         )
         return checkout
 

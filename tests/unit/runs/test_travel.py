@@ -93,7 +93,7 @@ def test_runs_that_were_brought_are_finished(there, here):
     assert files_of(here.results / "runs") == files_of(there.results / "runs")
     for run in runs:
         RunRecord(here.results / run.folder).check()
-    assert not list(here.results.glob(".*"))
+    assert not list(here.results.rglob(".*"))
 
 
 def test_equal_runs_give_equal_bytes_whenever_they_were_written(there):
@@ -266,6 +266,16 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     assert finished(here, runs_of(here)) == runs_of(here)
 
 
+def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(there, here):
+    """It would be trained again."""
+    run = runs_of(there)[0]
+    finish(here, run, code="0" * 64)
+    done = imported(here, exported(there, [run]))
+    assert "differs from the plan in its code" in done.refused[run.folder]
+    assert imported(here, exported(there, [run]), replace=True).taken == (run.folder,)
+    assert finished(here, [run]) == [run]
+
+
 def test_half_of_a_run_gives_way(there, here):
     run = runs_of(there)[0]
     folder = here.results / run.folder
@@ -291,7 +301,7 @@ def test_a_run_in_training_is_left_alone(there, here):
         done = imported(here, exported(there, [run, other]))
     assert done.taken == (other.folder,)
     assert "writes to this folder now" in done.refused[run.folder]
-    assert not list(here.results.glob(".import.*"))
+    assert not list(here.results.rglob(".import.*"))
 
 
 KILLED = """
@@ -324,15 +334,24 @@ def test_an_import_that_is_killed_leaves_nothing_half_and_the_next_one_clears_up
     first, *others = runs_of(here)
     assert finished(here, runs_of(here)) == [first]
     assert not any((here.results / run.folder).exists() for run in others)
-    (stage,) = here.results.glob(".import.*")
+    (stage,) = here.results.rglob(".import.*")
     assert list(stage.rglob("run.json"))
     assert [record.folder for record in records_below(here.results)] == [here.results / first.folder]
     done = imported(here, exported(there))
     assert (len(done.taken), done.same) == (len(others), (first.folder,))
-    assert not list(here.results.glob(".import.*"))
+    assert not list(here.results.rglob(".import.*"))
+
+
+def test_runs_may_lie_on_another_disk_than_other_results(there, here, tmp_path):
+    """As far as a test can have one: their folder is a link."""
+    (tmp_path / "disk").mkdir()
+    (here.results / "runs").symlink_to(tmp_path / "disk")
+    assert len(imported(here, exported(there)).taken) == 4
+    assert (here.results / "runs").is_symlink()
+    assert finished(here, runs_of(here)) == runs_of(here)
 
 
 def test_two_imports_at_once_leave_each_other_alone(there, here):
-    with locked(here.results / ".import.another"):
+    with locked(here.results / "runs/.import.another"):
         imported(here, exported(there))
-        assert (here.results / ".import.another").is_dir()
+        assert (here.results / "runs/.import.another").is_dir()
