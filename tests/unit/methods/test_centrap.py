@@ -15,6 +15,7 @@ both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"
 RATES = (
     "d=3",
     "item_rate=20",
+    "personal_rate=null",
     "rate=0.5",
     "weight_decay=0.001",
     "v1=0.3",
