@@ -115,6 +115,7 @@ onerror:
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
+include: "workflow/rules/cluster.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"

@@ -16,16 +16,23 @@ class Listener(logging.Filter):
 
     def __init__(self):
         super().__init__()
-        self.checked = self.told = False
+        self.checked = self.told = self.started = False
 
     def filter(self, record):
         if not self.checked and workflow.dag_settings is not None:
             self.checked = True
             try:
                 check_asked(PROJECT, workflow.dag_settings.targets, patterns_of_rules())
-                force_outdated()
+                if workflow.is_main_process:
+                    force_outdated()
+                    try_again_there_alone()
+                elif workflow.remote_exec:
+                    leave_out_finished()
             except FedrecError as error:
                 stop(error)
+        if not self.started and does_job_of_cluster():
+            self.started = True
+            start_workers()
         return self.shortened(record) if wants_short_plan() else True
 
     def shortened(self, record):
@@ -35,10 +42,13 @@ class Listener(logging.Filter):
             self.told = True
             asked = workflow.dag_settings.targets or ["all"]
             told = forecast(PROJECT, runs_planned(), asked)
+            if is_for_cluster():
+                told += f"\n{submission_words(submissions(), workflow.nodes)}"
             record.msg = f"{record.msg.rstrip()}\n\n{told}\n`snakemake -n --quiet host` lists every job.\n"
             return True
         listed = str(record.msg).startswith("Reasons:")
-        return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
+        of_jobs = (LogEvent.JOB_INFO, LogEvent.GROUP_INFO, LogEvent.RUN_INFO)
+        return event not in of_jobs and not listed
 
 
 def force_outdated():
@@ -46,11 +56,15 @@ def force_outdated():
 
     Snakemake knows only how those were made that it made itself, and takes any other file as it is.
     """
-    if workflow.is_main_process:
-        settings = workflow.dag_settings
-        asked = runs_asked(PROJECT, settings.targets or ["all"])
-        files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
-        settings.forcerun = {*settings.forcerun, *files}
+    settings = workflow.dag_settings
+    asked = runs_asked(PROJECT, settings.targets or ["all"])
+    files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
+    settings.forcerun = {*settings.forcerun, *files}
+
+
+def does_job_of_cluster():
+    """Whether this process does the runs of a cluster's job, and is about to: there are no hooks in it."""
+    return workflow.remote_exec and workflow.local_exec and workflow.scheduler is not None
 
 
 def wants_short_plan():

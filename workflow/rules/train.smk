@@ -19,10 +19,14 @@ rule train:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
+    group: bundle_of
     # The longest first, or the last one would keep a single core busy while the others are idle.
     priority: lambda wildcards: job_of(wildcards).seconds
     resources:
-        gpu=PROJECT.configuration["gpu_per_run"],
+        gpu=gpus_here,
+        gres=gpus_of_job,
+        mem_mb=memory_of,
+        runtime=minutes_of,
     params:
         fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
         settings=lambda wildcards: canonical_json(job_of(wildcards).settings),

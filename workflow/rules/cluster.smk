@@ -1,0 +1,91 @@
+# What a cluster is asked for, and which runs travel in one job. Here, on one machine, none of it counts.
+
+from fedrec.plan.demand import Demands, Submission, submission_words
+from fedrec.plan.finished import unfinished
+
+DEMANDS = Demands(PROJECT)
+BUNDLES = {}
+ONE_JOB = "job"
+"""The one group of a process that hands all runs of its job on to another."""
+
+
+def is_for_cluster():
+    """Whether jobs go to a cluster, or would: a dry run knows it by the profile, which limits a job's time."""
+    settings = workflow.resource_settings
+    return workflow.non_local_exec or (
+        workflow.dryrun and "runtime" in dict(settings.default_resources or {})
+    )
+
+
+def bundle_of(wildcards):
+    """The group of runs that a run goes to the cluster with; none for a long one, and here."""
+    if workflow.remote_exec:
+        return together(ONE_JOB) if workflow.non_local_exec else None
+    if not is_for_cluster():
+        return None
+    if not BUNDLES:
+        BUNDLES.update(DEMANDS.bundles(runs_planned()))
+    name = BUNDLES.get(job_of(wildcards).run)
+    return together(name) if name else None
+
+
+def together(name):
+    """A group whose jobs are one job, however many there are: no run of it depends on another."""
+    settings = workflow.group_settings
+    settings.group_components = {**settings.group_components, name: sys.maxsize}
+    return name
+
+
+def minutes_of(wildcards, attempt):
+    """Minutes that a run may take."""
+    return DEMANDS.minutes(job_of(wildcards).run, attempt)
+
+
+def memory_of(wildcards, attempt):
+    """MB that a run may take."""
+    return DEMANDS.memory(job_of(wildcards).run, attempt)
+
+
+def gpus_here(wildcards):
+    """GPUs of a run on this machine; runs of a cluster's job share those of the job."""
+    return 0 if workflow.remote_exec or is_for_cluster() else DEMANDS.gpus
+
+
+def gpus_of_job(wildcards):
+    """GPUs of a cluster's job, as a word: Snakemake would add up numbers, as if no two runs shared one."""
+    return f"gpu:{DEMANDS.gpus}" if DEMANDS.gpus and is_for_cluster() else ""
+
+
+def try_again_there_alone():
+    """Let retries, which a cluster's accidents call for, be those of its jobs: what fails here fails again."""
+    for one in workflow.rules:
+        if one.name != "train":
+            one.restart_times = 0
+
+
+def leave_out_finished():
+    """Of the runs of a cluster's job, do those that are not finished: it may be the second attempt at it."""
+    asked = {
+        job_of(one.wildcards_dict).run: one
+        for one in workflow.dag_settings.target_jobs
+        if one.rulename == "train"
+    }
+    left = unfinished(PROJECT, asked)
+    if asked and not left:
+        raise SystemExit(0)
+    if asked:
+        workflow.dag_settings.target_jobs = [asked[run] for run in left]
+
+
+def submissions():
+    """The jobs that a cluster would be given: training is all that goes there."""
+    dag = workflow.dag
+    trained = [job for job in dag.needrun_jobs() if job.rule.name == "train"]
+    return [
+        Submission(
+            job.groupid if job.is_group() else job_of(job.wildcards).run.folder,
+            len(job),
+            dict(job.resources.items()),
+        )
+        for job in {dag.get_job_group(job) or job for job in trained}
+    ]
