@@ -103,6 +103,7 @@ onstart:
     ]
     seconds = [job_of(job.wildcards).seconds for job in trained]
     print(announcement(seconds, workflow.cores), file=sys.stderr)
+    end_jobs_left_behind()
     start_workers()
 
 

@@ -1,8 +1,7 @@
 """What runs ask of a cluster, by what was measured: time, memory, and which of them travel in one job."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from fedrec.plan.cost import gpu_seconds_of, interactions_of
 from fedrec.plan.project import Project
@@ -21,7 +20,6 @@ _MEMORY, _MEMORY_PER_MILLION = 4500, 450
 Clients that train at once fill 2 GiB of it wherever there are 3, so that a run ends in the same bits everywhere.
 """
 _MILLION = 1_000_000
-_MOST_LINES = 40
 
 
 class Demands:
@@ -83,40 +81,3 @@ class Demands:
                 seconds = self.seconds(run)
             bundles[-1].append(run)
         return bundles
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A job that a cluster would be given."""
-
-    name: str
-    runs: int
-    resources: Mapping[str, int | str]
-    """As the scheduler is asked for them, by the names that Snakemake gives them."""
-
-    def words(self) -> str:
-        """What it is and asks for, in a line."""
-        asked = self.resources
-        cores, minutes = (int(asked[key]) for key in ("_cores", "runtime"))
-        parts = [
-            _counted(self.runs, "run"),
-            _counted(cores, "core"),
-            f"{int(asked['mem_mb']) / 1000:.1f} GB",
-            f"{minutes // 60}:{minutes % 60:02} h",
-            *(str(asked[key]) for key in ("gres",) if asked.get(key)),
-            *(f"partition {asked[key]}" for key in ("slurm_partition",) if asked.get(key)),
-        ]
-        return f"  {self.name}: {', '.join(parts)}"
-
-
-def submission_words(submissions: Sequence[Submission], at_once: int) -> str:
-    """The jobs that a cluster would be given, a line each."""
-    lines = [one.words() for one in sorted(submissions, key=lambda one: one.name)]
-    more = len(lines) - _MOST_LINES
-    lines = [*lines[:_MOST_LINES], *([f"  ... and {more} more"] if more > 0 else [])]
-    first = f"Jobs for the cluster: {len(submissions)}, at most {at_once} at once; all else runs here."
-    return "\n".join([first if lines else "Jobs for the cluster: none.", *lines])
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,7 +1,9 @@
 # What a cluster is asked for, and which runs travel in one job. Here, on one machine, none of it counts.
 
-from fedrec.plan.demand import Demands, Submission, submission_words
+from fedrec.plan.demand import Demands
 from fedrec.plan.finished import unfinished
+from fedrec.plan.submissions import FailedJob, Submission, submission_words
+from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind
 
 DEMANDS = Demands(PROJECT)
 BUNDLES = {}
@@ -63,6 +65,23 @@ def try_again_there_alone():
             one.restart_times = 0
 
 
+def end_jobs_left_behind():
+    """End what a Snakemake that was killed has left in Slurm's queue: the same runs are about to go there."""
+    if workflow.executor_plugin.name == "slurm":
+        left = jobs_left_behind(Path())
+        if left:
+            print(f"fedrec: ending jobs of an earlier start: {', '.join(left)}", file=sys.stderr)
+            end_jobs(left, Path())
+
+
+def keep_to_job():
+    """Inside of a cluster's job, use the cores that it has, and let no run that fails stop the others."""
+    workflow.execution_settings.keep_going = True
+    cores = os.environ.get("SLURM_CPUS_PER_TASK")
+    if cores:
+        workflow.register_resource("_cores", int(cores))
+
+
 def leave_out_finished():
     """Of the runs of a cluster's job, do those that are not finished: it may be the second attempt at it."""
     asked = {
@@ -89,3 +108,33 @@ def submissions():
         )
         for job in {dag.get_job_group(job) or job for job in trained}
     ]
+
+
+def told_of_failure(record):
+    """Turn Snakemake's message on a failed job of a cluster into ours; whether it is shown.
+
+    Snakemake would list all of its runs, finished or not, with all their files, commands and logs.
+    """
+    if record.event == LogEvent.JOB_ERROR and record.rule_name != "train":
+        return True
+    if record.event == LogEvent.JOB_ERROR and record.indent:
+        # A run of a job of which all was told.
+        return False
+    job = next(job for job in workflow.scheduler.running if is_meant(job, record))
+    aux = record.aux if record.event == LogEvent.JOB_ERROR else vars(record)
+    logs = record.log if record.event == LogEvent.JOB_ERROR else record.aux_logs
+    failed = FailedJob(
+        aux.get("external_jobid", ""),
+        [job_of(one.wildcards).run for one in (job.jobs if job.is_group() else [job])],
+        logs[-1] if logs else "nothing",
+        job.restart_times > job.attempt - 1,
+    )
+    record.msg, record.event = failed.words(PROJECT), None
+    return True
+
+
+def is_meant(job, record):
+    """Whether a message is about a job."""
+    if record.event == LogEvent.GROUP_ERROR:
+        return job.is_group() and job.groupid == record.groupid
+    return not job.is_group() and job.jobid == record.jobid

@@ -28,16 +28,19 @@ class Listener(logging.Filter):
                     try_again_there_alone()
                 elif workflow.remote_exec:
                     leave_out_finished()
+                    keep_to_job()
             except FedrecError as error:
                 stop(error)
         if not self.started and does_job_of_cluster():
             self.started = True
             start_workers()
-        return self.shortened(record) if wants_short_plan() else True
-
-    def shortened(self, record):
-        """Whether a message of a dry run is shown: jobs are counted, not listed, and counted once."""
         event = getattr(record, "event", None)
+        if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR) and submits():
+            return told_of_failure(record)
+        return self.shortened(record, event) if wants_short_plan() else True
+
+    def shortened(self, record, event):
+        """Whether a message of a dry run is shown: jobs are counted, not listed, and counted once."""
         if event == LogEvent.RUN_INFO and not self.told:
             self.told = True
             asked = workflow.dag_settings.targets or ["all"]
@@ -60,6 +63,11 @@ def force_outdated():
     asked = runs_asked(PROJECT, settings.targets or ["all"])
     files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked)])
     settings.forcerun = {*settings.forcerun, *files}
+
+
+def submits():
+    """Whether this is the process that hands jobs to a cluster."""
+    return workflow.is_main_process and workflow.non_local_exec
 
 
 def does_job_of_cluster():
