@@ -15,9 +15,9 @@ _TIMES_AS_LONG = 3
 """By how much a run may take longer than the guess: another processor, neighbours, a slow disk."""
 _MINUTES_TO_START = 5
 _MEMORY, _MEMORY_PER_MILLION = 4500, 450
-"""MB of a run, and for every million interactions besides; no less than was ever measured (docs/performance.md).
+"""MB of a run, and for every million interactions besides: no less than was measured (docs/performance.md).
 
-Clients that train at once fill 2 GiB of it wherever there are 3, so that a run ends in the same bits everywhere.
+Clients that train at once fill 2 GiB of it wherever there are 3: so a run ends in the same bits everywhere.
 """
 _MILLION = 1_000_000
 
@@ -43,12 +43,12 @@ class Demands:
     def minutes(self, run: RunId, attempt: int) -> int:
         """Minutes after which a run may be ended."""
         minutes = _MINUTES_TO_START + math.ceil(_TIMES_AS_LONG * self.seconds(run) / 60)
-        return minutes * 2 ** (attempt - 1)
+        return minutes * _times(attempt)
 
     def memory(self, run: RunId, attempt: int) -> int:
         """MB of memory that a run may come to."""
         millions = interactions_of(self._project.catalogue[run.dataset]) / _MILLION
-        return math.ceil(_MEMORY + _MEMORY_PER_MILLION * millions) * 2 ** (attempt - 1)
+        return math.ceil(_MEMORY + _MEMORY_PER_MILLION * millions) * _times(attempt)
 
     def bundles(self, runs: Iterable[RunId]) -> dict[RunId, str]:
         """The name of the job in which a run travels with others; a long one travels alone, and has none.
@@ -81,3 +81,8 @@ class Demands:
                 seconds = self.seconds(run)
             bundles[-1].append(run)
         return bundles
+
+
+def _times(attempt: int) -> int:
+    """How many times as much an attempt asks for as the first."""
+    return 1 << (attempt - 1)

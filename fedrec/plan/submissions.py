@@ -1,7 +1,9 @@
 """What is told of a cluster's jobs: what each would ask for, and why one failed."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedrec.plan.finished import unfinished
 from fedrec.plan.project import Project
@@ -10,6 +12,9 @@ from fedrec.workers.crew import last_words
 
 _MOST_LINES = 40
 _MOST_REASONS = 10
+_MOST_ERRORS = 3
+_ERROR_OF_SLURM = re.compile(r"^(?:srun|slurmstepd): error: .*$", re.MULTILINE)
+"""A line by which Slurm says why it ended a job: its time or memory was up, somebody cancelled it."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +59,30 @@ class FailedJob:
     number: str
     """As the cluster counts it."""
     runs: Sequence[RunId]
-    log: str
-    """The file that holds what the cluster's own commands said."""
+    log: Path
+    """The file that holds what Slurm and Snakemake said in it."""
     is_tried_again: bool
 
     def words(self, project: Project) -> str:
         """Which of its runs are not finished and what each said last, in a few lines."""
         left = unfinished(project, self.runs)
         done = len(self.runs) - len(left)
-        again = "is tried again, for these alone" if self.is_tried_again else "is not tried again"
-        first = f"fedrec: job {self.number} of the cluster failed, and {again}."
-        kept = f" {_counted(done, 'run')} of it are finished, and stay." if done else ""
+        again = "is tried again, for what is not finished" if self.is_tried_again else "is not tried again"
+        kept = f"{done} {'is' if done == 1 else 'are'}" if done else "none is finished"
+        of_runs = f"of its {_counted(len(self.runs), 'run')} {kept}"
+        first = f"fedrec: job {self.number} of the cluster failed, and {again}; {of_runs}."
         reasons = _cut([f"  {run.folder}: {_reason(project, run)}" for run in left], _MOST_REASONS)
-        return "\n".join([first + kept, *reasons, f"  What Slurm said of it: {self.log}"])
+        by_slurm = [f"  {line}" for line in _ERROR_OF_SLURM.findall(_text(self.log))[-_MOST_ERRORS:]]
+        return "\n".join([first, *reasons, *by_slurm, f"  More on the job: {self.log}"])
 
 
 def _reason(project: Project, run: RunId) -> str:
-    log = project.results / "logs" / run.folder / "train.log"
-    said = last_words(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
+    said = last_words(_text(project.results / "logs" / run.folder / "train.log"))
     return said or "it had not begun, or was ended before it said anything"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _cut(lines: Sequence[str], most: int) -> list[str]:

@@ -32,8 +32,8 @@ def end_jobs(numbers: Sequence[str], folder: Path) -> None:
     while set(numbers) & set(jobs_left_behind(folder)):
         if time.monotonic() > until:
             raise StorageError(
-                f"Slurm has not ended jobs of an earlier start ({', '.join(numbers)}), which write to the same "
-                "folders. End them (`scancel`), then start again."
+                f"Slurm has not ended jobs of an earlier start ({', '.join(numbers)}), which write to the "
+                "same folders. End them (`scancel`), then start again."
             )
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
@@ -43,4 +43,6 @@ def _asked(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        raise StorageError(f"`{command[0]}` failed, by which Slurm is asked for jobs: {said.strip()}") from None
+        raise StorageError(
+            f"`{command[0]}` failed, by which Slurm is asked for jobs: {said.strip()}"
+        ) from None

@@ -5,6 +5,7 @@ or written and the ports are its own, so that it disturbs no Slurm that is there
 there is none on many a small cluster. Its GPUs are device files that every machine has: Slurm counts them and hands
 them out; nothing can be computed on them.
 
+    python -m tests.slurm.one_node             # says what is missing here, and how to get it
     python -m tests.slurm.one_node FOLDER      # starts one, says how to use it, and stops it at Ctrl-C
 """
 
@@ -77,11 +78,11 @@ def missing() -> str:
     absent = [name for name in (*DAEMONS, *COMMANDS) if _found(name) is None]
     if absent:
         return (
-            f"no {', '.join(absent)} here. On Debian or Ubuntu, as root: apt-get install --no-install-recommends "
-            f"{PACKAGES}"
+            f"{', '.join(absent)} are not installed. On Debian or Ubuntu, as root: apt-get install "
+            f"--no-install-recommends {PACKAGES}"
         )
     if os.geteuid() != 0:
-        return "Slurm's daemons start jobs as root alone: call this as root, for instance in a container"
+        return "its daemons start jobs as root alone. Call this as root, for instance in a container."
     return ""
 
 
@@ -148,8 +149,16 @@ def _write_srun(path: Path, configuration: str) -> None:
 
 def _daemons(folder: Path) -> list[list[str]]:
     """The commands that start daemons, each in the foreground, in order."""
-    own = [f"--{name}={folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "socket", "seed-file")]
-    munge = ["munged", "--foreground", f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log", *own]
+    own = [
+        f"--{name}={folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "socket", "seed-file")
+    ]
+    munge = [
+        "munged",
+        "--foreground",
+        f"--pid-file={folder}/munge.pid",
+        f"--log-file={folder}/munge.log",
+        *own,
+    ]
     return [munge, ["slurmctld", "-D", "-i"], ["slurmd", "-D"]]
 
 
@@ -212,10 +221,16 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _main(folder: Path) -> None:
+def _main(arguments: list[str]) -> None:
     lacks = missing()
     if lacks:
-        sys.exit(f"one-node Slurm: {lacks}")
+        sys.exit(f"Not tested through Slurm: {lacks}")
+    if arguments:
+        _serve(Path(arguments[0]).resolve())
+
+
+def _serve(folder: Path) -> None:
+    """Start one, and stop it when a signal comes."""
     awaited = (signal.SIGINT, signal.SIGTERM)
     with one_node_slurm(folder) as environment:
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -226,4 +241,4 @@ def _main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]).resolve())
+    _main(sys.argv[1:])

@@ -70,7 +70,10 @@ def end_jobs_left_behind():
     if workflow.executor_plugin.name == "slurm":
         left = jobs_left_behind(Path())
         if left:
-            print(f"fedrec: ending jobs of an earlier start: {', '.join(left)}", file=sys.stderr)
+            print(
+                f"fedrec: ending jobs of an earlier start: {', '.join(left)}",
+                file=sys.stderr,
+            )
             end_jobs(left, Path())
 
 
@@ -126,7 +129,7 @@ def told_of_failure(record):
     failed = FailedJob(
         aux.get("external_jobid", ""),
         [job_of(one.wildcards).run for one in (job.jobs if job.is_group() else [job])],
-        logs[-1] if logs else "nothing",
+        Path(logs[-1]),
         job.restart_times > job.attempt - 1,
     )
     record.msg, record.event = failed.words(PROJECT), None

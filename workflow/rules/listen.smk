@@ -72,7 +72,9 @@ def submits():
 
 def does_job_of_cluster():
     """Whether this process does the runs of a cluster's job, and is about to: there are no hooks in it."""
-    return workflow.remote_exec and workflow.local_exec and workflow.scheduler is not None
+    return (
+        workflow.remote_exec and workflow.local_exec and workflow.scheduler is not None
+    )
 
 
 def wants_short_plan():

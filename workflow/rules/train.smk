@@ -19,9 +19,10 @@ rule train:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
-    group: bundle_of
     # The longest first, or the last one would keep a single core busy while the others are idle.
     priority: lambda wildcards: job_of(wildcards).seconds
+    group:
+        bundle_of
     resources:
         gpu=gpus_here,
         gres=gpus_of_job,
