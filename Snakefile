@@ -103,7 +103,8 @@ onstart:
     ]
     seconds = [job_of(job.wildcards).seconds for job in trained]
     print(announcement(seconds, workflow.cores), file=sys.stderr)
-    end_jobs_left_behind()
+    if workflow.non_local_exec:
+        prepare_for_cluster()
     start_workers()
 
 

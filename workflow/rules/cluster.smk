@@ -1,12 +1,13 @@
 # What a cluster is asked for, and which runs travel in one job. Here, on one machine, none of it counts.
 
+from functools import cache
+
 from fedrec.plan.demand import Demands
 from fedrec.plan.finished import unfinished
 from fedrec.plan.submissions import FailedJob, Submission, submission_words
 from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind
 
 DEMANDS = Demands(PROJECT)
-BUNDLES = {}
 ONE_JOB = "job"
 """The one group of a process that hands all runs of its job on to another."""
 
@@ -23,12 +24,14 @@ def bundle_of(wildcards):
     """The group of runs that a run goes to the cluster with; none for a long one, and here."""
     if workflow.remote_exec:
         return together(ONE_JOB) if workflow.non_local_exec else None
-    if not is_for_cluster():
-        return None
-    if not BUNDLES:
-        BUNDLES.update(DEMANDS.bundles(runs_planned()))
-    name = BUNDLES.get(job_of(wildcards).run)
+    name = bundles().get(job_of(wildcards).run) if is_for_cluster() else None
     return together(name) if name else None
+
+
+@cache
+def bundles():
+    """The name of each short run's job, worked out once all that is to be done is known."""
+    return DEMANDS.bundles(runs_planned())
 
 
 def together(name):
@@ -58,23 +61,22 @@ def gpus_of_job(wildcards):
     return f"gpu:{DEMANDS.gpus}" if DEMANDS.gpus and is_for_cluster() else ""
 
 
-def try_again_there_alone():
-    """Let retries, which a cluster's accidents call for, be those of its jobs: what fails here fails again."""
+def prepare_for_cluster():
+    """Before jobs go to a cluster: let its queue hold none of an earlier start, and local jobs not be retried.
+
+    A Snakemake that was killed leaves jobs there, which do the same runs. Retries are for a cluster's
+    accidents: what fails here fails again.
+    """
     for one in workflow.rules:
         if one.name != "train":
             one.restart_times = 0
-
-
-def end_jobs_left_behind():
-    """End what a Snakemake that was killed has left in Slurm's queue: the same runs are about to go there."""
-    if workflow.executor_plugin.name == "slurm":
-        left = jobs_left_behind(Path())
-        if left:
-            print(
-                f"fedrec: ending jobs of an earlier start: {', '.join(left)}",
-                file=sys.stderr,
-            )
-            end_jobs(left, Path())
+    left = jobs_left_behind(Path()) if workflow.executor_plugin.name == "slurm" else []
+    if left:
+        print(
+            f"fedrec: ending jobs of an earlier start: {', '.join(left)}",
+            file=sys.stderr,
+        )
+        end_jobs(left, Path())
 
 
 def keep_to_job():

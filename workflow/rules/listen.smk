@@ -25,7 +25,6 @@ class Listener(logging.Filter):
                 check_asked(PROJECT, workflow.dag_settings.targets, patterns_of_rules())
                 if workflow.is_main_process:
                     force_outdated()
-                    try_again_there_alone()
                 elif workflow.remote_exec:
                     leave_out_finished()
                     keep_to_job()
