@@ -91,7 +91,7 @@ def _train(parsed: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if parsed.processes < 1:
         raise ConfigurationError(f"--processes {parsed.processes}: give a whole number from 1.")
-    if parsed.processes > 1 and "WORLD_SIZE" not in os.environ:
+    if parsed.processes > 1 and os.environ.get("WORLD_SIZE", "1") == "1":
         command = (sys.executable, "-m", "fedrec", *parsed.words)
         status = do_together(command, parsed.processes, usable_cores())
         if status:

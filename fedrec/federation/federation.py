@@ -12,7 +12,7 @@ from torch.nn import functional
 from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
-from fedrec.federation.engines.engine import Engine, Outcome, Task
+from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.tables import Values, reduced
@@ -208,17 +208,21 @@ class Federation:
         """The same of the clients of all processes; where those of one diverge, all of them end the round."""
         if self.recorder is not None:
             self.recorder.expects(self.state, task.server.sources)
+        told, error = [0.0, 0.0, -1.0, 0.0], ""
         try:
             # The clients of others may train where none of these does.
-            outcome = self.engine.run(task) if len(task.who) else Outcome(torch.zeros(0))
-            told = (outcome.loss.double().sum().item(), len(task.who), outcome.slowest, "")
-        except DivergenceError as error:
-            told = (0.0, 0, None, str(error))
-        losses, counts, seconds, errors = zip(*self.peers.each(told), strict=True)
-        if any(errors):
-            raise DivergenceError(next(filter(None, errors)))
-        slowest = max((each for each in seconds if each is not None), default=None)
-        return sum(losses) / max(1, sum(counts)), sum(counts), slowest
+            if len(task.who):
+                outcome = self.engine.run(task)
+                slowest = -1.0 if outcome.slowest is None else outcome.slowest
+                told = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
+        except DivergenceError as diverged:
+            told[-1], error = 1.0, str(diverged)
+        losses, counts, seconds, failed = self.peers.together(torch.tensor([told], dtype=torch.float64)).T
+        if failed.any():
+            raise DivergenceError(next(filter(None, self.peers.each(error))))
+        slowest = float(seconds.max())
+        count = int(counts.sum())
+        return float(losses.sum()) / max(1, count), count, slowest if slowest >= 0 else None
 
     def _after_aggregation(self, task: Task) -> None:
         """Run the clients' hook after aggregation."""

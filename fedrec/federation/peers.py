@@ -14,6 +14,8 @@ from typing_extensions import override
 
 from fedrec.errors import PeerError
 
+_MOST_CHARACTERS = 120
+"""Of what torch says of a broken connection."""
 Value = TypeVar("Value")
 Tensors: TypeAlias = Mapping[str, Tensor]
 
@@ -47,6 +49,10 @@ class Peers:
     def together(self, own: Tensor) -> Tensor:
         """The rows that all processes have, one process after the other."""
         return own
+
+    def lengths(self, own: Tensor) -> list[int]:
+        """How many rows every process has."""
+        return [len(own)]
 
     def each(self, own: Value) -> list[Value]:
         """What every process has: something small."""
@@ -95,7 +101,7 @@ class Company(Peers):
 
     @override
     def together(self, own: Tensor) -> Tensor:
-        lengths = self.each(len(own))
+        lengths = self.lengths(own)
         whole = torch.empty((sum(lengths), *own.shape[1:]), dtype=own.dtype, device=self.wire)
         for rank, part in enumerate(whole.split(lengths)):
             if rank == self.rank:
@@ -104,6 +110,13 @@ class Company(Peers):
                 with connected():
                     distributed.broadcast(part, group=self.group, group_src=rank)
         return whole.to(own.device)
+
+    @override
+    def lengths(self, own: Tensor) -> list[int]:
+        every = [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
+        with connected():
+            distributed.all_gather(every, torch.tensor([len(own)]), group=self.group)
+        return [int(length) for length in every]
 
     @override
     def each(self, own: Value) -> list[Value]:
@@ -181,4 +194,5 @@ def connected() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PeerError(f"another process of this run has ended ({str(error).splitlines()[0]})") from error
+        said = str(error).splitlines()[0][:_MOST_CHARACTERS]
+        raise PeerError(f"another process of this run has ended, or cannot be reached ({said})") from error

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from fedrec.errors import PeerError
+from fedrec.errors import FedrecError
 from fedrec.workers.client import PLACE
 from fedrec.workers.process import death_of
 
@@ -51,11 +51,11 @@ def do_together(command: Sequence[str], processes: int, cores: int) -> int:
     """Start `command` in so many processes on `cores` of this machine, and wait for them; their exit status.
 
     The first one shows what it writes; of the others only what one says that failed is shown. Signals to
-    stop are passed on to all. Raises `PeerError`, which names the process, if one fails.
+    stop are passed on to all. Raises `FedrecError`, which names the process, if one fails.
     """
     with tempfile.TemporaryDirectory(prefix="fedrec-") as folder:
         members = [_started(command, rank, environment, folder)
-                   for rank, environment in enumerate(_environments(processes, cores))]  # fmt: skip
+                   for rank, environment in enumerate(environments(processes, cores))]  # fmt: skip
         try:
             with _passing_on(members) as received:
                 failed = _first_failure(members)
@@ -66,10 +66,9 @@ def do_together(command: Sequence[str], processes: int, cores: int) -> int:
         if failed is None:
             return 0
         _show(failed)
-        raise PeerError(
-            f"process {failed.rank} of 0 to {processes - 1} (pid {failed.process.pid} on "
-            f"{socket.gethostname()}) {_how(failed)}; the others were ended with it. Without that, the same "
-            "command goes on from the last checkpoint."
+        raise FedrecError(
+            f"of {processes} processes, numbered from 0, number {failed.rank} (pid {failed.process.pid} on "
+            f"{socket.gethostname()}) ended the run: {_how(failed)}."
         )
 
 
@@ -86,7 +85,7 @@ def _wait_for_end_of_input() -> None:
     os._exit(LEFT_ALONE)
 
 
-def _environments(processes: int, cores: int) -> Iterator[dict[str, str]]:
+def environments(processes: int, cores: int) -> Iterator[dict[str, str]]:
     """What each process is told, by the names that torchrun uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -164,7 +163,7 @@ def _guilt(member: Member) -> tuple[int, int]:
 
 
 def _end(members: Sequence[Member]) -> None:
-    """End those that still live: they are asked to, and then are not."""
+    """End those that still live: they are asked to, and then are not; nothing of any is left open."""
     living = [member.process for member in members if member.status is None]
     for process in living:
         process.terminate()
@@ -175,6 +174,9 @@ def _end(members: Sequence[Member]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    for member in members:
+        if member.process.stdin is not None:
+            member.process.stdin.close()
 
 
 def _show(member: Member) -> None:
@@ -183,5 +185,8 @@ def _show(member: Member) -> None:
 
 
 def _how(member: Member) -> str:
+    """How a process ended that ended the run."""
     status = member.status or 0
-    return death_of(status) if status < 0 else f"ended with status {status}"
+    if status > 0:
+        return f"it failed with status {status}, for the reason above"
+    return f"{death_of(status)}. The same command goes on from the last checkpoint"

@@ -52,7 +52,7 @@ class FlatUploads(Uploads):
     @cached_property
     def _lengths(self) -> list[int]:
         """How many clients each process has uploads of."""
-        return self._peers.each(len(self._rows))
+        return self._peers.lengths(self._rows)
 
     @cached_property
     def _columns(self) -> Tensor:
