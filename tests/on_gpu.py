@@ -15,15 +15,30 @@ import traceback
 import torch
 
 from fedrec.federation.clients import Clients
-from fedrec.federation.federation import Federation
+from fedrec.federation.learner import Learner
 from tests.contract.matrix import LEADING, MATRIX, VARIANTS, Case
 from tests.contract.test_engines import USERS
-from tests.engines import ENGINES
-from tests.federations import learner_of, method_of, planted_blocks, precision, settings_of, values_of
+from tests.federations import learner_of, planted_blocks, precision, values_of
 
 _TOLERANCE = 1e-9
 _CHAOTIC = ("fedcia",)
 """Eigenvectors of equal eigenvalues: products of whole tables turn by another angle on another device."""
+
+
+class CentralCase(Case):
+    """A method that knows no local epochs; on the CPU it takes its steps one by one."""
+
+    @property
+    def all_changes(self) -> tuple[str, ...]:
+        return self.changes
+
+
+CENTRAL = [
+    CentralCase(name, changes)
+    for name in ("mf", "ncf", "lightgcn", "centrap")
+    for changes in (("batch_size=8",), ("batch_size=100000",))
+]
+"""Many mini-batches in an epoch, and one."""
 
 
 def distance(case: Case) -> tuple[float, str, dict]:
@@ -37,23 +52,21 @@ def distance(case: Case) -> tuple[float, str, dict]:
             loop.train_round(round_)
         fused = trained(case)
         worst = (0.0, "")
-        found = values_of(fused, fused.clients.device)
+        found = values_of(fused, torch.device("cuda"))
         for name, value in values_of(loop).items():
             expected, actual = value.double(), found[name].double().cpu()
             scale = expected.abs().max().clamp(min=1e-12)
             worst = max(worst, (float((expected - actual).abs().max() / scale), name))
-        return *worst, fused.engine.notes()
+        return *worst, fused.notes(case.rounds)
 
 
-def trained(case: Case) -> Federation:
-    """A federation on the GPU after the rounds of a case."""
+def trained(case: Case) -> Learner:
+    """What a case trains, on the GPU after its rounds."""
     clients = Clients.of_split(planted_blocks(users=USERS), torch.device("cuda"))
-    method = method_of(case.name, *case.all_changes, items=clients.items)
-    assert method is not None
-    fused = Federation(method, clients, ENGINES["fused"].make(), settings_of(case.name, *case.all_changes), 0)
+    learner = learner_of(case.name, clients, *case.all_changes, engine="fused")
     for round_ in range(1, case.rounds + 1):
-        fused.train_round(round_)
-    return fused
+        learner.train_round(round_)
+    return learner
 
 
 def not_repeated(case: Case) -> list[str]:
@@ -65,7 +78,9 @@ def not_repeated(case: Case) -> list[str]:
 def main() -> None:
     """Compare all cases, and print those that differ."""
     variant = ("batch_size=16", "early_stop=0.25", "local_epochs=3")
-    cases = MATRIX if "--all" in sys.argv else [*LEADING, *(Case(name, variant) for name in VARIANTS)]
+    cases = (
+        MATRIX if "--all" in sys.argv else [*LEADING, *(Case(name, variant) for name in VARIANTS), *CENTRAL]
+    )
     only = [name for name in sys.argv[1:] if not name.startswith("-")]
     cases = [case for case in cases if not only or case.name in only]
     failed = 0

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
+from fedrec.central.steps import Samples, steps_on
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
@@ -40,6 +41,7 @@ class CentralLearner(Learner):
         for value in self.weights.values():
             value.requires_grad_()
         self.optimiser = Adam(self.weights, settings["rate"])
+        self.steps = steps_on(clients.device)(method, self.weights, self.optimiser, settings["batch_size"])
         self._scored_with: Values | None = None
 
     @override
@@ -53,14 +55,9 @@ class CentralLearner(Learner):
         item, label, size = samples.item.view(shape), samples.label.view(shape), samples.size // width
         user = torch.repeat_interleave(everyone, size)
         word = philox(counted(size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
-        losses = []
-        for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
-            w = self.method.forward(self.weights)
-            loss = self.method.loss(w, user[chosen], item[chosen], label[chosen])
-            self.optimiser.step(loss)
-            losses.append(loss.detach())
+        order = torch.argsort(word, stable=True)
+        mean = self.steps.epoch(Samples(user, item, label, order))
         self._scored_with = None
-        mean = float(torch.stack(losses).mean())
         check_model_finite(round_, mean, self.weights)
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 

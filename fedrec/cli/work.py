@@ -80,13 +80,14 @@ def _work(parsed: argparse.Namespace) -> None:
     from fedrec.plan.run_list import read_list
     from fedrec.runs.stopping import stoppable
     from fedrec.workers.crew import Command, Crew
+    from fedrec.workers.gpu_sharing import shared_gpus
 
     runs = read_list(parsed.list, load_methods(parsed.methods))
     jobs = _jobs(parsed.jobs)
     more = (f"--methods={parsed.methods}", *(["--replace"] if parsed.replace else []))
     tasks = [Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run)) for run in runs]
-    crew = Crew(tasks, jobs, lambda: _worker(jobs))
-    with stoppable() as stop:
+    with stoppable() as stop, shared_gpus(jobs) as sharing:
+        crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing))
         try:
             crew.work()
         except KeyboardInterrupt:
@@ -127,11 +128,11 @@ def _jobs(asked: int | None) -> int:
     return min(usable_cores(), _RUNS_PER_GPU * gpus()) if gpus() else usable_cores()
 
 
-def _worker(jobs: int) -> "Worker":
+def _worker(jobs: int, sharing: "Mapping[str, str]") -> "Worker":
     """A process whose torch has its share of the cores, unless OMP_NUM_THREADS says otherwise."""
     from fedrec.cli.worker import COMMAND
     from fedrec.runs.machine import usable_cores
     from fedrec.workers.process import Worker
 
     threads = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))}
-    return Worker(COMMAND, {**threads, **os.environ})
+    return Worker(COMMAND, {**threads, **os.environ, **sharing})

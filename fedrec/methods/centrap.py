@@ -159,11 +159,9 @@ class CentRAP(Learner):
         rate, item_rate = (shrunk * self.settings[name] for name in ("rate", "item_rate"))
         personal_rate = shrunk * _personal_rate(self.settings)
         decay = self.settings["weight_decay"]
-        # SGD without momentum has no state: a new one is the old one.
-        groups = [{"params": [self.C], "lr": item_rate}, {"params": [self.u, self.b], "lr": rate}]
-        optimiser = torch.optim.SGD(groups, weight_decay=decay)
-        optimiser.zero_grad()
         after, total = self.factor * (1 - personal_rate * decay), torch.zeros((), device=self.rows.device)
+        moved = {self.C: item_rate, self.u: rate, self.b: rate}
+        gradients = [torch.zeros_like(value) for value in moved]
         for part in parts:
             cell = part.users * self.clients.items + part.items
             d = (self.factor * functional.embedding(cell, self.rows)).requires_grad_()
@@ -174,11 +172,15 @@ class CentRAP(Learner):
                 b=functional.embedding(part.users, self.b),
             )
             value = loss(cast(Weights, w), cast(Batch, part))
-            value.backward()
-            self.rows.index_add_(0, cell, cast(Tensor, d.grad), alpha=-personal_rate / after)
+            of_rows, *of_others = torch.autograd.grad(value, (d, *moved))
+            # Not by index_add_, whose order of sums differs from call to call on a GPU.
+            self.rows.index_put_((cell,), of_rows * (-personal_rate / after), accumulate=True)
+            torch._foreach_add_(gradients, of_others)
             total += value.detach()
-        cast(Tensor, self.C.grad).div_(users)
-        optimiser.step()
+        gradients[0].div_(users)
+        with torch.no_grad():
+            for (value, by), gradient in zip(moved.items(), gradients, strict=True):
+                value.sub_(gradient.add_(value, alpha=decay), alpha=by)
         self.factor = after
         if after < _SMALLEST:
             self.rows.mul_(after)

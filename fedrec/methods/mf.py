@@ -5,6 +5,7 @@ training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 """
 
 from torch import Tensor
+from torch.nn import functional
 
 from fedrec.central.method import CentralMethod
 from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
@@ -28,7 +29,7 @@ class MF(CentralMethod):
 
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """Inner product of user vector p and item row q."""
-        return dot(w.P[users], w.Q[items])
+        return dot(functional.embedding(users, w.P), functional.embedding(items, w.Q))
 
 
 METHOD = MF

@@ -8,6 +8,7 @@ The tower alone (no GMF branch), as in the papers that compare with it.
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedrec.central.method import CentralMethod
 from fedrec.federation.model import Citation, Initial, Parameter, Values, matrix, mlp, perceptron
@@ -35,7 +36,8 @@ class NCF(CentralMethod):
 
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """The tower's output for both vectors side by side."""
-        return perceptron(w, "mlp", torch.cat((w.P[users], w.Q[items]), dim=-1)).squeeze(-1)
+        both = torch.cat((functional.embedding(users, w.P), functional.embedding(items, w.Q)), dim=-1)
+        return perceptron(w, "mlp", both).squeeze(-1)
 
 
 METHOD = NCF
