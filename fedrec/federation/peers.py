@@ -67,9 +67,9 @@ class Peers:
         del shapes
         return [*parts]
 
-    def collected(self, own: Tensors) -> list[Tensors]:
+    def collected(self, own: Tensors) -> list[dict[str, Tensor]]:
         """The tensors of every process, in the first one's memory; in all others none."""
-        return [own]
+        return [{**own}]
 
     def dealt(self, parts: Callable[[], Sequence[Tensors]]) -> Tensors:
         """The part for this process of what the first one makes for each."""
@@ -145,7 +145,7 @@ class Company(Peers):
         return [block.view(*shape) for block, shape in zip(blocks, shapes, strict=True)]
 
     @override
-    def collected(self, own: Tensors) -> list[Tensors]:
+    def collected(self, own: Tensors) -> list[dict[str, Tensor]]:
         kinds = self.each(_kinds(own))
         if not self.leads:
             for name in kinds[self.rank]:
@@ -164,7 +164,8 @@ class Company(Peers):
         for rank in range(1, self.size):
             for name in kinds[rank]:
                 self._send(made[rank][name], rank)
-        return made[0]
+        # Parts may lie in what was dealt out, which is not to be held on to.
+        return {name: value.clone() for name, value in made[0].items()}
 
     def _send(self, value: Tensor, rank: int) -> None:
         """Send a tensor from this process's memory to another's."""

@@ -18,8 +18,11 @@ _AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}ab
 """Where clients are an axis of tensors, by how their names begin: the last that fits counts."""
 
 
-def joined(parts: Sequence[Tensors]) -> Tensors:
-    """The tensors of a federation, given those that each process has for its clients."""
+def joined(parts: Sequence[dict[str, Tensor]]) -> Tensors:
+    """The tensors of a federation, given those that each process has for its clients.
+
+    What clients have is taken out of `parts` as it is put together: it is not to be held twice.
+    """
     if len(parts) == 1:
         return parts[0]
     names = dict.fromkeys(name for part in parts for name in part)
@@ -70,12 +73,13 @@ def _axis(name: str) -> int | None:
     return axis
 
 
-def _filled(name: str, parts: Sequence[Tensors], counts: Sequence[int]) -> list[Tensor]:
-    """A tensor of each process; zeros of one whose clients never came to have any."""
-    like = next(part[name] for part in parts if name in part)
+def _filled(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]) -> list[Tensor]:
+    """A tensor of each process, taken out; zeros of one whose clients never came to have any."""
+    found = [part.pop(name, None) for part in parts]
+    like = next(value for value in found if value is not None)
     return [
-        part[name] if name in part else like.new_zeros(count, *like.shape[1:])
-        for part, count in zip(parts, counts, strict=True)
+        like.new_zeros(count, *like.shape[1:]) if value is None else value
+        for value, count in zip(found, counts, strict=True)
     ]
 
 
