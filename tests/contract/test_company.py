@@ -1,6 +1,7 @@
 """Every method in several processes against one process: a new one joins by itself."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,8 +11,11 @@ import pytest
 
 from fedrec.files.tensors import load_tensors
 from fedrec.plan.runs import FILES
+from tests.conftest import ROOT
 from tests.contract.company import CASES, OUTCOMES, PROCESSES
 from tests.once import once_for_all_workers
+
+PATIENCE = 400
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +23,10 @@ def folder(tmp_path_factory):
     """What the processes left: the outcomes of all cases, and three runs."""
 
     def build(folder):
-        subprocess.run((sys.executable, "-m", "tests.contract.company", str(folder)), check=True)
+        # Threads of a parent are none of its children's.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = (sys.executable, "-m", "tests.contract.company", str(folder))
+        subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=PATIENCE)
 
     return once_for_all_workers(tmp_path_factory, "company", build)
 
