@@ -44,6 +44,7 @@ def numbers(name: str) -> list[Row]:
 def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
     """Rows of methods on MovieLens 100K, with the numbers of the stored runs of seed 0 that there are."""
     from fedrec.config.methods import load_methods
+    from fedrec.plan.agreement import has_todays_settings
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
 
@@ -55,7 +56,7 @@ def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
         changed = dict(row)
         for protocol in ("published", "clean"):
             said = stored.get(run_of(known, paper, "ml-100k", protocol, row["method"], 0))
-            if said is not None:
+            if said is not None and has_todays_settings(said, known):
                 found = said["metrics"][said["protocol"]["round_rule"]]["test"]
                 changed |= {f"{protocol}_{name}": f"{found[f'{name}@10']:.4f}" for name in ("hr", "ndcg")}
         filled_in.append(changed)
@@ -412,6 +413,41 @@ def datasets() -> str:
     )
 
 
+def searches() -> str:
+    """What every search found that is kept, beside the values from before it."""
+    from fedrec.config.methods import load_methods
+    from fedrec.config.tuning import load_tuning
+
+    known = load_tuning(ROOT / "config/tuning.yaml", load_methods(ROOT / "config/methods.yaml")).searches
+    return markdown(
+        ("search", "found", "before", "trials", "NDCG@10 found", "before", "trials within 5 %"),
+        (
+            (f"`{search.key}`", *_found(list(rows), [one.setting for one in search.ranges]))
+            for search in known.values()
+            if (rows := kept_trials(search.target))
+        ),
+        right=3,
+    )
+
+
+def kept_trials(target: str) -> list[Row]:
+    """The trials of a search whose table is kept; none of another."""
+    from fedrec.reporting.kept import kept_targets, kept_text
+
+    if target not in kept_targets(REFERENCE):
+        return []
+    return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
+
+
+def _found(trials: Sequence[Row], settings: Sequence[str]) -> tuple[str, ...]:
+    (best,) = (trial for trial in trials if trial["chosen"] == "True")
+    (before,) = (trial for trial in trials if trial["trial"] == "0")
+    near = sum(float(trial["ndcg@10"]) >= 0.95 * float(best["ndcg@10"]) for trial in trials)
+    values = (", ".join(f"{name} {trial[name]}" for name in settings) for trial in (best, before))
+    gains = (f"{float(trial['ndcg@10']):.3f}" for trial in (best, before))
+    return *values, str(len(trials)), *gains, str(near)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": six_lines,
     "methods": methods,
@@ -429,6 +465,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "messages": messages,
     "machines": machines,
     "datasets": datasets,
+    "searches": searches,
 }
 
 

@@ -13,15 +13,13 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 class Adam:
     """Adam's steps on the named `values`, and its state.
 
-    Equal to `torch.optim.Adam` to the last bit, on a GPU to its fused form. That class imports all of torch's
-    compiler, which takes as long as torch itself, and is slower over a step of a small model.
+    Equal to the fused form of `torch.optim.Adam` to the last bit. That class imports all of torch's compiler,
+    which takes as long as torch itself, and is slower over a step of a small model.
     """
 
     def __init__(self, values: Mapping[str, Tensor], rate: float) -> None:
         self._values = values
         self._rate = rate
-        # On a GPU one piece of work for all values, that never asks the host how many steps were taken.
-        self._fused = all(value.is_cuda for value in values.values())
         self._state = {name: _start(value) for name, value in values.items()}
 
     def step(self, loss: Tensor) -> None:
@@ -36,8 +34,9 @@ class Adam:
                 [self._state[name]["exp_avg_sq"] for name in moved],
                 max_exp_avg_sqs=[],
                 state_steps=[self._state[name]["step"] for name in moved],
-                foreach=not self._fused,
-                fused=self._fused,
+                # One piece of work for all values, and no question to a GPU how many steps were taken.
+                foreach=False,
+                fused=True,
                 amsgrad=False,
                 beta1=_BETA1,
                 beta2=_BETA2,

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
-from fedrec.central.steps import Samples, steps_on
+from fedrec.central.steps import EpochSamples, steps_on
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
@@ -56,7 +56,7 @@ class CentralLearner(Learner):
         user = torch.repeat_interleave(everyone, size)
         word = philox(counted(size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
         order = torch.argsort(word, stable=True)
-        mean = self.steps.epoch(Samples(user, item, label, order))
+        mean = self.steps.epoch(EpochSamples(user[order], item[order], label[order]))
         self._scored_with = None
         check_model_finite(round_, mean, self.weights)
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)

@@ -15,18 +15,20 @@ _STEPS_BEFORE_RECORDING = 3
 
 
 @dataclass(frozen=True)
-class Samples:
-    """What an epoch goes over, mixed: with rows of several items where a method has `whole_rows`."""
+class EpochSamples:
+    """What an epoch goes over, in this order: with rows of several items where a method has `whole_rows`."""
 
     user: Tensor
     item: Tensor
     label: Tensor
-    order: Tensor
-    """The places of all samples, in the order of their turns."""
 
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All that differs from epoch to epoch."""
-        return self.user, self.item, self.label, self.order
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Users, items and labels."""
+        return self.user, self.item, self.label
+
+    def between(self, first: int, last: int) -> "EpochSamples":
+        """Some of them."""
+        return EpochSamples(*(tensor[first:last] for tensor in self.tensors()))
 
 
 class Steps:
@@ -38,17 +40,18 @@ class Steps:
         self._optimiser = optimiser
         self._batch_size = batch_size
 
-    def epoch(self, samples: Samples) -> float:
+    def epoch(self, samples: EpochSamples) -> float:
         """Take all steps of an epoch; their mean loss."""
-        return float(self._taken(samples, samples.order).mean())
+        return float(self._taken(samples).mean())
 
-    def _taken(self, samples: Samples, order: Tensor) -> Tensor:
-        """The losses of the steps over a part of the order."""
-        return torch.stack([self._step(samples, chosen) for chosen in order.split(self._batch_size)])
+    def _taken(self, samples: EpochSamples) -> Tensor:
+        """The losses of the steps over samples, one after the other."""
+        batches = zip(*(tensor.split(self._batch_size) for tensor in samples.tensors()), strict=True)
+        return torch.stack([self._step(*batch) for batch in batches])
 
-    def _step(self, samples: Samples, chosen: Tensor) -> Tensor:
+    def _step(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         w = self._method.forward(self._weights)
-        loss = self._method.loss(w, samples.user[chosen], samples.item[chosen], samples.label[chosen])
+        loss = self._method.loss(w, users, items, labels)
         self._optimiser.step(loss)
         return loss.detach()
 
@@ -57,53 +60,56 @@ class RecordedSteps(Steps):
     """The same steps on a GPU, where giving out their many small pieces of work takes most of the time.
 
     A step is recorded once, as a graph of work whose inputs have fixed places, and played for every whole
-    mini-batch; the last one of an epoch, which may be smaller, is taken as it comes. The record reads from
-    `_position` where in the order it is, and moves it on itself. All that it reads lives as long as it does.
+    mini-batch; the last one of an epoch, which may be smaller, is taken as it comes. The record itself moves
+    on what it reads and where it writes its loss. All that it uses lives as long as it does.
     """
 
-    _samples: Samples | None = None
+    _samples: EpochSamples | None = None
     _record: torch.cuda.CUDAGraph | None = None
 
     @override
-    def epoch(self, samples: Samples) -> float:
-        fixed = self._placed(samples)
-        whole = len(fixed.order) // self._batch_size * self._batch_size
+    def epoch(self, samples: EpochSamples) -> float:
+        samples = self._placed(samples)
+        every = len(samples.user)
+        whole = every // self._batch_size * self._batch_size
         first = min(whole, _STEPS_BEFORE_RECORDING * self._batch_size)
-        losses = [self._taken(fixed, fixed.order[:first])] if first else []
+        losses = [self._taken(samples.between(0, first))] if first else []
         if whole > first:
-            losses.append(self._played(fixed, first, whole))
-        if whole < len(fixed.order):
-            losses.append(self._taken(fixed, fixed.order[whole:]))
+            losses.append(self._played(samples, first, whole))
+        if whole < every:
+            losses.append(self._taken(samples.between(whole, every)))
         return float(torch.cat(losses).mean())
 
-    def _placed(self, samples: Samples) -> Samples:
+    def _placed(self, samples: EpochSamples) -> EpochSamples:
         """The same samples where the record reads them."""
         if self._samples is None:
-            self._samples = Samples(*(tensor.clone() for tensor in samples.tensors()))
+            self._samples = EpochSamples(*(tensor.clone() for tensor in samples.tensors()))
         else:
             for own, tensor in zip(self._samples.tensors(), samples.tensors(), strict=True):
                 own.copy_(tensor)
         return self._samples
 
-    def _played(self, samples: Samples, first: int, whole: int) -> Tensor:
-        """The losses of the whole mini-batches between two places of the order."""
+    def _played(self, samples: EpochSamples, first: int, whole: int) -> Tensor:
+        """The losses of the whole mini-batches between two places."""
         if self._record is None:
-            self._record = self._recorded(samples)
-        self._position.fill_(first)
+            self._record = self._recorded(samples, first, whole)
+        torch.arange(first, first + self._batch_size, out=self._place)
+        self._number.zero_()
         for _ in range(first, whole, self._batch_size):
             self._record.replay()
-        return self._losses[first // self._batch_size : whole // self._batch_size]
+        return self._losses
 
-    def _recorded(self, samples: Samples) -> torch.cuda.CUDAGraph:
-        device = samples.order.device
-        self._position = torch.zeros((), dtype=torch.int64, device=device)
-        self._losses = torch.zeros(len(samples.order) // self._batch_size, device=device)
+    def _recorded(self, samples: EpochSamples, first: int, whole: int) -> torch.cuda.CUDAGraph:
+        device = samples.user.device
         self._place = torch.arange(self._batch_size, device=device)
+        self._number = torch.zeros(1, dtype=torch.int64, device=device)
+        self._losses = torch.zeros((whole - first) // self._batch_size, device=device)
         record = torch.cuda.CUDAGraph()
         with torch.cuda.graph(record):
-            loss = self._step(samples, samples.order[self._position + self._place])
-            self._losses.index_copy_(0, (self._position // self._batch_size).view(1), loss.view(1))
-            self._position += self._batch_size
+            loss = self._step(*(tensor.index_select(0, self._place) for tensor in samples.tensors()))
+            self._losses.index_copy_(0, self._number, loss.view(1))
+            self._number += 1
+            self._place += self._batch_size
         return record
 
 

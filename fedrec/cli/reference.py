@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_project, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.cli.work import listed_words
 from fedrec.errors import ConfigurationError, ResultError
 
@@ -38,12 +38,13 @@ def add_commands(commands: "Commands") -> None:
     add_project(part)
 
     part = add_command(parts, "keep", _keep)
-    part.add_argument("targets", nargs="+", help="figures of the inside of models, built already")
+    part.add_argument("targets", nargs="+", help="figures of the inside of models, searches; built already")
     _add_store(part)
     add_project(part)
 
     part = add_command(parts, "show", _show)
     _add_store(part)
+    add_methods(part)
 
     part = add_command(parts, "plan", _plan)
     part.add_argument("--minutes", type=float, help="as many of the first runs as take about so long")
@@ -55,6 +56,9 @@ def add_commands(commands: "Commands") -> None:
         "--out", default="results/from-reference", help="folder to write (default: %(default)s)"
     )
     part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    part.add_argument(
+        "--publish", action="store_true", help="put tables, figures and the page beside the stored runs, too"
+    )
     _add_store(part)
     add_project(part)
 
@@ -119,16 +123,21 @@ def _add(parsed: argparse.Namespace) -> None:
 
 
 def _keep(parsed: argparse.Namespace) -> None:
-    """Keep figures of the inside of models as they were drawn: models are not stored."""
+    """Keep figures of the inside of models, and tables of searches, as they were built."""
     from fedrec.reporting.kept import keep
 
     project = project_of(parsed)
     every = [target for name in parsed.targets for target in project.group(name)]
-    inside = [target for target in every if "states" in project.layouts[target.layout].needs]
-    others = [target.name for target in every if target not in inside and target.name in parsed.targets]
+    fit = [
+        target
+        for target in every
+        if target.form == "search"
+        or (target.form == "figure" and "states" in project.layouts[target.layout].needs)
+    ]
+    others = [target.name for target in every if target not in fit and target.name in parsed.targets]
     if others:
         raise ConfigurationError(f"{others[0]}: is built from stored runs, and need not be kept.")
-    kept = keep(parsed.store, [target for target in inside if target.form == "figure"], project.results)
+    kept = keep(parsed.store, fit, project.results)
     print(f"Kept: {', '.join(kept)}.")
 
 
@@ -136,18 +145,21 @@ def _show(parsed: argparse.Namespace) -> None:
     """Say what the reference has: runs by dataset, how many are older than the code, on which machines."""
     from collections import Counter
 
-    from fedrec.plan.agreement import TodaysCode
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.agreement import TodaysCode, has_todays_settings
 
-    store, is_todays = _opened(parsed.store), TodaysCode()
+    store, is_todays, methods = _opened(parsed.store), TodaysCode(), load_methods(parsed.methods)
     devices: Counter[str] = Counter()
     for dataset in store.datasets():
         runs = store.runs_on(dataset).values()
         older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
+        other = sum(not has_todays_settings(run.summary, methods) for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
         devices.update(str(run.summary["measured"]["device"]) for run in runs)
         print(
-            f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; {older} older than the code"
+            f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
+            f"{older} older than the code; {other} of other settings, which tables leave out"
         )
     print("\n".join(f"{count} runs on {device}" for device, count in sorted(devices.items())))
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))
@@ -179,6 +191,7 @@ def _plan(parsed: argparse.Namespace) -> None:
 def _build(parsed: argparse.Namespace) -> None:
     """Build every table, figure and the page from the reference, without training, data or network."""
     from fedrec.config.configuration import read_configuration
+    from fedrec.reporting.published import publish
     from fedrec.reporting.stored import build_stored, stored_project
 
     if parsed.jobs < 1:
@@ -186,7 +199,14 @@ def _build(parsed: argparse.Namespace) -> None:
     store = _opened(parsed.store)
     files = [parsed.project, *(parsed.configfile or [_CONFIGURATION])]
     project = stored_project(read_configuration(files), Path(), store, parsed.out)
+    if project.results.resolve() == parsed.store.resolve():
+        raise ConfigurationError(
+            f"--out {parsed.out}: the runs are stored there. Name another folder; `--publish` puts what is "
+            "read beside the runs."
+        )
     names = build_stored(project, store, parsed.jobs)
+    if parsed.publish:
+        print(f"{len(publish(project.results, parsed.store))} files to be read are in {parsed.store}.")
     print(f"{len(names)} tables, figures and pages are in {parsed.out}; read {parsed.out}/report/report.html")
 
 

@@ -27,6 +27,7 @@ def check_entries(document: Document) -> None:
     if not mistakes:
         for name in document.content:
             mistakes += _of_names(document.content, name)
+            mistakes += _of_papers(document.content, name, schema)
             mistakes += _of_composed(document.content, name, schema)
     refuse(document, mistakes)
 
@@ -65,7 +66,7 @@ def _of_entry(
         return
     yield from misnamed(key, entry, schema)
     settings = entry.get("settings", {})
-    for part in ("settings", "teaching", "backbones", "refused", "composed"):
+    for part in ("settings", "teaching", "backbones", "refused", "composed", "papers"):
         if not isinstance(entry.get(part, {}), dict):
             yield Mistake((*key, part), f"must be keys and values, got {quoted_value(entry[part])}.")
             settings = {}
@@ -185,13 +186,28 @@ def _of_composed(methods: Mapping[str, Any], name: str, schemas: Mapping[str, An
             hint = did_you_mean(backbone, entry["backbones"])
             yield Mistake(key, f"is no backbone of {name} and a paper, as in fedmf@plgc.{hint}")
             continue
-        if not isinstance(specials, dict):
-            yield Mistake(key, f"must be keys and values, got {quoted_value(specials)}.")
-            continue
         settings = methods.get(backbone, {}).get("settings", {}) | entry["settings"]
-        for setting, special in specials.items():
-            if setting not in settings:
-                hint = did_you_mean(setting, settings)
-                yield Mistake((*key, setting), f"{backbone}{name} has no setting '{setting}'.{hint}")
-            else:
-                yield from _of_special((*key, setting), settings[setting], special, schemas["special"])
+        yield from _of_specials(key, f"{backbone}{name}", settings, specials, schemas)
+
+
+def _of_papers(methods: Mapping[str, Any], name: str, schemas: Mapping[str, Any]) -> Iterator[Mistake]:
+    """What differs under papers: settings that there are."""
+    entry = methods[name]
+    for paper, specials in entry.get("papers", {}).items():
+        yield from _of_specials((name, "papers", paper), name, entry["settings"], specials, schemas)
+
+
+def _of_specials(
+    key: KeyPath, name: str, settings: Mapping[str, Any], specials: object, schemas: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """Values by setting: of settings that there are, and that may have them."""
+    if not isinstance(specials, dict):
+        yield Mistake(key, f"must be keys and values, got {quoted_value(specials)}.")
+        return
+    for setting, special in specials.items():
+        if setting not in settings:
+            yield Mistake(
+                (*key, setting), f"{name} has no setting '{setting}'.{did_you_mean(setting, settings)}"
+            )
+        else:
+            yield from _of_special((*key, setting), settings[setting], special, schemas["special"])

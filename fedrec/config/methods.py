@@ -3,8 +3,9 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
-one backbone under one paper (`fedmf@plgc`). A value given as text is a number, a choice, `null`, or integers
-joined by `x` (`layers=32x16x8`, `layers=none`).
+one backbone under one paper (`fedmf@plgc`). What differs under a paper stands with the setting, or in the
+entry's own `papers`, which come first: the setting may be another entry's. A value given as text is a number,
+a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
 
 The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
 YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
@@ -95,15 +96,15 @@ def _resolve(
     entries = entries_of(methods, composition)
     paper = paper or next((entry["paper"] for entry in reversed(entries) if "paper" in entry), OWN)
     settings = settings_in(entries)
-    composed = entries[-1].get("composed", {}).get(f"{composition.backbone}@{paper}", {})
+    specials = _specials(entries, composition, paper)
     origins = remembered(methods, "origins", lambda: _origins(methods))
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
-        special = composed.get(key) or setting.get("papers", {}).get(paper, setting)
+        special = specials.get(key) or setting.get("papers", {}).get(paper, setting)
         values[key] = special.get("datasets", {}).get(dataset, special["value"])
         origin = origins[id(setting)]
-        written_here = key in composed or any(methods[origin] is entry for entry in entries)
+        written_here = key in specials or any(methods[origin] is entry for entry in entries)
         own = special["source"] == OURS or written_here
         stated = own or paper in papers_named(methods[origin])
         sources[key] = source_text(special) if stated else f"taken from {origin}"
@@ -113,6 +114,15 @@ def _resolve(
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
     return values, sources, paper
+
+
+def _specials(
+    entries: Sequence[Mapping[str, Any]], composition: Composition, paper: str
+) -> dict[str, Mapping[str, Any]]:
+    """What the entries say of settings under a paper; what they say of both together comes first."""
+    apart = (entry.get("papers", {}).get(paper, {}) for entry in entries)
+    together = entries[-1].get("composed", {}).get(f"{composition.backbone}@{paper}", {})
+    return {key: special for part in (*apart, together) for key, special in part.items()}
 
 
 def source_text(special: Mapping[str, Any]) -> str:
@@ -125,7 +135,7 @@ def papers_named(entry: Mapping[str, Any]) -> list[str]:
     """The papers that an entry speaks of: its own, and those in which a setting differs."""
     own = [entry["paper"]] if "paper" in entry else []
     differing = (paper for setting in entry["settings"].values() for paper in setting.get("papers", ()))
-    return list(dict.fromkeys((*own, *differing)))
+    return list(dict.fromkeys((*own, *differing, *entry.get("papers", ()))))
 
 
 def _origins(methods: Mapping[str, Any]) -> dict[int, str]:

@@ -139,11 +139,12 @@ def _marked(document: Document) -> Iterator[tuple[KeyPath, str, str, str]]:
             for paper, special in content.get("papers", {}).items():
                 if special["source"] == SEARCHED:
                     yield (*key, "papers", paper, "source"), name, paper, setting
-        for composed, specials in entry.get("composed", {}).items():
-            backbone, _, paper = composed.partition("@")
-            for setting, special in specials.items():
-                if special["source"] == SEARCHED:
-                    yield (name, "composed", composed, setting, "source"), f"{backbone}{name}", paper, setting
+        for part in ("papers", "composed"):
+            for place, specials in entry.get(part, {}).items():
+                backbone, _, paper = place.rpartition("@")
+                for setting, special in specials.items():
+                    if special["source"] == SEARCHED:
+                        yield (name, part, place, setting, "source"), f"{backbone}{name}", paper, setting
 
 
 def _search(document: Document, key: str, methods: Mapping[str, Any]) -> Search:

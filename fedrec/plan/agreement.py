@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedrec.config.methods import resolve
 from fedrec.config.modules import modules_of
+from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.fingerprint import run_fingerprint
 
@@ -27,6 +29,16 @@ class TodaysCode:
             except FileNotFoundError:
                 self._codes[key] = None
         return self._codes[key]
+
+
+def has_todays_settings(summary: Mapping[str, Any], methods: Mapping[str, Any]) -> bool:
+    """Whether a run has the settings that its name stands for by `methods`."""
+    try:
+        values, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
+    except ConfigurationError:
+        # A method or setting that is no more.
+        return False
+    return canonical_json(values) == canonical_json(summary["settings"])
 
 
 class Agreement:

@@ -26,6 +26,8 @@ from fedrec.plan.workspace import Workspace, read_workspace
 
 _IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark", "reference")
 """Targets that the Snakefile names itself."""
+_CLEAN_FIRST = 1e8
+"""Seconds that no run takes."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class RunJob:
     """About how long it takes on one CPU core."""
     is_trial: bool = False
     """Whether it is a trial of a search: one that diverges is a result, and no mistake."""
+
+    @property
+    def priority(self) -> float:
+        """How early it is to be trained: the longest first, so that none keeps a single core busy at the end.
+
+        Runs under the clean protocol come before all others: two runs of a method that begin together would
+        compile its kernels twice.
+        """
+        return self.seconds + (_CLEAN_FIRST if self.run.protocol == "clean" else 0.0)
 
     @property
     def data(self) -> str:

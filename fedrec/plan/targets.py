@@ -197,7 +197,7 @@ class Targets:
         layout = workspace.layout_of(artefact)
         if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
             return can_be_built(artefact, layout, missing)
-        return artefact.target in workspace.stored.figures or bool(self.made(artefact.target).runs)
+        return artefact.target in workspace.stored.kept or bool(self.made(artefact.target).runs)
 
     def can_be_searched(self, search: Search) -> bool:
         """Whether the split of a search's trials is available."""

@@ -41,8 +41,8 @@ class Stored:
     """By what the audit measures inside models (a layout's name), the runs it was measured of."""
     datasets: frozenset[str] = frozenset()
     """Those whose statistics are there."""
-    figures: frozenset[str] = frozenset()
-    """Targets that were kept as they were drawn, since they show the inside of models."""
+    kept: frozenset[str] = frozenset()
+    """Targets that were kept as they were built, since what they are made of is not stored."""
 
 
 @dataclass(frozen=True)

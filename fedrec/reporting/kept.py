@@ -1,4 +1,8 @@
-"""Figures of the inside of models, kept as they were drawn: their models are too large to be stored."""
+"""What is kept as it was built, since what it is made of is not stored.
+
+Figures of the inside of models, which are too large; tables of searches, whose trials have other names as
+soon as a value that was found is in place.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,10 +15,10 @@ from fedrec.files.atomic import atomic
 from fedrec.files.parquet import read_table, write_table
 from fedrec.plan.targets import Target
 
-_FIGURES = "figures.parquet"
+_KEPT = "kept.parquet"
 
 
-def kept_figures(store: Path) -> list[str]:
+def kept_targets(store: Path) -> list[str]:
     """The targets whose files a store keeps, by name."""
     return sorted({row["target"] for row in _rows(store)})
 
@@ -35,8 +39,18 @@ def keep(store: Path, targets: Iterable[Target], results: Path) -> list[str]:
             rows[target.name, file] = row
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
-        write_table(store / _FIGURES, pa.Table.from_pylist(ordered), {"file": _FIGURES}, level=19)
-    return kept_figures(store)
+        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, level=19)
+    return kept_targets(store)
+
+
+def kept_text(store: Path, target: str, suffix: str) -> str:
+    """The content of the kept file of a target that ends in `suffix`."""
+    (content,) = (
+        row["content"]
+        for row in _rows(store)
+        if row["target"] == target and row["file"].endswith(suffix) and not row["file"].startswith("plan/")
+    )
+    return bytes(content).decode()
 
 
 def take_out(store: Path, target: Target, results: Path) -> None:
@@ -48,6 +62,6 @@ def take_out(store: Path, target: Target, results: Path) -> None:
 
 
 def _rows(store: Path) -> list[dict[str, Any]]:
-    path = store / _FIGURES
+    path = store / _KEPT
     rows: list[dict[str, Any]] = read_table(path)[0].to_pylist() if path.is_file() else []
     return rows

@@ -14,13 +14,13 @@ from typing import Any
 
 from fedrec.config.document import Document
 from fedrec.files.atomic import unflushed
-from fedrec.plan.agreement import TodaysCode
+from fedrec.plan.agreement import TodaysCode, has_todays_settings
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build
-from fedrec.reporting.kept import kept_figures, take_out
+from fedrec.reporting.kept import kept_targets, take_out
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
 _PAGE = "report"
@@ -37,12 +37,12 @@ def stored_project(configuration: Document, root: Path, store: RunStore, results
     """The project of a configuration that reports on stored runs alone, into the folder `results`."""
     project = Project.load(configuration, root)
     own = {**project.configuration, "results": results}
-    return replace(project, configuration=own, stored=stored_runs(store))
+    return replace(project, configuration=own, stored=stored_runs(store, project.methods))
 
 
-def stored_runs(store: RunStore) -> Stored:
-    """What a store has."""
-    runs = {run.id: run for run in store.every_run()}
+def stored_runs(store: RunStore, methods: Mapping[str, Any]) -> Stored:
+    """What a store has; a run of other settings than its name stands for today is none that tables mean."""
+    runs = {run.id: run for run in store.every_run() if has_todays_settings(run.summary, methods)}
     return Stored(
         frozenset(runs),
         older=frozenset(_older(runs)),
@@ -51,7 +51,7 @@ def stored_runs(store: RunStore) -> Stored:
             for what in ("exposure", "uploads")
         },
         datasets=frozenset(store.described()),
-        figures=frozenset(kept_figures(store.folder)),
+        kept=frozenset(kept_targets(store.folder)),
     )
 
 
@@ -65,7 +65,7 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
     with unflushed():
         store.unpack_data(project.results)
     asked = dict.fromkeys(name for name in project.groups["all"] if _has_something(project, name))
-    names = [name for name in asked if name not in _LAST]
+    names = [*(name for name in asked if name not in _LAST), *_searches(project)]
     _build_all(project, store, names, jobs)
     build(project.target(COVERAGE), project)
     build(_page(project, [*names, COVERAGE]), project)
@@ -110,7 +110,7 @@ def _unpack(store: RunStore, dataset: str, results: Path) -> None:
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
-    if project.stored is not None and name in project.stored.figures:
+    if project.stored is not None and name in project.stored.kept:
         take_out(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
     else:
@@ -121,8 +121,14 @@ def _has_something(project: Project, name: str) -> bool:
     """Whether a target of ours has runs to show where it is made of runs."""
     target = project.target(name)
     layout = project.layouts[target.layout]
-    kept = project.stored is not None and name in project.stored.figures
+    kept = project.stored is not None and name in project.stored.kept
     return kept or "runs" not in layout.needs or bool(target.runs) or layout.selection == "judged"
+
+
+def _searches(project: Project) -> list[str]:
+    """The searches whose tables are kept."""
+    kept = frozenset[str]() if project.stored is None else project.stored.kept
+    return [name for name in project.tuning.searches if name in kept]
 
 
 def _page(project: Project, names: Sequence[str]) -> Target:

@@ -63,20 +63,23 @@ def card_text(methods: Mapping[str, Any], name: str) -> str:
     card = _plugin(methods, name[1:]) if name.startswith("+") else _method(methods, name)
     composed = f"{card.backbones[0]}{name}" if card.backbones else name
     values, sources, paper = resolve(methods, composed, None, "any")
-    entry = methods[name]["settings"]
-    lines = [line for key in entry for line in _setting(key, entry[key], values[key], sources[key])]
+    entry = methods[name]
+    lines = [line for key in entry["settings"] for line in _setting(entry, key, values[key], sources[key])]
     whose = "of no paper" if paper == OWN else f"of the paper {paper}"
-    for place, specials in methods[name].get("composed", {}).items():
+    for place, specials in entry.get("composed", {}).items():
         told = (f"{key} = {setting_text(one['value'])} ({source_text(one)})" for key, one in specials.items())
         lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
     return "\n".join([_text(card), f"    settings, {whose}:", *lines])
 
 
-def _setting(key: str, setting: Mapping[str, Any], value: object, source: str) -> list[str]:
-    """What a setting is, and what it is in papers in which it differs."""
+def _setting(entry: Mapping[str, Any], key: str, value: object, source: str) -> list[str]:
+    """What a setting of an entry is, and what it is in papers in which it differs."""
+    setting = entry["settings"][key]
+    first = {paper: specials[key] for paper, specials in entry.get("papers", {}).items() if key in specials}
+    others = {**setting.get("papers", {}), **first, "in others": setting}
     differing = [
         f"{paper} {setting_text(other['value'])} ({source_text(other)})"
-        for paper, other in (*setting.get("papers", {}).items(), ("in others", setting))
+        for paper, other in others.items()
         if other["value"] != value
     ]
     return [

@@ -4,6 +4,7 @@ Without it a GPU works for one process after the other, and each waits for the s
 runs of small federations, which leave most of a GPU idle, then take no less time together than one by one.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,11 +13,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+SHARED = "FEDREC_GPU_IS_SHARED"
+"""The variable of the environment of processes that share GPUs with others of this program."""
 _CONTROL = "nvidia-cuda-mps-control"
 _PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 _SECONDS_TO_END = 20.0
 _SECONDS_TO_TRY = 60.0
 _READY = "ready"
+_BLOCKING = 4
+"""The driver's word for waiting asleep (CU_CTX_SCHED_BLOCKING_SYNC)."""
 
 # The shell outlives who started it: it ends the service however that ends, which closes its input.
 _KEEPER = f"""
@@ -47,7 +52,7 @@ def shared_gpus(processes: int, environment: Mapping[str, str] = os.environ) -> 
         yield {}
         return
     folder = tempfile.mkdtemp(prefix="fedrec-gpu-")
-    own = {_PIPE: folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    own = {_PIPE: folder, "CUDA_MPS_LOG_DIRECTORY": folder, SHARED: "1"}
     keeper = subprocess.Popen(
         ["/bin/sh", "-c", _KEEPER],
         env={**environment, **own},
@@ -90,3 +95,17 @@ def _is_reached(environment: Mapping[str, str]) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return trial.returncode == 0
+
+
+def wait_asleep() -> None:
+    """Let a process that shares GPUs sleep while it waits for one; to be called before it uses any.
+
+    By itself it would look again and again, and take a core from those that could give the GPU work.
+    """
+    if SHARED not in os.environ:
+        return
+    driver = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    for number in range(0 if failed else count.value):
+        driver.cuDevicePrimaryCtxSetFlags_v2(number, _BLOCKING)

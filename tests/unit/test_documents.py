@@ -9,13 +9,16 @@ import pytest
 import yaml
 
 from fedrec.config.catalogue import load_catalogue
-from fedrec.config.methods import load_methods, resolve
+from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.modules import method_names, plugin_names
+from fedrec.config.names import parse
 from fedrec.config.papers import load_papers
+from fedrec.config.tuning import load_tuning
 from fedrec.federation.engines.engine import ENGINES
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.published import is_published_of
 from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.made_runs import write_run
@@ -192,3 +195,21 @@ def test_every_room_and_engine_is_in_the_list_of_rooms():
     assert folders
     assert {name for name in folders if not re.search(rf"(?<![\w/])(fedrec/)?{name}/", rooms)} == set()
     assert {name for name in ENGINES if not re.search(rf"\b{name}\b", rooms)} == set()
+
+
+def test_what_is_marked_as_found_by_a_search_is_what_the_kept_search_found():
+    methods = load_methods(ROOT / "config/methods.yaml")
+    searches = load_tuning(ROOT / "config/tuning.yaml", methods).searches.values()
+    kept = {search: trials for search in searches if (trials := make().kept_trials(search.target))}
+    assert kept
+    for search, trials in kept.items():
+        values, sources, _ = resolve(methods, parse(search.method).name, search.paper, search.dataset)
+        for one in search.ranges:
+            (chosen,) = (trial[one.setting] for trial in trials if trial["chosen"] == "True")
+            assert setting_text(values[one.setting]) == chosen, (search.key, one.setting)
+            assert sources[one.setting] == f"searched, {len(trials)} trials"
+
+
+def test_what_is_published_was_built_from_the_runs_that_are_stored():
+    """If not: fedrec reference build --publish."""
+    assert is_published_of(ROOT / "results/reference")

@@ -19,8 +19,7 @@ rule train:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
-    # The longest first, or the last one would keep a single core busy while the others are idle.
-    priority: lambda wildcards: job_of(wildcards).seconds
+    priority: lambda wildcards: job_of(wildcards).priority
     resources:
         gpu=PROJECT.configuration["gpu_per_run"],
     params:

@@ -11,12 +11,36 @@ of either distribution lies beyond. This is noise for experiments: who knows the
 import torch
 from torch import Tensor
 
+from fedrec.native.kernel import kernel_or_none
+from fedrec.native.shuffle import PHILOX
+from fedrec.native.source import KernelSource
 from fedrec.random.purpose import LANES, Purpose
 from fedrec.random.with_torch import philox
 
 _WORDS = 1 << 32
 _DRAWS = LANES * _WORDS
 """Draws a client has per round and purpose: the counter's first part numbers 2**32 blocks."""
+_UNIFORM = KernelSource(
+    "uniform",
+    (
+        ("const integer*", "who"), ("integer", "count"), ("integer", "first"), ("word64", "seed"),
+        ("integer", "round"), ("integer", "purpose"), ("double*", "drawn"),
+    ),
+    """
+  double* const own = drawn + item * count - first;
+  for (integer block = first / 4 + LANE; 4 * block < first + count; block += LANES) {
+    word32 words[4];
+    philox(words, (word64)block, (word32)who[item], (word32)round, (word32)purpose, seed);
+    for (int lane = 0; lane < 4; lane++) {
+      const integer place = 4 * block + lane;
+      if (place >= first && place < first + count)
+        own[place] = (2 * (double)words[lane] + (1 - 4294967296.0)) / 4294967296.0;
+    }
+  }
+""",
+    PHILOX,
+)  # fmt: skip
+"""A piece of work is one client's draws."""
 
 
 def laplace(who: Tensor, count: int, scale: float, seed: int, round_: int, first: int = 0) -> Tensor:
@@ -44,6 +68,14 @@ def _uniform(who: Tensor, count: int, purpose: Purpose, seed: int, round_: int, 
     end = first + count
     if first < 0 or count < 0 or end > _DRAWS:
         raise ValueError(f"a client has draws 0 to {_DRAWS - 1} in a round, not {first} to {end - 1}")
+    kernel = kernel_or_none(_UNIFORM, who.device)
+    if kernel is not None:
+        drawn = torch.empty((len(who), count), dtype=torch.float64, device=who.device)
+        kernel(
+            len(who), who=who.contiguous(), count=count, first=first, seed=seed, round=round_,
+            purpose=int(purpose), drawn=drawn,
+        )  # fmt: skip
+        return drawn
     blocks = torch.arange(first // LANES, -(-end // LANES), device=who.device)
     words = philox(blocks, who.unsqueeze(1), round_, int(purpose), seed).flatten(1)
     skipped = first % LANES

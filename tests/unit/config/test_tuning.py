@@ -116,8 +116,8 @@ def test_a_seed_of_trials_is_not_reported(made):
 
 
 def test_a_search_follows_a_paper_that_there_is(made):
-    made.replace("config/tuning.yaml", "ncf@pfedclr:", "ncf@pfedclar:")
-    with pytest.raises(ConfigurationError, match=r"unknown paper 'pfedclar'\. Did you mean 'pfedclr'"):
+    made.replace("config/tuning.yaml", "lightgcn@fedem:", "lightgcn@fedemm:")
+    with pytest.raises(ConfigurationError, match=r"unknown paper 'fedemm'\. Did you mean 'fedem'"):
         made.project()
 
 
@@ -167,6 +167,7 @@ def test_a_value_that_others_take_over_is_looked_for_where_it_is_written(made):
 
 # What differs with one backbone under one paper
 
+UNCOMPOSED = re.compile(r"^  composed:\n(    .*\n)+", re.MULTILINE)
 COMPOSED = """  composed:
     fedmf@plgc:
       rate: {value: 0.03, source: searched, trials: 16, datasets: {lastfm-2k-b: 0.02}}
@@ -177,9 +178,17 @@ COMPOSED = """  composed:
 PLAIN = COMPOSED[COMPOSED.index("  backbones") :]
 
 
-def test_a_plugin_differs_with_one_backbone_under_one_paper(made):
-    made.replace("config/methods.yaml", PLAIN, COMPOSED)
-    methods = made.project().methods
+@pytest.fixture
+def plain(made):
+    """A project in which no plug-in differs with a backbone."""
+    path = "config/methods.yaml"
+    made.write(path, UNCOMPOSED.sub("", (made.folder / path).read_text()))
+    return made
+
+
+def test_a_plugin_differs_with_one_backbone_under_one_paper(plain):
+    plain.replace("config/methods.yaml", PLAIN, COMPOSED)
+    methods = plain.project().methods
 
     def found(name, paper, dataset="ml-100k"):
         values, sources, _ = resolve(methods, name, paper, dataset)
@@ -188,8 +197,8 @@ def test_a_plugin_differs_with_one_backbone_under_one_paper(made):
     assert found("fedmf+plgc", "plgc") == (0.03, "searched, 16 trials", 0.7)
     assert found("fedmf+plgc", "plgc", "lastfm-2k-b") == (0.02, "searched, 16 trials", 0.7)
     assert found("fedmf+plgc[rate=5]", "plgc") == (5.0, "user", 0.7)
-    assert found("fedmf", "plgc") == (0.1, "ours", None)
-    assert found("fedncf+plgc", "plgc") == (0.5, "ours", 0.5)
+    assert found("fedmf", "plgc") == (0.507, "searched, 16 trials", None)
+    assert found("perfedrec+plgc", "plgc")[2] == 0.5
     assert found("fedmf+plgc", "pfedclr") == (0.01, "paper", 0.5)
 
 
@@ -204,21 +213,80 @@ def test_a_plugin_differs_with_one_backbone_under_one_paper(made):
         ("{value: 0.7, source: paper}", "0.7", "must be keys and values"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_what_differs_is_told(made, old, new, said):
-    made.replace("config/methods.yaml", PLAIN, COMPOSED.replace(old, new, 1))
+def test_a_mistake_in_what_differs_is_told(plain, old, new, said):
+    plain.replace("config/methods.yaml", PLAIN, COMPOSED.replace(old, new, 1))
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        plain.project()
+
+
+def test_what_trains_checks_the_same_without_schemas(plain):
+    plain.replace("config/methods.yaml", PLAIN, COMPOSED.replace("rate:", "rat:"))
+    with pytest.raises(ConfigurationError, match="fedmf\\+plgc has no setting 'rat'"):
+        load_methods(plain.folder / "config/methods.yaml")
+
+
+def test_the_card_of_a_plugin_tells_what_differs(plain):
+    from fedrec.runs.cards import card_text
+
+    plain.replace("config/methods.yaml", PLAIN, COMPOSED)
+    text = card_text(Methods(plain.project().methods), "+plgc")
+    assert "with fedmf under plgc: rate = 0.03 (searched, 16 trials), beta = 0.7 (paper)" in text
+
+
+# What differs under a paper in settings that another entry has, too
+
+OWN = """  papers:
+    fedem:
+      rate: {value: 0.004, source: searched, trials: 16}
+    pfedrec:
+      rate: {value: 0.006, source: ours, datasets: {ml-1m: 0.007}}
+"""
+
+
+def with_own(made, text=OWN):
+    """Gives NCF what differs under papers, and nothing else."""
+    path = "config/methods.yaml"
+    lines = (made.folder / path).read_text()
+    start = lines.index("\nncf:\n")
+    head, entry, tail = lines[:start], *lines[start:].split("\n\n", 1)
+    entry = re.sub(r"\n  papers:(\n    .*)+", "", entry)
+    made.write(path, f"{head}{entry}\n{text}\n{tail}")
+
+
+def test_an_entry_differs_under_a_paper_in_what_it_takes_over(made):
+    with_own(made)
+    methods = made.project().methods
+
+    def found(name, paper, dataset="ml-100k"):
+        values, sources, _ = resolve(methods, name, paper, dataset)
+        return values["rate"], sources["rate"]
+
+    assert found("ncf", "fedem") == (0.004, "searched, 16 trials")
+    # Before what the setting itself says of the paper.
+    assert found("ncf", "pfedrec") == (0.006, "ours")
+    assert found("ncf", "pfedrec", "ml-1m") == (0.007, "ours")
+    assert found("ncf", "plgc") == (0.001, "ours")
+    assert found("ncf[rate=5]", "fedem") == (5.0, "user")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rate:", "rat:", "ncf.papers.fedem.rat: ncf has no setting 'rat'. Did you mean 'rate'?"),
+        ("0.004", "-1", "ncf.papers.fedem.rate.value: -1 (integer) is not allowed"),
+        (", trials: 16", "", "ncf.papers.fedem.rate: key 'trials' is missing"),
+        ("fedem:", "plgc:", "no search looks for rate of ncf under plgc"),
+    ],
+)
+def test_a_mistake_in_an_entrys_own_papers_is_told(made, old, new, said):
+    with_own(made, OWN.replace(old, new, 1))
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         made.project()
 
 
-def test_what_trains_checks_the_same_without_schemas(made):
-    made.replace("config/methods.yaml", PLAIN, COMPOSED.replace("rate:", "rat:"))
-    with pytest.raises(ConfigurationError, match="fedmf\\+plgc has no setting 'rat'"):
-        load_methods(made.folder / "config/methods.yaml")
-
-
-def test_the_card_of_a_plugin_tells_what_differs(made):
+def test_the_card_of_a_method_tells_what_differs_with_the_setting(made):
     from fedrec.runs.cards import card_text
 
-    made.replace("config/methods.yaml", PLAIN, COMPOSED)
-    text = card_text(Methods(made.project().methods), "+plgc")
-    assert "with fedmf under plgc: rate = 0.03 (searched, 16 trials), beta = 0.7 (paper)" in text
+    with_own(made)
+    text = card_text(Methods(made.project().methods), "ncf")
+    assert "elsewhere: pfedrec 0.006 (ours), fedem 0.004 (searched, 16 trials)" in text

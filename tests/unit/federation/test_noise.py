@@ -30,6 +30,20 @@ def words_are(monkeypatch, *words):
     monkeypatch.setattr(
         noise, "philox", lambda _c0, c1, *_: torch.tensor(words).expand(*c1.shape, len(words))
     )
+    without_kernels(monkeypatch)
+
+
+def without_kernels(monkeypatch):
+    monkeypatch.setattr(noise, "kernel_or_none", lambda *_: None)
+
+
+@both
+@pytest.mark.parametrize(("count", "first"), [(1, 0), (9, 2), (6, 4 * 10**9 + 3), (0, 5)])
+def test_a_kernel_draws_the_very_numbers(draw, count, first, monkeypatch):
+    users = torch.tensor([3, 2**31, 17])
+    compiled = draw(users, count, 2.5, 2**40 + 5, 6, first=first)
+    without_kernels(monkeypatch)
+    assert torch.equal(compiled, draw(users, count, 2.5, 2**40 + 5, 6, first=first))
 
 
 @both

@@ -52,7 +52,7 @@ def test_the_graph_has_exactly_the_training_rows_as_edges(paper):
     user, item = learner.method.edges(clients)
     assert len(user) == len(item) == len(clients.train_item)
     # Each edge is in the list of neighbours of either end.
-    assert len(learner.method.graph.neighbour) == 2 * len(clients.train_item)
+    assert len(learner.method.graph.neighbours.chosen) == 2 * len(clients.train_item)
     found = torch.zeros(len(clients), clients.items, dtype=torch.bool)
     found[user, item] = True
     everyone = torch.arange(len(clients))

@@ -245,6 +245,17 @@ def test_a_job_is_what_training_is_called_with(made):
     assert job.seconds > 0
 
 
+def test_no_method_is_trained_under_a_second_protocol_before_all_are_under_the_clean_one(made):
+    """Their kernels are compiled by then; and of equals the longest comes first."""
+    order = sorted(jobs(made.project(), "all").values(), key=lambda job: -job.priority)
+    by_wave = [job.run.protocol == "clean" for job in order]
+    assert by_wave == sorted(by_wave, reverse=True)
+    assert len(set(by_wave)) == 2
+    for wave in (True, False):
+        seconds = [job.seconds for job, clean in zip(order, by_wave, strict=True) if clean is wave]
+        assert seconds == sorted(seconds, reverse=True)
+
+
 def test_a_run_that_recorded_more_than_is_needed_stays_as_it_is(made):
     project = made.project()
     run = RunId("pfedclr", "alpha", "clean", "fedmf", 0)

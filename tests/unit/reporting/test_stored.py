@@ -2,17 +2,21 @@
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
 from fedrec.config.printed import published
+from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
-from fedrec.reporting.kept import keep, kept_figures
+from fedrec.reporting.kept import keep, kept_targets
+from fedrec.reporting.published import is_published_of, publish
 from fedrec.reporting.stored import build_stored, stored_project
 from fedrec.reporting.tables.audit.coverage import AGREES, NOT_RUN, UNEXPLAINED, Ours, coverage_rows
 from fedrec.runs.record import RunRecord
@@ -23,6 +27,7 @@ from tests.made_runs import write_rows, write_run
 
 TABLE = "pfedclr_table3"
 KEPT = "pfedclr_fig5"
+SEARCH = "tune_mf_pfedclr"
 OLD = "0ld" * 21 + "0"
 STATISTICS = {
     "dataset": "ml-100k", "users": 4, "items": 50, "interactions": 40, "sparsity_percent": 80.0, "repeated_pairs": 0,
@@ -46,10 +51,11 @@ def configuration(**changes):
 GPU = {"start": 1.0, "round": 0.01, "million": {}}
 
 
-def add_run(results, method, protocol, *, code=None, **more):
+def add_run(results, method, protocol, *, code=None, settings=None, **more):
     run = RunId("pfedclr", "ml-100k", protocol, method, 0)
     record = write_run(results, run, ALL_METHODS, ranks=(1, 5, 20, 99), whole=True, **more)
     said = {"engine": "fused", "code": code or run_fingerprint(method, "fused")}
+    said["settings"] = {**record.summary["settings"], **(settings or {})}
     write_sealed(record.folder / "run.json", {**record.summary, **said})
     return RunRecord(record.folder)
 
@@ -65,6 +71,7 @@ def built(tmp_path_factory):
         add_run(results, "pfedclr[ldp=0.5]", "clean", final=0.24),
         add_run(results, "popularity", "clean", final=0.4),
         add_run(results, "fedmf", "published-pfedclr", final=0.5),
+        add_run(results, "pfedclr[ldp=0.5]", "published-pfedclr", final=0.9, settings={"rate": 7.0}),
     ]
     for protocol in ("clean", "published-pfedclr"):
         write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
@@ -73,12 +80,13 @@ def built(tmp_path_factory):
     store.add(packed_run(record) for record in records)
     store.add_data(results)
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
-    for file in (*project.target(KEPT).files, project.target(KEPT).plan):
+    built_before = [project.target(name) for name in (KEPT, SEARCH)]
+    for file in [file for target in built_before for file in (*target.files, target.plan)]:
         path = results / file
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = {".svg": svg().encode(), ".png": png(), ".pdf": b"%PDF-1.4\n%%EOF\n"}
         path.write_bytes(drawn.get(path.suffix, b"kept\n"))
-    assert keep(store.folder, [project.target(KEPT)], results) == [KEPT]
+    assert keep(store.folder, [project.target(name) for name in (KEPT, SEARCH)], results) == [KEPT, SEARCH]
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
     return project, build_stored(project, store, jobs=2)
 
@@ -101,8 +109,15 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     assert float(values["ml-100k", "published-pfedclr", "w/o LDP"]) == RunRecord(published_run).metric(
         "hr@10"
     )
-    assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "its run is not stored"
+    assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
+
+
+def test_the_table_of_a_search_is_as_it_was_built(built):
+    project, names = built
+
+    assert SEARCH in names
+    assert (project.results / f"tuning/{SEARCH}.csv").read_bytes() == b"kept\n"
 
 
 def test_nothing_is_left_to_fetch_or_to_train(built):
@@ -139,7 +154,7 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
     assert KEPT in names
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
     assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
-    assert kept_figures(project.results) == []
+    assert kept_targets(project.results) == []
 
 
 def test_every_printed_number_is_accounted_for(built):
@@ -174,3 +189,25 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
     assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
     assert standing({key: Ours(published=value)}, cause) == AGREES
+
+
+def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
+    project, _ = built
+    store = tmp_path / "store"
+    shutil.copytree(Path(project.results).parent / "store", store)
+    stored = {path: path.read_bytes() for path in store.rglob("*.parquet")}
+    (store / "tables").mkdir()
+    (store / "tables/of_before.md").write_text("old\n")
+
+    files = {path.relative_to(store).as_posix() for path in publish(project.results, store)}
+    assert {f"tables/{TABLE}.md", "tables/coverage.csv", f"figures/{KEPT}.svg", "report/report.html"} <= files
+    assert not (store / "tables/of_before.md").exists()
+    assert all(path.read_bytes() == content for path, content in stored.items())
+    assert is_published_of(store)
+    next(iter(stored)).unlink()
+    assert not is_published_of(store)
+
+
+def test_nothing_built_is_nothing_to_publish(tmp_path):
+    with pytest.raises(ResultError, match="nothing was built there"):
+        publish(tmp_path, tmp_path / "store")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedrec.workers import gpu_sharing
-from fedrec.workers.gpu_sharing import shared_gpus
+from fedrec.workers.gpu_sharing import SHARED, shared_gpus, wait_asleep
 
 PIPE = "CUDA_MPS_PIPE_DIRECTORY"
 SCRIPT = """#!/bin/sh
@@ -98,3 +98,33 @@ def test_who_arranged_it_or_has_no_service_is_let_be(service):
     with shared_gpus(1, environment) as sharing:
         assert sharing == {}
     assert not log.exists()
+
+
+class Driver:
+    """Notes what is set for which of two GPUs."""
+
+    def __init__(self, status=0):
+        self.status, self.flags = status, {}
+
+    def cuInit(self, _):  # noqa: N802
+        return self.status
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = 2
+        return 0
+
+    def cuDevicePrimaryCtxSetFlags_v2(self, number, flags):  # noqa: N802
+        self.flags[number] = flags
+
+
+@pytest.mark.parametrize(
+    ("shared", "status", "flags"), [(True, 0, {0: 4, 1: 4}), (True, 100, {}), (False, 0, {})]
+)
+def test_who_shares_a_gpu_waits_asleep(monkeypatch, shared, status, flags):
+    driver = Driver(status)
+    monkeypatch.setattr(gpu_sharing.ctypes, "CDLL", lambda _: driver)
+    monkeypatch.delenv(SHARED, raising=False)
+    if shared:
+        monkeypatch.setenv(SHARED, "1")
+    wait_asleep()
+    assert driver.flags == flags

@@ -281,7 +281,7 @@ _FORMULAS = {
     "lt": "(real)({0} < {1})", "eq": "(real)({0} == {1})", "ne": "(real)({0} != {1})",
     "where": "({0} != 0 ? {1} : {2})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
     "clamp_min": "at_least({0}, {1})", "sigmoid_backward": "({0} * ((1 - {1}) * {1}))",
-    "threshold_backward": "({1} <= {2} ? 0 : {0})", "masked_fill": "({1} != 0 ? {2} : {0})",
+    "threshold_backward": "let_through({0}, {1}, {2})", "masked_fill": "({1} != 0 ? {2} : {0})",
     "clone": "{0}", "alias": "{0}", "detach": "{0}", "_to_copy": "{0}", "lift_fresh_copy": "{0}",
 }  # fmt: skip
 """Operators that go element by element, as formulas of C."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedrec.federation.engines.fused import cpu_rows
+from fedrec.federation.engines.fused import cpu_rows, cpu_samples
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.functions import functions_for
 from fedrec.federation.engines.fused.gpu_rows import (
@@ -161,6 +161,8 @@ class _Writer:
         """The kernel."""
         body = "\n".join(_indented(self._body()))
         functions = functions_for(gpu=self.gpu, double=self.double)
+        if any(stage.tiles for graph in self.graphs for stage in graph.stages):
+            functions += cpu_samples.tile_functions()
         return FitCode(
             source=KernelSource(
                 self.name, tuple(self._arguments()), body, functions, self.double, rounds_once=True
@@ -525,13 +527,22 @@ class _Writer:
         if stage.sums:
             yield f"real {prefix}sum{place}[{stage.sums}];"
             yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
-        for lines in stage.loops:
-            yield "for (int i = LANE; i < n; i += LANES) {"
+        if stage.tiles:
+            block = cpu_samples.BLOCK
+            yield f"for (int i0 = 0; i0 < n; i0 += {block}) {{"
+            yield f"const int i1 = n - i0 < {block} ? n : i0 + {block};"
+        for lines, at_once in stage.parts:
+            if at_once:
+                yield from lines
+                continue
+            yield f"for (int i = {'i0; i < i1; i++' if stage.tiles else 'LANE; i < n; i += LANES'}) {{"
             text = "\n".join(lines)
             for table in self.tables.values():
                 if f"row_{table.c}[" in text:
                     yield from self._row_loaded(table)
             yield from lines
+            yield "}"
+        if stage.tiles:
             yield "}"
         if stage.row:
             yield "for (int i = LANE; i < rows; i += LANES) {"

@@ -41,9 +41,19 @@ def flat(index: Index, shape: tuple[int, ...]) -> str:
 
 def adding(loops: list[str]) -> list[str]:
     """Loops whose innermost adds up numbers, in whatever order."""
+    return _innermost(loops, "TOTAL")
+
+
+def apart(loops: list[str]) -> list[str]:
+    """Loops of a CPU whose innermost writes what none of its other turns reads."""
+    return _innermost(loops, "APART")
+
+
+def _innermost(loops: list[str], word: str) -> list[str]:
+    """Loops of which a word tells the innermost."""
     heads = [number for number, line in enumerate(loops) if line.startswith("UNROLL for")]
     return [
-        line.replace("UNROLL", "TOTAL") if number in heads[-1:] else line for number, line in enumerate(loops)
+        line.replace("UNROLL", word) if number in heads[-1:] else line for number, line in enumerate(loops)
     ]
 
 

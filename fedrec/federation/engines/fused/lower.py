@@ -9,9 +9,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.gpu_samples import (
     PRODUCT,
     Epilogue,
+    Tiled,
     each_number_of_samples,
     grouped_sum,
     lane_total,
@@ -22,6 +24,7 @@ from fedrec.federation.engines.fused.gpu_samples import (
 )
 from fedrec.federation.engines.fused.loops import (
     adding,
+    apart,
     broadcast,
     c_name,
     flat,
@@ -67,6 +70,9 @@ _DEAR = ("EXP", "LOG", "TANH", "POW", "sigmoid(", "entropy(")
 """What formulas have of functions that take long."""
 _MANY = 64
 """Numbers of a client that lanes of a GPU add up together, and not each for itself."""
+_PLAIN, _THIN, _TILED = range(3)
+"""Kinds of turns of a CPU: a loop over samples, one with one number of each, and tiles of a block of them."""
+_KINDS = 3
 
 
 @dataclass
@@ -78,6 +84,8 @@ class Stage:
     """What lanes compute of all samples together, number by number."""
     turns: dict[int, list[str]] = field(default_factory=dict)
     """What is done with a sample, by the loop over samples that does it."""
+    tiles: dict[int, list[str]] = field(default_factory=dict)
+    """What a CPU does with a block of samples at once, by its turn among those loops."""
     row: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     """What lanes add up once every sample has left what it has."""
@@ -87,6 +95,13 @@ class Stage:
     def loops(self) -> list[list[str]]:
         """What each loop over samples does, in the order of the loops."""
         return [lines for _, lines in sorted(self.turns.items())]
+
+    @property
+    def parts(self) -> list[tuple[list[str], bool]]:
+        """All that is done with samples, in order, and whether it is done with a block of them at once."""
+        both = [(turn, lines, False) for turn, lines in self.turns.items()]
+        both += [(turn, lines, True) for turn, lines in self.tiles.items()]
+        return [(lines, at_once) for _, lines, at_once in sorted(both, key=lambda part: part[0])]
 
     @property
     def sample(self) -> list[str]:
@@ -174,6 +189,9 @@ class Lowering:
                 )
                 if follows or node in self._by_lanes:
                     self._spread.add(node)
+        self._sum_place: dict[Node, int] = {}
+        self._tiled = {} if gpu else dict(self._tiled_on_cpu())
+        """Products and sums over samples that a CPU does by tiles."""
         self._turn = dict.fromkeys(self._order, 0) if gpu else self._turns()
         self._check_rows()
         self._kept = set(self._needed_later())
@@ -189,7 +207,6 @@ class Lowering:
         """Products of which nothing is left but a formula of them: computed where they are."""
         self._kept -= set(self._epilogue)
         self._standing_for: dict[Node, str] = {}
-        self._sum_place: dict[Node, int] = {}
         self._arrays: dict[str, int] = {}
         self._constants: list[Constant] = []
         self._leaves: dict[Leaf, tuple[int, ...]] = {}
@@ -301,6 +318,9 @@ class Lowering:
         if node in self._by_lanes:
             assert isinstance(node, Reduction)
             stage.after += self._shared_out(node)
+        elif node in self._tiled:
+            assert isinstance(node, Reduction)
+            self._emit_tiles(node, self._tiled[node], stage)
         elif isinstance(node, Reduction) and goes_over_varying(node):
             self._emit_sum(node, stage)
         elif node in self._wide:
@@ -311,6 +331,27 @@ class Lowering:
             stage.row += self._assigned(node)
         else:
             stage.client += self._of_client(node)
+
+    def _emit_tiles(self, node: Reduction, tiled: Tiled, stage: Stage) -> None:
+        """A product of all samples, or a sum of such over them, block by block of samples."""
+        lines = stage.tiles.setdefault(self._turn[node], [])
+        if SAMPLES in node.over:
+            lines += cpu_samples.block_outer(self, tiled, self._summed(node, stage))
+            return
+        matrix, right = f"{self._name(node)}_matrix", tiled.right
+        if self.is_run(right.node, right.index, tiled.of_right):
+            matrix = f"(&{right.at(self, {'s0': '0', tiled.of_right: '0'})})"
+        else:
+            self._arrays[matrix] = math.prod(node.over) * node.count
+            stage.client += cpu_samples.matrix_by_rows(self, tiled, matrix)
+        first = tuple("i0" if size == SAMPLES else "0" for size in node.shape)
+        lines += cpu_samples.block_product(self, tiled, matrix, f"&{self._read_array(node, first)}")
+
+    def _summed(self, node: Reduction, stage: Stage) -> str:
+        """Where the sums of a reduction over samples or rows begin."""
+        self._sum_place[node] = stage.sums
+        stage.sums += node.count
+        return f"{self._prefix}sum{self._stage[node]} + {self._sum_place[node]}"
 
     def _assigned(self, node: Node) -> list[str]:
         """Statements that compute a tensor of one sample or row, or a number of the client."""
@@ -363,8 +404,8 @@ class Lowering:
         if isinstance(node, Reduction) and len(node.inputs) == 2 and not by_lanes and node.count > 1:
             return self._product(node)
         index = loop_index(node.shape)
-        body = self._element(node, index)
-        return looped(node.shape, index, body, by_lanes)
+        loops = looped(node.shape, index, self._element(node, index), by_lanes)
+        return loops if self._gpu or isinstance(node, Reduction) else apart(loops)
 
     def _element(self, node: Node, index: Index) -> list[str]:
         target = self._read_array(node, index)
@@ -414,24 +455,25 @@ class Lowering:
                 for axis, place in enumerate(index)
             )
             line = f"{self._read_array(node, moved)} = {self.read(part, index)};"
-            yield from looped(part.shape, index, [line], by_lanes)
+            loops = looped(part.shape, index, [line], by_lanes)
+            yield from loops if self._gpu else apart(loops)
             first += part.shape[node.axis]
 
     def _emit_sum(self, node: Reduction, stage: Stage) -> None:
         """A sum over samples or rows, and perhaps over axes of each of them."""
         if node.largest:
             raise UnsupportedError("its loss looks for the largest of all samples")
-        self._sum_place[node] = stage.sums
-        stage.sums += node.count
+        first = self._summed(node, stage)
         index = loop_index(node.shape)
         inner = tuple(
             "i" if size in (SAMPLES, ROWS) else f"s{number}" for number, size in enumerate(node.over)
         )
-        target = f"{self._prefix}sum{self._stage[node]}[{self._sum_place[node]} + {flat(index, node.shape)}]"
-        line = f"{target} += {self._term(node, index, inner)};"
+        line = f"({first})[{flat(index, node.shape)}] += {self._term(node, index, inner)};"
         static = tuple(1 if size in (SAMPLES, ROWS) else size for size in node.over)
         body = looped(static, inner, [line], by_lanes=False)
         lines = looped(node.shape, index, body, by_lanes=False)
+        if not self._gpu and math.prod(static) == 1:
+            lines = apart(lines)
         by_samples = SAMPLES in node.over
         (stage.turns.setdefault(self._turn[node], []) if by_samples else stage.row).extend(lines)
 
@@ -489,7 +531,7 @@ class Lowering:
         index, width, target = ("i", "k1"), node.shape[1], f"gradient_{c_name(table)}"
         if not self._gpu:
             line = f"{target}[i * {width} + k1] = {self.read(node, index)};"
-            return looped(node.shape, index, [line], by_lanes=False)
+            return apart(looped(node.shape, index, [line], by_lanes=False))
         lines = looped(node.shape, index, [f"own[k1] = {self.read(node, index)};"], by_lanes=False)
         return ["{", f"real own[{width}];", *lines, f"store<{width}>({target} + i * {width}, own);", "}"]
 
@@ -569,25 +611,39 @@ class Lowering:
     def _is_behind(self, reader: Node, source: Node) -> bool:
         """Whether another loop than that over samples which computes a tensor reads it."""
         places = [(self._stage[each], self._turn[each]) for each in (source, reader)]
-        return places[0] < places[1] or reader in self._by_lanes
+        return places[0] < places[1] or reader in self._by_lanes or reader in self._tiled
 
     def _turns(self) -> dict[Node, int]:
         """Which of a stage's loops over samples computes a tensor, on a CPU.
 
-        Loops of odd number have one number of each sample and nothing else, so that many samples are done at
-        once: the functions in them are dear. Where there are none, one loop does it all.
+        Thin loops have one number of each sample and nothing else, so that many samples are done at once: the
+        functions in them are dear. Where there are none, and no tiles, one loop does it all.
         """
         turns = dict.fromkeys(self._order, 0)
-        dear = False
+        apart = bool(self._tiled)
         for node in self._order:
             if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
                 continue
             if SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over):
                 before = self._latest(node.inputs, self._stage[node], turns)
-                thin = self._is_thin(node)
-                turns[node] = before + (before % 2 != thin)
-                dear = dear or (thin and self._is_dear(node))
-        return turns if dear else dict.fromkeys(self._order, 0)
+                kind = _TILED if node in self._tiled else _THIN if self._is_thin(node) else _PLAIN
+                turns[node] = _next_turn(before, kind)
+                apart = apart or (kind == _THIN and self._is_dear(node))
+        return turns if apart else dict.fromkeys(self._order, 0)
+
+    def _tiled_on_cpu(self) -> Iterator[tuple[Node, Tiled]]:
+        """The products and sums over samples that are done by tiles, of numbers that lie side by side."""
+        for node in self._order:
+            if not isinstance(node, Reduction):
+                continue
+            by_samples = SAMPLES in node.over
+            tiled = outer_of(node) if by_samples else product_of(node)
+            if tiled is None:
+                continue
+            runs = [(tiled.left, tiled.of_left if by_samples else "s0")]
+            runs += [(tiled.right, tiled.of_right)] if by_samples else []
+            if all(self.is_run(factor.node, factor.index, place) for factor, place in runs):
+                yield node, tiled
 
     def _latest(self, read: Sequence[Node], stage: int, turns: "Mapping[Node, int]") -> int:
         """The last of a stage's loops that one which reads some tensors waits for."""
@@ -598,7 +654,7 @@ class Lowering:
     def _output_turn(self, gradient: Node) -> int:
         """The loop that leaves a gradient where its row will find it."""
         before = self._latest([gradient], self._output_stage(gradient), self._turn)
-        return before + before % 2
+        return _next_turn(before, _PLAIN)
 
     def _is_thin(self, node: Node) -> bool:
         """Whether a tensor is one number of each sample, and made of such."""
@@ -624,7 +680,7 @@ class Lowering:
                 for source in self._sources(each):
                     if SAMPLES in source.shape and self._is_behind(node, source):
                         yield source
-            if node in self._by_lanes and SAMPLES in node.shape:
+            if (node in self._by_lanes or node in self._tiled) and SAMPLES in node.shape:
                 yield node
         for leaf, node in self._graph.gradients.items():
             if leaf.part == "rows":
@@ -633,6 +689,11 @@ class Lowering:
                     behind = (self._stage[source], self._turn[source]) < (stage, turn)
                     if SAMPLES in source.shape and behind:
                         yield source
+
+
+def _next_turn(before: int, kind: int) -> int:
+    """The first turn of a kind that is none before another one."""
+    return before + (kind - before) % _KINDS
 
 
 def _adds_many(node: Node) -> bool:

@@ -1,0 +1,38 @@
+"""Sums over bags of rows: torch's own, in the order of the bags' places; and of parts of bags first."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from fedrec.methods._math import bags
+from fedrec.methods._math.bags import Bags
+
+
+def plain(table, chosen, sizes):
+    return torch.stack([sum(table[rows], torch.zeros_like(table[0])) for rows in chosen.split(sizes)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [3, 16])
+def test_sums_are_those_of_plain_additions(width, dtype):
+    table, chosen, sizes = torch.randn(9, width, dtype=dtype), torch.randint(9, (40,)), [0, 7, 1, 32]
+    assert torch.equal(Bags.of(chosen, torch.tensor(sizes)).sums(table), plain(table, chosen, sizes))
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("sizes", [[0, 31, 32, 33, 0, 200, 1, 0], [0, 0], [64]])
+def test_sums_of_parts_add_up(sizes):
+    table, chosen = torch.randn(9, 4), torch.randint(9, (sum(sizes),))
+    whole = Bags.of(chosen, torch.tensor(sizes))
+    parts = whole.in_parts()
+    assert torch.allclose(parts.sums(table), whole.sums(table), rtol=1e-12, atol=1e-12)
+    assert (parts.first.diff() <= 32).all()
+
+
+def test_without_a_compiler_sums_are_the_same(monkeypatch):
+    table, chosen, sizes = torch.randn(5, 4), torch.randint(5, (12,)), torch.tensor([6, 6])
+    made = Bags.of(chosen, sizes)
+    compiled = made.sums(table)
+    monkeypatch.setattr(bags, "kernel_or_none", lambda *_: None)
+    assert torch.allclose(made.sums(table), compiled)
+    assert torch.allclose(functional.embedding_bag(chosen, table, torch.tensor([0, 6]), mode="sum"), compiled)
