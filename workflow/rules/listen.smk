@@ -79,7 +79,9 @@ def force_outdated():
     Snakemake knows only how those were made that it made itself, and takes any other file as it is.
     """
     settings = workflow.dag_settings
-    files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked_runs())])
+    files = results(
+        [f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked_runs())]
+    )
     settings.forcerun = {*settings.forcerun, *files}
 
 
