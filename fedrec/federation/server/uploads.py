@@ -10,6 +10,7 @@ from typing_extensions import override
 from fedrec.federation.model.server_rule import Mixed, Uploads
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.server.mixing import columns
+from fedrec.federation.server.subsets import mixed_by_subsets
 
 
 class FlatUploads(Uploads):
@@ -41,11 +42,9 @@ class FlatUploads(Uploads):
     def mix(self, weights: Mixed) -> None:
         """Replace each client's upload by its mixture of all, where it lies."""
         factors = weights if isinstance(weights, tuple) else (weights,)
-        for _, part in self._parts():
-            mixed = part
-            for factor in reversed(factors):
-                mixed = factor @ mixed
-            part.copy_(mixed)
+        if len(factors) > 1 or not mixed_by_subsets(self._columns, factors[0]):
+            for _, part in self._parts():
+                part.copy_(reduce(lambda mixed, factor: factor @ mixed, reversed(factors), part))
         if self._peers.size > 1:
             self._rows.copy_(self._back(self._columns))
 
