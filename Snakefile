@@ -102,6 +102,8 @@ onstart:
     trained, cached = runs_planned()
     seconds = [PROJECT.job(run).seconds for run in trained]
     print(announcement(seconds, workflow.cores, len(cached)), file=sys.stderr)
+    if workflow.non_local_exec:
+        prepare_for_cluster()
     start_workers()
 
 
@@ -114,6 +116,7 @@ onerror:
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
+include: "workflow/rules/cluster.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"

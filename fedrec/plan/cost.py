@@ -30,17 +30,17 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -
     """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = _interactions(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
+    size = interactions_of(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
     return float(START_SECONDS + rounds * seconds * work * size)
 
 
 def gpu_seconds_of(
     run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue", costs: Mapping[str, Any]
 ) -> float:
-    """About how long a run takes on a GPU, by `costs` as the configuration of the reference has them."""
+    """About how long a run takes on a GPU, by the `gpu_costs` of a configuration."""
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = _interactions(catalogue[run.dataset]) / _MILLION
+    size = interactions_of(catalogue[run.dataset]) / _MILLION
     return float(costs["start"] + rounds * (costs["round"] + million * work * size))
 
 
@@ -82,7 +82,7 @@ def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float
     return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
 
 
-def _interactions(dataset: "Dataset") -> int:
+def interactions_of(dataset: "Dataset") -> int:
     """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
     if isinstance(dataset.synthetic, Population):
         return dataset.synthetic.interactions

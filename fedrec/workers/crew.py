@@ -149,10 +149,13 @@ def _keep(task: Command, said: str, reason: str) -> None:
 
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
-    if status < 0:
-        return death_of(status)
+    return death_of(status) if status < 0 else last_words(said) or f"it ended with status {status}"
+
+
+def last_words(said: str) -> str:
+    """What a command said before it failed: its own message, or the end of all it said where it has none."""
     lines = said.strip().splitlines()
     own = [place for place, line in enumerate(lines) if line.startswith(_OWN_WORDS)]
     if own:
         return "\n".join(lines[own[-1] :]).removeprefix(_OWN_WORDS)
-    return "\n".join(lines[-_MOST_LINES:]) or f"it ended with status {status}"
+    return "\n".join(lines[-_MOST_LINES:])

@@ -1,8 +1,11 @@
-# Raw files to frozen splits, and their statistics.
+# Raw files to frozen splits, and their statistics. All of it takes seconds: less than a cluster's job takes to start.
 
 
 localrules:
     fetch,
+    prepare,
+    split,
+    describe,
 
 
 wildcard_constraints:

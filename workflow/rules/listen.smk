@@ -21,34 +21,46 @@ class Listener(logging.Filter):
 
     def __init__(self):
         super().__init__()
-        self.checked = self.told = self.compared = False
+        self.checked = self.told = self.compared = self.started = False
 
     def filter(self, record):
         if not self.checked and workflow.dag_settings is not None:
             self.checked = True
             try:
                 check_asked(PROJECT, workflow.dag_settings.targets, patterns_of_rules())
-                force_outdated()
+                if workflow.is_main_process:
+                    force_outdated()
+                elif workflow.remote_exec:
+                    leave_out_finished()
+                    keep_to_job()
             except FedrecError as error:
                 stop(error)
         if not self.compared and str(record.msg).startswith("Building DAG"):
             self.compared = True
             forget_replaced()
+        if not self.started and does_job_of_cluster():
+            self.started = True
+            start_workers()
         if str(record.msg).startswith(FILE_BY_FILE):
             return False
-        return self.shortened(record) if wants_short_plan() else True
-
-    def shortened(self, record):
-        """Whether a message of a dry run is shown: jobs are counted, not listed, and counted once."""
         event = getattr(record, "event", None)
+        if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR) and submits():
+            return told_of_failure(record)
+        return self.shortened(record, event) if wants_short_plan() else True
+
+    def shortened(self, record, event):
+        """Whether a message of a dry run is shown: jobs are counted, not listed, and counted once."""
         if event == LogEvent.RUN_INFO and not self.told:
             self.told = True
             asked = workflow.dag_settings.targets or ["all"]
             told = forecast(PROJECT, *runs_planned(), asked)
+            if is_for_cluster():
+                told += f"\n{submission_words(submissions(), workflow.nodes)}"
             record.msg = f"{record.msg.rstrip()}\n\n{told}\n`snakemake -n --quiet host` lists every job.\n"
             return True
         listed = str(record.msg).startswith(("Reasons:", "Output file"))
-        return event not in (LogEvent.JOB_INFO, LogEvent.RUN_INFO) and not listed
+        of_jobs = (LogEvent.JOB_INFO, LogEvent.GROUP_INFO, LogEvent.RUN_INFO)
+        return event not in of_jobs and not listed
 
 
 def asked_runs():
@@ -66,11 +78,23 @@ def force_outdated():
 
     Snakemake knows only how those were made that it made itself, and takes any other file as it is.
     """
-    if workflow.is_main_process:
-        settings = workflow.dag_settings
-        others = outdated(PROJECT, asked_runs())
-        files = results([f"{run.folder}/{SUMMARY}" for run in others])
-        settings.forcerun = {*settings.forcerun, *files}
+    settings = workflow.dag_settings
+    files = results(
+        [f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked_runs())]
+    )
+    settings.forcerun = {*settings.forcerun, *files}
+
+
+def submits():
+    """Whether this is the process that hands jobs to a cluster."""
+    return workflow.is_main_process and workflow.non_local_exec
+
+
+def does_job_of_cluster():
+    """Whether this process does the runs of a cluster's job, and is about to: there are no hooks in it."""
+    return (
+        workflow.remote_exec and workflow.local_exec and workflow.scheduler is not None
+    )
 
 
 def forget_replaced():

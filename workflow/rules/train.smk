@@ -21,8 +21,13 @@ rule train:
         seed=r"[0-9]+",
     cache: CACHED
     priority: lambda wildcards: job_of(wildcards).priority
+    group:
+        bundle_of
     resources:
-        gpu=PROJECT.configuration["gpu_per_run"],
+        gpu=gpus_here,
+        gres=gpus_of_job,
+        mem_mb=memory_of,
+        runtime=minutes_of,
     params:
         fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
         settings=lambda wildcards: canonical_json(job_of(wildcards).settings),

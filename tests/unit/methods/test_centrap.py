@@ -15,7 +15,6 @@ both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"
 RATES = (
     "d=3",
     "item_rate=20",
-    "personal_rate=null",
     "rate=0.5",
     "weight_decay=0.001",
     "v1=0.3",
@@ -25,7 +24,9 @@ RATES = (
 
 
 def centrap(clients, *changes, seed=0):
-    return make_learner("centrap", clients, settings_of("centrap", *changes), seed, engine=None)
+    return make_learner(
+        "centrap", clients, settings_of("centrap", "personal_rate=null", *changes), seed, engine=None
+    )
 
 
 def personal(learner):
