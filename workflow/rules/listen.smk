@@ -33,6 +33,9 @@ class Listener(logging.Filter):
         if not self.started and does_job_of_cluster():
             self.started = True
             start_workers()
+        if str(record.msg).startswith("Group jobs: inactive"):
+            # They are for clusters, of which nobody spoke.
+            return False
         event = getattr(record, "event", None)
         if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR) and submits():
             return told_of_failure(record)
