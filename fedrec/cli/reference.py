@@ -56,6 +56,9 @@ def add_commands(commands: "Commands") -> None:
         "--out", default="results/from-reference", help="folder to write (default: %(default)s)"
     )
     part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
+    part.add_argument(
+        "--publish", action="store_true", help="put tables, figures and the page beside the stored runs, too"
+    )
     _add_store(part)
     add_project(part)
 
@@ -188,6 +191,7 @@ def _plan(parsed: argparse.Namespace) -> None:
 def _build(parsed: argparse.Namespace) -> None:
     """Build every table, figure and the page from the reference, without training, data or network."""
     from fedrec.config.configuration import read_configuration
+    from fedrec.reporting.published import publish
     from fedrec.reporting.stored import build_stored, stored_project
 
     if parsed.jobs < 1:
@@ -195,7 +199,14 @@ def _build(parsed: argparse.Namespace) -> None:
     store = _opened(parsed.store)
     files = [parsed.project, *(parsed.configfile or [_CONFIGURATION])]
     project = stored_project(read_configuration(files), Path(), store, parsed.out)
+    if project.results.resolve() == parsed.store.resolve():
+        raise ConfigurationError(
+            f"--out {parsed.out}: the runs are stored there. Name another folder; `--publish` puts what is "
+            "read beside the runs."
+        )
     names = build_stored(project, store, parsed.jobs)
+    if parsed.publish:
+        print(f"{len(publish(project.results, parsed.store))} files to be read are in {parsed.store}.")
     print(f"{len(names)} tables, figures and pages are in {parsed.out}; read {parsed.out}/report/report.html")
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from fedrec.errors import ConfigurationError, DivergenceError, OutOfMemoryError,
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
+from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, papers_alike
+from fedrec.progress import rounds_told
 from fedrec.runs.device import (
     device_named,
     forget_peak_memory,
@@ -97,7 +100,7 @@ def train(
         "data": os.path.relpath(data, out),
         "memory_for_clients": memory.as_dict(),
     }
-    with locked(out):
+    with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
         clear_folder(out)
         before = None if force else finished_before(out, identity, records, replace=replace)
         if before is not None:

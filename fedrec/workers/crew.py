@@ -1,12 +1,18 @@
 """Many commands done by a few workers, each one after another; one that fails stops no other."""
 
+import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fedrec.errors import StorageError
+from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.process import Worker, death_of
+
+logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_LINES = 30
@@ -25,6 +31,8 @@ class Command:
     """Tasks of a kind share what a process has read and compiled: one worker is to do them."""
     seconds: float
     """About how long it takes, against others."""
+    log: Path | None = None
+    """Where what it said is kept if it fails."""
 
 
 @dataclass
@@ -93,6 +101,7 @@ class Crew:
                     break
                 if status != 0:
                     self.failures[task.name] = _reason(status, said)
+                    _keep(task, said, self.failures[task.name])
                 self._progress.update(task.seconds, failed=status != 0)
         worker = self._workers.get(number)
         if worker is not None:
@@ -125,6 +134,17 @@ class Crew:
             if known is not None and not known.lives:
                 known.end()
             return self._workers[number]
+
+
+def _keep(task: Command, said: str, reason: str) -> None:
+    """Keep what a task said that failed; it ends with the reason, for who looks at its log."""
+    if task.log is None:
+        return
+    try:
+        write_text(task.log, said if reason in said else f"{said}{_OWN_WORDS}{reason}\n")
+    except StorageError as error:
+        # The reason is told all the same, when all is over.
+        logger.warning("%s", error)
 
 
 def _reason(status: int, said: str) -> str:

@@ -18,6 +18,7 @@ from fedrec.federation.engines.engine import ENGINES
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.published import is_published_of
 from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.made_runs import write_run
@@ -207,3 +208,8 @@ def test_what_is_marked_as_found_by_a_search_is_what_the_kept_search_found():
             (chosen,) = (trial[one.setting] for trial in trials if trial["chosen"] == "True")
             assert setting_text(values[one.setting]) == chosen, (search.key, one.setting)
             assert sources[one.setting] == f"searched, {len(trials)} trials"
+
+
+def test_what_is_published_was_built_from_the_runs_that_are_stored():
+    """If not: fedrec reference build --publish."""
+    assert is_published_of(ROOT / "results/reference")

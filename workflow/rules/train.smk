@@ -19,6 +19,7 @@ rule train:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
+    cache: CACHED
     priority: lambda wildcards: job_of(wildcards).priority
     group:
         bundle_of

@@ -71,3 +71,11 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
 def test_where_there_is_no_store_it_is_told_how_to_make_one(tmp_path, capsys):
     assert main(["reference", "build", "--store", str(tmp_path)]) == 1
     assert "fedrec reference add results" in capsys.readouterr().err
+
+
+def test_what_is_built_does_not_go_where_the_runs_are(tmp_path, capsys):
+    store = tmp_path / "store"
+    assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
+    assert main(["reference", "build", "--store", str(store), "--out", str(store)]) == 1
+    assert "the runs are stored there" in capsys.readouterr().err
+    assert RunStore.is_at(store)

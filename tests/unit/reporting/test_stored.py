@@ -2,17 +2,21 @@
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
 from fedrec.config.printed import published
+from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
 from fedrec.reporting.kept import keep, kept_targets
+from fedrec.reporting.published import is_published_of, publish
 from fedrec.reporting.stored import build_stored, stored_project
 from fedrec.reporting.tables.audit.coverage import AGREES, NOT_RUN, UNEXPLAINED, Ours, coverage_rows
 from fedrec.runs.record import RunRecord
@@ -186,3 +190,25 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
     assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
     assert standing({key: Ours(published=value)}, cause) == AGREES
+
+
+def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
+    project, _ = built
+    store = tmp_path / "store"
+    shutil.copytree(Path(project.results).parent / "store", store)
+    stored = {path: path.read_bytes() for path in store.rglob("*.parquet")}
+    (store / "tables").mkdir()
+    (store / "tables/of_before.md").write_text("old\n")
+
+    files = {path.relative_to(store).as_posix() for path in publish(project.results, store)}
+    assert {f"tables/{TABLE}.md", "tables/coverage.csv", f"figures/{KEPT}.svg", "report/report.html"} <= files
+    assert not (store / "tables/of_before.md").exists()
+    assert all(path.read_bytes() == content for path, content in stored.items())
+    assert is_published_of(store)
+    next(iter(stored)).unlink()
+    assert not is_published_of(store)
+
+
+def test_nothing_built_is_nothing_to_publish(tmp_path):
+    with pytest.raises(ResultError, match="nothing was built there"):
+        publish(tmp_path, tmp_path / "store")

@@ -1,0 +1,56 @@
+"""What was built from stored runs, put beside them to be read: tables, figures and the page as few files."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedrec.errors import ResultError
+from fedrec.files.sealed import read_sealed, write_sealed
+
+_READ = {
+    "tables": (".md", ".csv"),
+    "tuning": (".md", ".csv"),
+    "figures": (".svg", ".txt"),
+    "report": (".html", ".txt"),
+}
+"""The folders of results whose files are put there, by how these end."""
+_OF_RUNS = "published.json"
+
+
+def publish(results: Path, store: Path) -> list[Path]:
+    """Copy what `results` has been built from a store into it; what was published before is removed."""
+    for folder in _READ:
+        shutil.rmtree(store / folder, ignore_errors=True)
+    files = list(_files(results))
+    if not files:
+        raise ResultError(f"{results}: nothing was built there. Build it with: fedrec reference build")
+    copied = []
+    for file in files:
+        path = store / file.relative_to(results)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        copied.append(Path(shutil.copyfile(file, path)))
+    write_sealed(store / _OF_RUNS, {"runs": state_of(store)})
+    return copied
+
+
+def is_published_of(store: Path) -> bool:
+    """Whether what is published was built from the runs that the store has now."""
+    path = store / _OF_RUNS
+    return path.is_file() and read_sealed(path)["runs"] == state_of(store)
+
+
+def state_of(store: Path) -> str:
+    """A word for all that is stored."""
+    digest = hashlib.sha256()
+    for path in sorted(store.rglob("*.parquet")):
+        digest.update(f"{path.relative_to(store).as_posix()}\n".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files(results: Path) -> Iterator[Path]:
+    for folder, endings in _READ.items():
+        for path in sorted((results / folder).glob("*")):
+            if path.suffix in endings:
+                yield path
