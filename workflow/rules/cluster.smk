@@ -31,7 +31,8 @@ def bundle_of(wildcards):
 @cache
 def bundles():
     """The name of each short run's job, worked out once all that is to be done is known."""
-    return DEMANDS.bundles(runs_planned())
+    trained, cached = runs_planned()
+    return DEMANDS.bundles([*trained, *cached])
 
 
 def together(name):
