@@ -1,4 +1,4 @@
-# `make demo` and `make test` each set up everything they need in .venv, from Python and a package index.
+# `make demo` and the tests each set up everything they need in .venv, from Python and a package index.
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +19,7 @@ LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder 
 works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
 stays done."
 
-.PHONY: help demo unlock test quick-tests test-all check format clean
+.PHONY: help demo unlock test quick-tests test-all test-slurm check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -35,7 +35,13 @@ test: $(VENV)/.tests ## run the linters, and beside them every test that reaches
 	@$(MAKE) --no-print-directory --jobs 2 check quick-tests
 
 quick-tests: $(VENV)/.tests
-	$(TESTS) -m "not matrix"
+	$(TESTS) -m "not matrix and not slurm"
+
+test-slurm: ## run the workflow through a Slurm of one node, where its daemons are installed; else say what is missing
+	@$(PYTHON) -m tests.slurm.one_node || exit 0; $(MAKE) --no-print-directory slurm-tests
+
+slurm-tests: $(VENV)/.slurm
+	$(TESTS) -m "slurm and not matrix" tests/slurm
 
 test-all: $(VENV)/.tests check ## run the linters and all tests, with the whole matrix of methods and settings
 	$(TESTS)
@@ -70,3 +76,7 @@ $(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.tests: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev$(if $(COMPILER),,$(COMMA)fused)]'
 	touch $(VENV)/.runs $@
+
+$(VENV)/.slurm: $(VENV)/.tests
+	$(INSTALL) --editable '.[dev,slurm$(if $(COMPILER),,$(COMMA)fused)]'
+	touch $@

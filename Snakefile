@@ -98,11 +98,12 @@ rule reference:
 
 onstart:
     write_text(PROJECT.results / "plan/project.json", PROJECT.configuration_text())
-    trained = [
-        job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"
-    ]
-    seconds = [job_of(job.wildcards).seconds for job in trained]
-    print(announcement(seconds, workflow.cores), file=sys.stderr)
+    write_text(PROJECT.results / ASKED, list_text(lines_of_asked()))
+    trained, cached = runs_planned()
+    seconds = [PROJECT.job(run).seconds for run in trained]
+    print(announcement(seconds, workflow.cores, len(cached)), file=sys.stderr)
+    if workflow.non_local_exec:
+        prepare_for_cluster()
     start_workers()
 
 
@@ -115,6 +116,7 @@ onerror:
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
+include: "workflow/rules/cluster.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"

@@ -2,12 +2,40 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import NoReturn, TextIO, TypeAlias
 
 from tqdm import tqdm
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_NOTES = 1.0
+
+
+@dataclass(frozen=True)
+class RoundsDone:
+    """How far a training is."""
+
+    round: int
+    rounds: int
+    seconds: float | None
+    """Of a round, all in all, on average since this process began; None before its first."""
+
+
+_Listener: TypeAlias = Callable[[RoundsDone], None]
+_LISTENER: ContextVar[_Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def rounds_told(listener: _Listener) -> Iterator[None]:
+    """Have `listener` told, now and then, how far the training is that goes on inside of the block."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 class ByteProgress:
@@ -64,6 +92,9 @@ class RoundProgress:
         self._done = done
         self._stream = stream if stream is not None else sys.stderr
         self._last_line = float("-inf")
+        self._started, self._first = time.monotonic(), done
+        self._last_note = float("-inf")
+        self._tell()
         self._bar: tqdm[NoReturn] | None = None
         if self._stream.isatty():
             self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
@@ -71,6 +102,7 @@ class RoundProgress:
     def update(self, loss: float, metric: float, seconds: float) -> None:
         """Tell that a round is done: its loss, its validation HR@10 and the seconds it took."""
         self._done += 1
+        self._tell()
         text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {seconds:.3f} s a round"
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
@@ -79,6 +111,13 @@ class RoundProgress:
             self._last_line = time.monotonic()
             self._stream.write(f"{self._label}: round {self._done} of {self._rounds}, {text}\n")
             self._stream.flush()
+
+    def _tell(self) -> None:
+        listener, now = _LISTENER.get(), time.monotonic()
+        if listener is not None and now - self._last_note >= _SECONDS_BETWEEN_NOTES:
+            self._last_note = now
+            done = self._done - self._first
+            listener(RoundsDone(self._done, self._rounds, (now - self._started) / done if done else None))
 
     def close(self) -> None:
         """Training has ended."""
@@ -133,12 +172,13 @@ class TaskProgress:
         failed = f", {self._failed} failed" if self._failed else ""
         passed = time.monotonic() - self._started
         if not self.left:
-            return f"{failed}, {_span(passed)}"
+            return f"{failed}, {span_text(passed)}"
         left = passed * self._seconds_left / self._seconds_done if self._seconds_done else None
-        return failed + ("" if left is None else f", about {_span(left)} left")
+        return failed + ("" if left is None else f", about {span_text(left)} left")
 
 
-def _span(seconds: float) -> str:
+def span_text(seconds: float) -> str:
+    """A time in words: `12 s`, `5 min 3 s`, `2 h 10 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

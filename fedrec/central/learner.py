@@ -13,12 +13,12 @@ from fedrec.central.method import CentralMethod
 from fedrec.central.steps import EpochSamples, steps_on
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
+from fedrec.federation.draws import first_words
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.tables import Values
 from fedrec.federation.pairs import counted
 from fedrec.random.purpose import Purpose
-from fedrec.random.with_torch import philox
 
 _OPTIMISER = "optimiser/"
 
@@ -54,7 +54,7 @@ class CentralLearner(Learner):
         shape = (-1, width) if self.method.whole_rows else (-1,)
         item, label, size = samples.item.view(shape), samples.label.view(shape), samples.size // width
         user = torch.repeat_interleave(everyone, size)
-        word = philox(counted(size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
+        word = first_words(counted(size), user, self.seed, round_, Purpose.SHUFFLE)
         order = torch.argsort(word, stable=True)
         mean = self.steps.epoch(EpochSamples(user[order], item[order], label[order]))
         self._scored_with = None

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
-from fedrec.cli import build, check, data, inspect, kernel, new, reference, train, work
+from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
 from fedrec.errors import FedrecError, PeerError, StoppedError
 from fedrec.workers.company import LEFT_ALONE, end_with_starter
 
@@ -62,6 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for part in (inspect, check, new, data, train, work, kernel, build, reference):
+    for part in (inspect, check, new, data, train, work, status, kernel, build, results, reference):
         part.add_commands(commands)
     return parser

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 _CONFIGURATION = Path("config/config.yaml")
+_LIST_ENDING = ".jsonl"
 
 
 def configured(variable: str, usual: str) -> Path:
@@ -98,6 +99,16 @@ def project_of(parsed: argparse.Namespace) -> "Project":
     from fedrec.plan.project import Project
 
     return Project.load(read_configuration([parsed.project, *parsed.configfile]), mirror=parsed.mirror)
+
+
+def is_list(targets: Sequence[str]) -> bool:
+    """Whether targets are one list of runs, by its ending; `ConfigurationError` for one among others."""
+    from fedrec.errors import ConfigurationError
+
+    lists = [name for name in targets if name.endswith(_LIST_ENDING)]
+    if lists and len(targets) > 1:
+        raise ConfigurationError(f"{lists[0]}: name one list of runs alone, or targets.")
+    return bool(lists)
 
 
 def check_paper(paper: str, methods: Path) -> None:

@@ -78,6 +78,7 @@ def _work(parsed: argparse.Namespace) -> None:
     """Train a list of runs, several at once, and many in one process."""
     from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import read_list
+    from fedrec.plan.runs import log_of
     from fedrec.runs.stopping import stoppable
     from fedrec.workers.crew import Command, Crew
     from fedrec.workers.gpu_sharing import shared_gpus
@@ -85,7 +86,10 @@ def _work(parsed: argparse.Namespace) -> None:
     runs = read_list(parsed.list, load_methods(parsed.methods))
     jobs = _jobs(parsed.jobs)
     more = (f"--methods={parsed.methods}", *(["--replace"] if parsed.replace else []))
-    tasks = [Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run)) for run in runs]
+    tasks = [
+        Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run), log_of(run.out))
+        for run in runs
+    ]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
         crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing))
         try:

@@ -72,6 +72,40 @@ INLINE int holds(const integer* number, integer size, integer wanted) {
 """A piece of work is one client's training interactions, each with its negatives."""
 
 
+_AT_ONCE = 1024
+FIRST_WORDS = KernelSource(
+    "first_words",
+    (
+        ("const integer*", "place"), ("const integer*", "user"), ("integer", "count"),
+        ("word64", "seed"), ("integer", "round"), ("integer", "purpose"), ("integer*", "word"),
+    ),
+    f"""
+  integer end = (item + 1) * {_AT_ONCE} < count ? (item + 1) * {_AT_ONCE} : count;
+  for (integer each = item * {_AT_ONCE} + LANE; each < end; each += LANES) {{
+    word32 words[4];
+    philox(words, (word64)place[each], (word32)user[each], (word32)round, (word32)purpose, seed);
+    word[each] = words[0];
+  }}
+""",
+    PHILOX,
+)  # fmt: skip
+"""A piece of work are some numbers, one after the other."""
+
+
+def first_words(
+    kernel: AnyKernel, place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose
+) -> Tensor:
+    """See `draws.first_words`."""
+    word = torch.empty_like(user)
+    kernel(
+        -(-len(user) // _AT_ONCE),
+        place=place.contiguous(), user=user.contiguous(), count=len(user),
+        seed=seed, round=round_, purpose=int(purpose),
+        word=word,
+    )  # fmt: skip
+    return word
+
+
 def orders_by_kernel(
     kernel: AnyKernel,
     who: Tensor,

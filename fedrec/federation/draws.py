@@ -21,10 +21,18 @@ def participants(users: Tensor, fraction: float, seed: int, round_: int, purpose
     if fraction >= 1:
         return users
     count = max(1, int(len(users) * fraction))
-    words = philox(torch.zeros_like(users), users, round_, int(purpose), seed)[:, 0]
+    words = first_words(torch.zeros_like(users), users, seed, round_, purpose)
     # The user's number settles equal words.
     chosen = torch.argsort((words << 31) | users)[:count]
     return users[chosen.sort().values]
+
+
+def first_words(place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose) -> Tensor:
+    """The first of the four words of each counter, as `philox` has them: one for each place and user."""
+    kernel = kernel_or_none(draw_kernels.FIRST_WORDS, user.device)
+    if kernel is not None:
+        return draw_kernels.first_words(kernel, place, user, seed, round_, purpose)
+    return philox(place, user, round_, int(purpose), seed)[:, 0]
 
 
 def negatives(

@@ -15,7 +15,7 @@ from pathlib import Path
 from fedrec.errors import StorageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY)
 _STORAGE = (
     *_FULL,
     *_IN_THE_WAY,
@@ -27,6 +27,7 @@ _STORAGE = (
     errno.ENAMETOOLONG,
     errno.ENOENT,
     errno.ESTALE,
+    errno.EXDEV,
 )
 """Errors of the file system; a lost connection, which Python counts as the same kind, is none."""
 _FLUSHES = ContextVar("flushes", default=True)
@@ -115,6 +116,11 @@ def sha256_of_file(path: Path) -> str:
     """Hex sha256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def behind_link(path: Path) -> str:
+    """What is to be deleted with a damaged file that is a link, as to a cache; nothing of any other."""
+    return f" It is a link: delete {path.resolve()}, too." if path.is_symlink() else ""
 
 
 @contextmanager

@@ -2,9 +2,13 @@
 
 import logging
 import os
+import re
 import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedrec.errors import StorageError
@@ -12,12 +16,81 @@ from fedrec.files.atomic import as_storage_error, make_folder, try_lock
 
 LOCK = ".fedrec.lock"
 """The file in the folder that is locked; it names its process, and is gone when nobody writes."""
+_SECONDS_BETWEEN_BEATS = 30.0
+_SECONDS_UNTIL_SILENT = 180.0
+"""Without a sign for so long, a process is taken for dead: a network's file system may show a time late."""
+_MOST_BYTES = 1000
+"""Of a lock's file."""
 
 logger = logging.getLogger(__name__)
 
 
+class FolderLock:
+    """A lock that is held: says to who looks from outside who holds it, and how far the work is."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._over = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._write("")
+        self._beating.start()
+
+    def note(self, text: str) -> None:
+        """Say in one line how far the work is."""
+        # What cannot be said now is said after the next step; no work ends for it.
+        with suppress(OSError):
+            self._write(f"{text}\n")
+
+    def end(self) -> None:
+        """Say nothing more."""
+        self._over.set()
+        self._beating.join()
+
+    def _write(self, more: str) -> None:
+        data = f"process {os.getpid()} on {socket.gethostname()}\n{more}".encode()
+        os.pwrite(self._descriptor, data, 0)
+        os.ftruncate(self._descriptor, len(data))
+
+    def _beat(self) -> None:
+        """Renew the time of the file now and then: who reads it on another machine knows that we live."""
+        while not self._over.wait(_SECONDS_BETWEEN_BEATS):
+            with suppress(OSError):
+                os.utime(self._descriptor)
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """The process that holds the lock of a folder, or held it when it was killed."""
+
+    process: int
+    host: str
+    silent: float
+    """Seconds since it was last heard of, by the clock of this machine."""
+    note: str
+    """How far its work is, as it says."""
+
+    @property
+    def lives(self) -> bool:
+        """Whether it was heard of lately and, where that is this machine, is still there."""
+        if self.silent > _SECONDS_UNTIL_SILENT:
+            return False
+        return self.host != socket.gethostname() or _is_process(self.process)
+
+
+def holder_of(folder: Path) -> LockHolder | None:
+    """Who holds the lock of a folder; None where nobody does. Holds, and waits for, nothing itself."""
+    try:
+        with (folder / LOCK).open(encoding="utf-8", errors="replace") as stream:
+            silent = time.time() - os.fstat(stream.fileno()).st_mtime
+            first, _, rest = stream.read(_MOST_BYTES).partition("\n")
+    except OSError:
+        return None
+    named = re.fullmatch(r"process (\d{1,10}) on (\S+)", first)
+    return LockHolder(int(named[1]), named[2], max(0.0, silent), rest.strip()) if named else None
+
+
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[FolderLock]:
     """Hold the lock of a folder, which is made if need be; `StorageError` if another process holds it.
 
     The system releases the lock of a process that ends in whatever way.
@@ -28,9 +101,11 @@ def locked(folder: Path) -> Iterator[None]:
         descriptor = _opened(path)
     try:
         with as_storage_error(folder):
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        yield
+            lock = FolderLock(descriptor)
+        try:
+            yield lock
+        finally:
+            lock.end()
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
@@ -41,8 +116,9 @@ def _opened(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         if not _is_ours(descriptor, path):
-            holder = os.read(descriptor, 200).decode("utf-8", "replace").strip() or "another process"
+            said = os.read(descriptor, _MOST_BYTES).decode("utf-8", "replace").strip()
             os.close(descriptor)
+            holder = said.partition("\n")[0] or "another process"
             raise StorageError(
                 f"{path.parent}: {holder} writes to this folder now. Wait until it has ended, or name "
                 "another folder."
@@ -59,3 +135,15 @@ def _is_ours(descriptor: int, path: Path) -> bool:
     except OSError as error:
         logger.warning("%s: cannot be locked (%s); let no other training write there.", path, error.strerror)
         return True
+
+
+def _is_process(number: int) -> bool:
+    """Whether there is a process of that number on this machine."""
+    try:
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        # Another user's.
+        return True
+    return True

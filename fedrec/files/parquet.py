@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic, canonical_json
+from fedrec.files.atomic import atomic, behind_link, canonical_json
 from fedrec.files.sealed import sealed, unsealed
 
 _KEY = b"fedrec"
@@ -70,6 +70,7 @@ def read_table(
     With `content`, the table must have that content hash; it must have `columns`, and say what `says` names.
     `rebuild` tells the user how to get a whole file.
     """
+    rebuild += behind_link(path)
     try:
         # The file alone: a folder called `d=8` above it is no column of it.
         table = pq.ParquetFile(path).read()

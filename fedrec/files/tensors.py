@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic, canonical_json
+from fedrec.files.atomic import atomic, behind_link, canonical_json
 
 _NAMES = {
     torch.float32: "F32",
@@ -106,6 +106,7 @@ def load_tensors(
 
     With `content`, they must have that hash. `rebuild` tells the user how to get a whole file.
     """
+    rebuild += behind_link(path)
     try:
         with path.open("rb") as stream:
             entries, metadata = _header(stream, path.stat().st_size)

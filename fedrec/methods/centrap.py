@@ -30,6 +30,7 @@ from typing_extensions import override
 from fedrec.central.learner import check_model_finite
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
+from fedrec.federation.draws import first_words
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model import (
     Batch,
@@ -43,7 +44,6 @@ from fedrec.federation.model import (
 from fedrec.federation.pairs import counted
 from fedrec.methods.fedrap import FedRAP
 from fedrec.random.purpose import Purpose
-from fedrec.random.with_torch import philox
 
 _AT_ONCE = 1 << 22
 """Rows of D gathered at once when items are scored."""
@@ -140,7 +140,7 @@ class CentRAP(Learner):
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
-        word = philox(counted(samples.size), user, round_, int(Purpose.SHUFFLE), self.seed)[:, 0]
+        word = first_words(counted(samples.size), user, self.seed, round_, Purpose.SHUFFLE)
         for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
             share = torch.full_like(samples.label[chosen], 1 / len(chosen))
             yield MixedSamples(user[chosen], samples.item[chosen], samples.label[chosen], share)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.project import Project
-from fedrec.plan.runs import FILES, RunId
+from fedrec.plan.runs import FILES, SUMMARY, RunId
 from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
 
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
@@ -52,7 +52,7 @@ def _runs_of(project: Project, name: str) -> Iterable[RunId]:
         return (run for target in project.group(name) for run in target.runs)
     folder, _, rest = (_below(project.results, name) or "").partition("/")
     if folder == "runs":
-        return [_run_of(project, rest)[0]]
+        return [run_and_file(project, rest)[0]]
     if folder in RESULT_FOLDERS.values():
         return project.target(rest.rpartition(".")[0]).runs
     return []
@@ -79,12 +79,12 @@ def _check_result(project: Project, name: str, below: str) -> None:
 
 
 def _check_run(project: Project, path: str) -> None:
-    run, file = _run_of(project, path)
+    run, file = run_and_file(project, path)
     project.job(run)
     _check_file(file, FILES)
 
 
-def _run_of(project: Project, path: str) -> tuple[RunId, str]:
+def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
     """The run that a path below the folder of runs names, and the file of it."""
     parts = path.split("/")
     if len(parts) != 6:
@@ -100,6 +100,15 @@ def _run_of(project: Project, path: str) -> tuple[RunId, str]:
     _ = project.catalogue[dataset]
     run = project.run_at(paper=paper, dataset=dataset, protocol=protocol, method=method, seed=number[1])
     return run, file
+
+
+def run_in(project: Project, folder: str) -> RunId:
+    """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
+    run, _ = run_and_file(project, f"{folder.removeprefix('runs/')}/{SUMMARY}")
+    if run.folder != folder:
+        raise ConfigurationError(f"its folder is spelt {run.folder}.")
+    project.job(run)
+    return run
 
 
 def _check_data(project: Project, path: str) -> None:

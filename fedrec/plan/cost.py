@@ -1,13 +1,15 @@
 """About how long runs take, from the seconds of a round that `config/methods.yaml` holds."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedrec.config.catalogue import Catalogue, Dataset
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
 from fedrec.config.population import Population
 from fedrec.plan.runs import RunId
+
+if TYPE_CHECKING:
+    from fedrec.config.catalogue import Catalogue, Dataset
 
 _MEASURED_INTERACTIONS = 100_000
 """Interactions of the dataset that the methods' seconds were measured on."""
@@ -24,21 +26,21 @@ START_SECONDS = 1.0
 """Seconds that a run takes besides its rounds, in a process that did others: reading, compiling, writing."""
 
 
-def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: Catalogue) -> float:
+def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -> float:
     """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = _interactions(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
+    size = interactions_of(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
     return float(START_SECONDS + rounds * seconds * work * size)
 
 
 def gpu_seconds_of(
-    run: RunId, methods: Mapping[str, Any], catalogue: Catalogue, costs: Mapping[str, Any]
+    run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue", costs: Mapping[str, Any]
 ) -> float:
-    """About how long a run takes on a GPU, by `costs` as the configuration of the reference has them."""
+    """About how long a run takes on a GPU, by the `gpu_costs` of a configuration."""
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = _interactions(catalogue[run.dataset]) / _MILLION
+    size = interactions_of(catalogue[run.dataset]) / _MILLION
     return float(costs["start"] + rounds * (costs["round"] + million * work * size))
 
 
@@ -50,15 +52,19 @@ def duration(seconds: float) -> str:
     return "a core-minute" if minutes <= 1 else f"{minutes:.0f} core-minutes"
 
 
-def announcement(seconds: list[float], cores: int | None) -> str:
-    """How many runs are to be trained, and about how long that takes: a guess, by times on one CPU core."""
+def announcement(seconds: list[float], cores: int | None, cached: int = 0) -> str:
+    """How many runs are to be trained, and about how long that takes: a guess, by times on one CPU core.
+
+    Besides, how many come from a cache.
+    """
+    others = f" {cached} runs come from the cache." if cached else ""
     if not seconds:
-        return "fedrec: nothing to train."
+        return f"fedrec: nothing to train.{others}"
     minutes = max(1, round(sum(seconds) / _SECONDS_PER_MINUTE / (cores or 1)))
     length = "a minute" if minutes == 1 else f"{minutes} minutes"
     return (
         f"fedrec: {len(seconds)} runs to train, about {length} on {cores or 1} CPU cores; "
-        "with a GPU, far less."
+        f"with a GPU, far less.{others}"
     )
 
 
@@ -76,7 +82,7 @@ def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float
     return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
 
 
-def _interactions(dataset: Dataset) -> int:
+def interactions_of(dataset: "Dataset") -> int:
     """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
     if isinstance(dataset.synthetic, Population):
         return dataset.synthetic.interactions

@@ -9,8 +9,11 @@ from fedrec.plan.runs import RunId
 _MOST_LINES = 20
 
 
-def forecast(project: Project, runs: Iterable[RunId], asked: Iterable[str]) -> str:
-    """The runs that are to be trained for what is asked for by name, in a few lines."""
+def forecast(project: Project, runs: Iterable[RunId], cached: Sequence[RunId], asked: Iterable[str]) -> str:
+    """The runs that are to be trained for what is asked for by name, in a few lines.
+
+    Besides, how many are `cached`, and come from a cache.
+    """
     by_dataset: dict[tuple[str, str], list[RunId]] = {}
     for run in sorted(runs):
         by_dataset.setdefault((run.paper, run.dataset), []).append(run)
@@ -19,7 +22,9 @@ def forecast(project: Project, runs: Iterable[RunId], asked: Iterable[str]) -> s
     total = sum(map(len, by_dataset.values()))
     first = f"Runs to train: {total}, about {duration(sum(seconds.values()))}; on a GPU far less."
     missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, asked).items()]
-    return "\n".join([first if total else "Runs to train: none.", *_cut(lines), *_cut(missing)])
+    first = first if total else "Runs to train: none."
+    others = f" From the cache: {len(cached)}." if cached else ""
+    return "\n".join([first + others, *_cut(lines), *_cut(missing)])
 
 
 def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:

@@ -1,6 +1,6 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
+from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import check_code, run_fingerprint
@@ -88,6 +89,11 @@ class RunJob:
         named |= {"diverged": "kept"} if self.is_trial else {}
         words = [word for key, value in named.items() for word in (f"--{key}", value)]
         return words + [word for record in self.records for word in ("--record", record)]
+
+    def is_noted(self, parameters: Collection[str]) -> bool:
+        """Whether parameters that Snakemake noted of a job, as Python spells them, are those of this run."""
+        own = (self.fingerprint, canonical_json(self.settings), self.arguments())
+        return all(repr(value) in parameters for value in own)
 
 
 class Project(Workspace):

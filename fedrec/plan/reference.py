@@ -33,7 +33,7 @@ def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) 
         raise ConfigurationError(
             "the configuration says nothing of a reference. Give --configfile config/reference.yaml."
         )
-    order, costs = (project.configuration["reference"][key] for key in ("order", "gpu"))
+    order, costs = project.configuration["reference"]["order"], project.configuration["gpu_costs"]
     planned: dict[RunId, PlannedRun] = {}
     for number, step in enumerate(order, start=1):
         of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})

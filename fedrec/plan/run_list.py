@@ -14,6 +14,8 @@ from fedrec.config.modules import modules_of
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.fingerprint import run_fingerprint
 
+ASKED = "plan/runs.jsonl"
+"""Below the results: the runs that the workflow was last started for."""
 _REQUIRED = ("data", "method", "protocol", "out")
 
 
@@ -85,11 +87,18 @@ def list_text(runs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def read_list(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
-    """The runs that a file lists, each once.
+    """The runs that a file lists, each once, to be trained here.
 
     `ConfigurationError` names the line that is no run, names an unknown method or setting, would write into
     the folder of another, or was planned with other code than that here.
     """
+    runs = listed_runs(path, methods)
+    _check_code(runs, methods)
+    return runs
+
+
+def listed_runs(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
+    """The same, whatever code they were planned with."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -100,7 +109,6 @@ def read_list(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
     runs = [ListedRun(place, _checked(place, line)) for place, line in lines if line.strip()]
     for run in runs:
         _check_names(run, methods)
-    _check_code(runs, methods)
     return _once(runs)
 
 

@@ -7,6 +7,7 @@ in the order in which `config/methods.yaml` mentions papers.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedrec.config.methods import canonical, papers_named, remembered, resolve
@@ -19,6 +20,10 @@ FILES = (SUMMARY, STATE, *(f"{table}.parquet" for table in TABLES))
 """The files of a finished run, in its folder."""
 DIVERGED = "diverged"
 """What the summary of a run says that diverged: in which round, and in words what happened."""
+
+
+_DEPTH = 6
+"""Folders of a run: runs/paper/dataset/protocol/method/seed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +45,18 @@ class RunId:
     def split(self) -> str:
         """The folder of its split below the results."""
         return f"data/{self.dataset}/{self.protocol}"
+
+
+def below_results(folder: Path) -> Path | None:
+    """A run's folder from that of its results on; None for one that lies otherwise than the workflow's."""
+    parts = folder.parts
+    return Path(*parts[-_DEPTH:]) if len(parts) >= _DEPTH and parts[-_DEPTH] == "runs" else None
+
+
+def log_of(folder: Path) -> Path | None:
+    """The log of the run in a folder; None for one that lies otherwise than the workflow's."""
+    below = below_results(folder)
+    return None if below is None else Path(*folder.parts[:-_DEPTH], "logs", below, "train.log")
 
 
 def run_of(

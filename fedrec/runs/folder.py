@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError, StorageError
 from fedrec.files.atomic import canonical_json, remove_remains
+from fedrec.plan.agreement import told_changes, told_difference
 from fedrec.plan.runs import FILES, SUMMARY
 from fedrec.runs.checkpoint import CHECKPOINT
 from fedrec.runs.record import RunRecord
 
 _HASHES = ("code", "split", "interactions")
-_MOST_CHANGES_TOLD = 5
 _PROSE = "sources"
 """Whose a setting is decides no number."""
 
@@ -66,17 +65,6 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
             yield f"its {key}"
         elif isinstance(value, Mapping) and isinstance(other, Mapping):
             if there.get("method") == here.get("method"):  # another method has other settings
-                yield _changes(other, value)
+                yield told_changes(other, value)
         else:
-            yield _difference(key, other, value)
-
-
-def _changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    changed = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    told = [_difference(name, there.get(name), here.get(name)) for name in changed[:_MOST_CHANGES_TOLD]]
-    more = [f"{len(changed) - len(told)} more"] if len(changed) > len(told) else []
-    return ", ".join([*told, *more])
-
-
-def _difference(name: str, there: object, here: object) -> str:
-    return f"{name} ({setting_text(there)} there, {setting_text(here)} here)"
+            yield told_difference(key, other, value)

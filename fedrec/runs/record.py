@@ -33,7 +33,7 @@ from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.learner import Learner
-from fedrec.files.atomic import canonical_json
+from fedrec.files.atomic import behind_link, canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
@@ -108,7 +108,8 @@ class RunRecord:
                 what = f"{self.folder}: there is no such folder"
             raise ResultError(f"{what}. {self._advice(path)}") from None
         except ValueError as error:
-            raise ResultError(f"{path}: this file is not whole: {error}. {self._rebuild(path)}") from error
+            advice = self._rebuild(path) + behind_link(path)
+            raise ResultError(f"{path}: this file is not whole: {error}. {advice}") from error
         missing = [key for key in _STATED if key not in content]
         if missing or not isinstance(content["code"], str):
             wrong = f"does not say '{missing[0]}'" if missing else "names its code otherwise"

@@ -29,11 +29,16 @@ def open_record(path: str | Path, data: str | Path | None = None, device: str = 
 
 
 def records_below(folder: str | Path) -> list[RunRecord]:
-    """Every finished run in or below `folder`, in the order of their paths."""
+    """Every finished run in or below `folder`, in the order of their paths.
+
+    Folders whose names begin with a dot are passed over: what lies there is still brought.
+    """
     where = Path(folder)
     if not where.is_dir():
         raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
-    return [RunRecord(path.parent) for path in sorted(where.rglob(SUMMARY))]
+    found = sorted(where.rglob(SUMMARY))
+    hidden = {path for path in found if any(part.startswith(".") for part in path.relative_to(where).parts)}
+    return [RunRecord(path.parent) for path in found if path not in hidden]
 
 
 def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":

@@ -3,27 +3,38 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STDERR = 2
+_ONE_REQUEST = 2.0
+"""Seconds in which signals are one request: a scheduler sends its own to every process of a job, and those
+that started this one pass theirs on."""
 
 
 class StopRequest:
     """Whether somebody asked to stop (Ctrl-C, `kill`, a scheduler), and by which signal."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._received_at = 0.0
         self.signal: int | None = None
         self.rounds_are_quick = False
         """Whether the round in work is waited for, so that nothing of it is lost."""
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Take note of a signal; `KeyboardInterrupt` if the round is not waited for, or it is the second."""
-        repeated, self.signal = self.signal is not None, number
-        if repeated or not self.rounds_are_quick:
+        known, self.signal = self.signal is not None, number
+        if not self.rounds_are_quick:
             raise KeyboardInterrupt
+        if known and self._clock() - self._received_at > _ONE_REQUEST:
+            raise KeyboardInterrupt
+        if known:
+            return
+        self._received_at = self._clock()
         # Straight to the file: a signal may come in the middle of a print.
         os.write(_STDERR, b"\nstopping after this round; once more stops at once\n")
 

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.peers import Peers
+from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, papers_alike
+from fedrec.progress import rounds_told
 from fedrec.runs.device import (
     device_named,
     forget_peak_memory,
@@ -145,9 +148,14 @@ def train(
             release_memory(place)
 
 
-def _held(out: Path, peers: Peers) -> AbstractContextManager[None]:
-    """The folder of a run, held by the process that writes to it."""
-    return locked(out) if peers.leads else nullcontext()
+@contextmanager
+def _held(out: Path, peers: Peers) -> Iterator[None]:
+    """The folder of a run, held by the process that writes to it, which says there how far it is."""
+    if not peers.leads:
+        yield
+        return
+    with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
+        yield
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,12 +1,18 @@
 """Many commands done by a few workers, each one after another; one that fails stops no other."""
 
+import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fedrec.errors import StorageError
+from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.process import Worker, death_of
+
+logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_LINES = 30
@@ -25,6 +31,8 @@ class Command:
     """Tasks of a kind share what a process has read and compiled: one worker is to do them."""
     seconds: float
     """About how long it takes, against others."""
+    log: Path | None = None
+    """Where what it said is kept if it fails."""
 
 
 @dataclass
@@ -93,6 +101,7 @@ class Crew:
                     break
                 if status != 0:
                     self.failures[task.name] = _reason(status, said)
+                    _keep(task, said, self.failures[task.name])
                 self._progress.update(task.seconds, failed=status != 0)
         worker = self._workers.get(number)
         if worker is not None:
@@ -127,12 +136,26 @@ class Crew:
             return self._workers[number]
 
 
+def _keep(task: Command, said: str, reason: str) -> None:
+    """Keep what a task said that failed; it ends with the reason, for who looks at its log."""
+    if task.log is None:
+        return
+    try:
+        write_text(task.log, said if reason in said else f"{said}{_OWN_WORDS}{reason}\n")
+    except StorageError as error:
+        # The reason is told all the same, when all is over.
+        logger.warning("%s", error)
+
+
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
-    if status < 0:
-        return death_of(status)
+    return death_of(status) if status < 0 else last_words(said) or f"it ended with status {status}"
+
+
+def last_words(said: str) -> str:
+    """What a command said before it failed: its own message, or the end of all it said where it has none."""
     lines = said.strip().splitlines()
     own = [place for place, line in enumerate(lines) if line.startswith(_OWN_WORDS)]
     if own:
         return "\n".join(lines[own[-1] :]).removeprefix(_OWN_WORDS)
-    return "\n".join(lines[-_MOST_LINES:]) or f"it ended with status {status}"
+    return "\n".join(lines[-_MOST_LINES:])

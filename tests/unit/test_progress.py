@@ -1,7 +1,7 @@
 import io
 
 from fedrec import progress
-from fedrec.progress import ByteProgress, TaskProgress
+from fedrec.progress import ByteProgress, RoundProgress, RoundsDone, TaskProgress, rounds_told
 
 
 class Terminal(io.StringIO):
@@ -66,3 +66,15 @@ def test_tasks_that_were_done_before_do_not_say_how_long_the_others_take():
     tasks.update(0.0, failed=False)
     assert "left" not in stream.getvalue()
     tasks.close()
+
+
+def test_rounds_are_told_to_who_listens_at_most_once_a_second(monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with rounds_told(told.append):
+        rounds = RoundProgress("fedmf", 100, 10, io.StringIO())
+        for seconds in (0.5, 0.5, 0.5, 2.5):
+            now[0] += seconds
+            rounds.update(0.1, 0.2, seconds)
+    rounds.update(0.1, 0.2, 9.0)
+    assert told == [RoundsDone(10, 100, None), RoundsDone(12, 100, 0.5), RoundsDone(14, 100, 1.0)]

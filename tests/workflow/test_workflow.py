@@ -33,7 +33,7 @@ WILDCARDS = {
     "train": ("paper", "dataset", "protocol", "method", "seed"),
 }
 """What the message of a job names, by its rule; that of any other names its target."""
-BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4", "tune")
+BUILT = ("all", "datasets", "demo", "pfedrec_table4", "fedrap_fig4", "tune_fedmf_pfedrec")
 SEARCH = {
     "because": "nobody says",
     "held": {"rounds": 1},
@@ -52,6 +52,7 @@ class Checkout:
     @classmethod
     def made(cls, folder: Path) -> "Checkout":
         checkout = cls(folder)
+        folder.mkdir(exist_ok=True)
         for name in ("workflow", "config", "profiles", "fedrec", "benchmarks"):
             shutil.copytree(ROOT / name, folder / name, ignore=HALF_WRITTEN)
         shutil.copy(ROOT / "Snakefile", folder)
@@ -74,7 +75,12 @@ class Checkout:
         )
         checkout.edit(
             "config/tuning.yaml",
-            lambda tuning: tuning | {"dataset": "demo", "trials": 2, "searches": {"fedmf@pfedrec": SEARCH}},
+            # The others stay: settings that they found name them.
+            lambda tuning: (
+                tuning
+                | {"dataset": "demo", "trials": 2}
+                | {"searches": tuning["searches"] | {"fedmf@pfedrec": SEARCH}}
+            ),
         )
         return checkout
 
@@ -174,6 +180,15 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
     assert built.result("logs/tables/alpha_comparison.log").is_file()
 
 
+def test_the_runs_that_were_asked_for_are_noted_and_done(built):
+    noted = built.result("plan/runs.jsonl").read_text().splitlines()
+    assert built.fedrec("status") == f"{len(noted)} of {len(noted)} runs done.\n"
+    asked = {Path(json.loads(line)["out"]) for line in noted}
+    assert {path.parent for path in built.result("runs").rglob("run.json")} == {
+        built.folder / one for one in asked
+    }
+
+
 def test_a_verdict_is_three_hops_from_its_runs(built):
     """A table, the plan that names its runs, and the runs, each of which says what it is."""
     plan = json.loads(built.result("plan/alpha_comparison.json").read_text())
@@ -259,6 +274,50 @@ def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
     assert copied.result(f"runs/{'/'.join(job.values())}/run.json") == changed
     copied.snakemake("alpha_comparison")
     assert read_sealed(changed)["code"] != "of another day"
+
+
+def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_here(copied):
+    """They are of other code than those that Snakemake remembers to have trained."""
+    with (copied.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
+        stream.write("EDITED = True\n")
+    lines = [json.loads(line) for line in copied.fedrec("plan", "alpha_comparison").splitlines()]
+    assert {line["method"] for line in lines} == {"draw-counter[rounds=2]"}
+    for line in lines:
+        path = copied.folder / line["out"] / "run.json"
+        write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
+    copied.fedrec("results", "export", "alpha_comparison", "--out", "runs.tar")
+    shutil.rmtree(copied.result("runs"))
+    assert "of 4 runs 4 were taken" in copied.fedrec("results", "import", "runs.tar")
+    assert "train" not in copied.planned("alpha_comparison")
+
+
+def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, monkeypatch):
+    """Through Snakemake's cache; in the second checkout nothing that fetches, splits or trains would succeed."""
+    monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
+    first, second = (Checkout.made(tmp_path / name) for name in ("first", "second"))
+    run = f"{RESULTS}/runs/pfedclr/alpha/clean/draw-counter@rounds-2/seed0/run.json"
+    assert "cache, which is no folder where you may write" in first.snakemake(
+        "--cache", "--", run, succeeds=False
+    )
+    (tmp_path / "cache").mkdir()
+    first.snakemake("--cache", "--", run)
+
+    command = second.folder / "fedrec/cli/main.py"
+    own = command.read_text()
+    command.write_text(
+        own.replace("    words = ", '    raise SystemExit("nothing is to be done")\n    words = ')
+    )
+    assert "nothing to train. 1 runs come from the cache" in second.snakemake("--cache", "--", run)
+    command.write_text(own)
+    for name in ("run.json", "state.safetensors", "timing.parquet"):
+        made, taken = (checkout.folder / Path(run).parent / name for checkout in (first, second))
+        assert taken.is_symlink()
+        assert taken.read_bytes() == made.read_bytes()
+    assert "Nothing to be done" in second.snakemake("--dry-run", "--", run)
+
+    with (second.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
+        stream.write("EDITED = True\n")
+    assert "Runs to train: 1, about a core-minute" in second.snakemake("--dry-run", "--cache", "--", run)
 
 
 def test_jobs_share_a_process(copied):

@@ -2,6 +2,7 @@
 
 
 localrules:
+    table,
     figure,
     page,
 

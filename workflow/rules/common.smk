@@ -9,12 +9,14 @@ from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError
 from fedrec.files.atomic import canonical_json, write_text
 from fedrec.plan.asked import check_asked, runs_asked
+from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cost import announcement
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.plan.finished import outdated
+from fedrec.plan.finished import finished, outdated
 from fedrec.plan.forecast import forecast
 from fedrec.plan.project import Project
-from fedrec.plan.runs import SUMMARY
+from fedrec.plan.run_list import ASKED, list_text
+from fedrec.plan.runs import FILES, SUMMARY
 
 
 def stop(error):
@@ -31,6 +33,8 @@ try:
         workflow.config_settings.config,
     )
     PROJECT = Project.load(CONFIGURATION, mirror=Path(MIRROR) if MIRROR else None)
+    if workflow.enable_cache:
+        check_cache(os.environ.get(CACHE_VARIABLE))
 except FedrecError as error:
     stop(error)
 
@@ -50,6 +54,10 @@ shell.prefix(
     + "; "
 )
 
+# What rules say of the cache between checkouts, where one is asked for: otherwise Snakemake would warn of each
+# that could use one. No environment of software belongs to a key, since rules name none.
+CACHED = "omit-software" if workflow.enable_cache else False
+
 
 def results(path):
     """A path below the results folder; a list of paths for several."""
@@ -65,6 +73,11 @@ def job_of(wildcards):
     return PROJECT.job(PROJECT.run_at(**wildcards))
 
 
+def origin_of(wildcards):
+    """What decides a raw file besides its recipe."""
+    return unchecked_origin(PROJECT.catalogue.raw_file(wildcards.path), PROJECT.mirror)
+
+
 def inputs_of(wildcards):
     """Everything that a table, figure or page is made from."""
     return results(PROJECT.target(wildcards.target).inputs)
@@ -78,3 +91,8 @@ def plan_of(wildcards):
 def chapter_of(wildcards):
     """Where a target stands in the report of Snakemake."""
     return PROJECT.chapter_of(wildcards.target)
+
+
+def is_cached(job):
+    """Whether the cache between checkouts has what a job would make."""
+    return bool(CACHED) and workflow.async_run(job.rule.cache.exists(job))

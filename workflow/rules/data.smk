@@ -1,8 +1,11 @@
-# Raw files to frozen splits, and their statistics.
+# Raw files to frozen splits, and their statistics. All of it takes seconds: less than a cluster's job takes to start.
 
 
 localrules:
     fetch,
+    prepare,
+    split,
+    describe,
 
 
 wildcard_constraints:
@@ -16,8 +19,11 @@ rule fetch:
         results("raw/{path}"),
     log:
         results("logs/fetch/{path}.log"),
+    cache: CACHED
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
+        # Of the output by name alone: so it is part of a key of the cache, and its change fetches nothing again.
+        origin=lambda wildcards, output: origin_of(wildcards) if CACHED else "",
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     message:
         "fetch {wildcards.path}"
@@ -35,8 +41,7 @@ rule prepare:
         item_ids=results("data/{dataset}/items.parquet"),
     log:
         results("logs/prepare/{dataset}.log"),
-    benchmark:
-        results("benchmarks/jobs/prepare/{dataset}.tsv")
+    cache: CACHED
     params:
         fingerprint=code_fingerprint("fedrec.data.prepare"),
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
@@ -57,8 +62,7 @@ rule split:
         candidates=results("data/{dataset}/{protocol}/candidates.parquet"),
     log:
         results("logs/split/{dataset}/{protocol}.log"),
-    benchmark:
-        results("benchmarks/jobs/split/{dataset}/{protocol}.tsv")
+    cache: CACHED
     # Before any run: many wait for it, and the longest of them is to start first.
     priority: 1_000_000_000
     params:

@@ -19,9 +19,15 @@ rule train:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
+    cache: CACHED
     priority: lambda wildcards: job_of(wildcards).priority
+    group:
+        bundle_of
     resources:
-        gpu=PROJECT.configuration["gpu_per_run"],
+        gpu=gpus_here,
+        gres=gpus_of_job,
+        mem_mb=memory_of,
+        runtime=minutes_of,
     params:
         fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
         settings=lambda wildcards: canonical_json(job_of(wildcards).settings),

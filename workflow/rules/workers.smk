@@ -7,9 +7,9 @@ WORKERS = []
 
 
 def start_workers():
-    """Let jobs of this machine hand their commands over; those of a cluster find nobody, and do them."""
-    if workflow.is_main_process and not workflow.non_local_exec:
-        WORKERS.append(WorkerServer(COMMAND))
+    """Let jobs hand their commands over: here, and on a cluster inside of every job, which has its own."""
+    WORKERS.append(WorkerServer(COMMAND))
+    if workflow.local_exec:
         # Jobs of this machine start as cores are free. A limit of their rate, which nothing here reaches, would
         # have the scheduler look again after its span, for every job done so far, and end no sooner.
         workflow.scheduler.job_rate_limiter = None

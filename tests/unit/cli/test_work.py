@@ -141,7 +141,8 @@ def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(liste
 def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     """The workers of a killed call keep what they have; the same call goes on from there."""
     rounds = ["d=4", "local_epochs=1", "rounds=150"]
-    wrong = {"out": "wrong", "data": str(splits.with_name("gone"))}
+    place = "runs/fedem/made/clean/fedmf/seed0"
+    wrong = {"out": place, "data": str(splits.with_name("gone"))}
     runs = listed(wrong, {"out": "run", "set": rounds})
     process = subprocess.Popen(
         [sys.executable, "-m", "fedrec", "work", runs, "--jobs", "1", "--methods", str(METHODS)],
@@ -155,7 +156,9 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
         assert "fedrec: stopped; 1 of 2 runs are over; the same command goes on with the others" in said
-        assert f"1 of 2 runs failed:\n  {tmp_path / 'wrong'}: --data " in said
+        assert f"1 of 2 runs failed:\n  {tmp_path / place}: --data " in said
+    # Kept where the workflow keeps the logs of its runs.
+    assert "fedrec: --data " in (tmp_path / "logs" / place / "train.log").read_text()
     while (tmp_path / "run/.fedrec.lock").exists():
         time.sleep(0.01)
     assert checkpoint.exists()

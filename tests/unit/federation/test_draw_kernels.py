@@ -125,3 +125,16 @@ def test_words_of_places_beyond_32_bits_are_those_of_torch():
 @pytest.mark.parametrize("source", [draw_kernels.SHUFFLES, draw_kernels.SAMPLES], ids=lambda each: each.name)
 def test_a_gpu_takes_the_kernel(source):
     assert CudaCompiler().refusal(source) == ""
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 2500])
+@pytest.mark.parametrize("seed", [0, 2**40 + 5, 2**63 - 1])
+def test_first_words_are_those_of_torch(count, seed):
+    generator = torch.Generator().manual_seed(count)
+    place, user = (torch.randint(0, bound, (count,), generator=generator) for bound in (2**40, 2**31))
+    case = (place, user, seed, 7, Purpose.PARTICIPANTS)
+    expected = philox(place, user, 7, int(Purpose.PARTICIPANTS), seed)[:, 0]
+    assert torch.equal(draws.first_words(*case), expected)
+    for lanes in (32, 64):
+        kernel = LanesKernel(draw_kernels.FIRST_WORDS, lanes)
+        assert torch.equal(draw_kernels.first_words(kernel, *case), expected)

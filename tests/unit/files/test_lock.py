@@ -3,14 +3,16 @@
 import errno
 import logging
 import os
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from fedrec.errors import StorageError
 from fedrec.files import lock
-from fedrec.files.lock import LOCK, locked
+from fedrec.files.lock import LOCK, holder_of, locked
 
 HOLD = """
 import sys, pathlib
@@ -49,6 +51,34 @@ def test_a_lock_is_held_within_a_process_too(tmp_path):
         with pytest.raises(StorageError, match="writes to this folder now"), locked(tmp_path / "new/folder"):
             pass
         assert (tmp_path / "new/folder" / LOCK).exists()
+
+
+def test_who_looks_from_outside_is_told_who_holds_a_lock_and_how_far_it_is(tmp_path):
+    assert holder_of(tmp_path) is None
+    with locked(tmp_path) as held:
+        for note in ("", "a long note on the first step", "short"):
+            held.note(note)
+            holder = holder_of(tmp_path)
+            assert (holder.process, holder.host, holder.note) == (os.getpid(), socket.gethostname(), note)
+            assert holder.lives
+    assert holder_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n", "process x on y", "process 1 on ", "\0\1", "process 99999999999 on y"]
+)
+def test_a_lock_that_names_nobody_has_no_holder(tmp_path, content):
+    (tmp_path / LOCK).write_text(content)
+    assert holder_of(tmp_path) is None
+
+
+def test_a_holder_gives_signs_of_life_though_its_work_says_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "_SECONDS_BETWEEN_BEATS", 0.001)
+    with locked(tmp_path):
+        os.utime(tmp_path / LOCK, (1.0, 1.0))
+        while holder_of(tmp_path).silent > 60:
+            time.sleep(0.001)
+        assert holder_of(tmp_path).lives
 
 
 def test_a_folder_without_locks_is_used_with_a_warning(tmp_path, monkeypatch, caplog):

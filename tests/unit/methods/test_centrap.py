@@ -24,7 +24,9 @@ RATES = (
 
 
 def centrap(clients, *changes, seed=0):
-    return make_learner("centrap", clients, settings_of("centrap", *changes), seed, engine=None)
+    return make_learner(
+        "centrap", clients, settings_of("centrap", "personal_rate=null", *changes), seed, engine=None
+    )
 
 
 def personal(learner):

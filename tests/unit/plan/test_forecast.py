@@ -20,7 +20,7 @@ def test_a_duration_is_told_in_core_hours(seconds, said):
 
 def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
     runs = project.target("alpha_comparison").runs
-    first, line, *missing = forecast(project, runs, ["all"]).splitlines()
+    first, line, *missing = forecast(project, runs, [], ["all"]).splitlines()
     assert first.startswith(f"Runs to train: {len(runs)}, about ")
     assert {run.paper for run in runs} == {"pfedclr", "pfedrec"}
     assert "alpha, settings of pfedclr: 2 (2 methods, 1 protocol, 1 seed), about" in line
@@ -30,4 +30,9 @@ def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
 
 
 def test_nothing_to_train_is_told_too(project):
-    assert forecast(project, [], ["demo"]) == "Runs to train: none."
+    assert forecast(project, [], [], ["demo"]) == "Runs to train: none."
+
+
+def test_runs_of_the_cache_are_counted_and_not_trained(project):
+    runs = project.target("alpha_comparison").runs
+    assert forecast(project, [], runs, ["demo"]) == f"Runs to train: none. From the cache: {len(runs)}."

@@ -510,6 +510,7 @@ def test_costs_follow_rounds_and_size(made):
 
 def test_what_is_announced():
     assert announcement([], 2) == "fedrec: nothing to train."
+    assert announcement([], 2, cached=3) == "fedrec: nothing to train. 3 runs come from the cache."
     assert announcement([60.0, 180.0], 2) == (
         "fedrec: 2 runs to train, about 2 minutes on 2 CPU cores; with a GPU, far less."
     )

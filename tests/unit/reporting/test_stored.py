@@ -44,8 +44,9 @@ def configuration(**changes):
         "rounds": None,
     }
     causes = [{"cause": "dataset not to be had", "why": "no server", "dataset": ["hetrec2011"]}]
-    reference = {"order": [{"targets": [TABLE], "seeds": [0]}], "causes": causes, "gpu": GPU}
-    return Document("configuration", {**content, **asked, "reference": reference, **changes})
+    reference = {"order": [{"targets": [TABLE], "seeds": [0]}], "causes": causes}
+    costs = {"gpu_costs": GPU}
+    return Document("configuration", {**content, **asked, **costs, "reference": reference, **changes})
 
 
 GPU = {"start": 1.0, "round": 0.01, "million": {}}

@@ -1,5 +1,6 @@
 """Training by name: what is refused before the first round, what is taken up, what is kept and what is said."""
 
+import json
 import math
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 
 import pytest
 
+from fedrec import progress
 from fedrec.cli.main import main
 from fedrec.errors import (
     ConfigurationError,
@@ -19,7 +21,7 @@ from fedrec.errors import (
     StorageError,
 )
 from fedrec.federation.federation import Federation
-from fedrec.files.lock import locked
+from fedrec.files.lock import holder_of, locked
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.runs import FILES
@@ -166,6 +168,22 @@ def test_two_trainings_do_not_share_a_folder(trained, tmp_path):
         pytest.raises(StorageError, match=rf"process {os.getpid()} on .* writes to this folder now"),
     ):
         trained()
+
+
+def test_a_training_says_how_far_it_is_to_who_looks_from_outside(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_NOTES", 0.0)
+    whole, notes = Federation.train_round, []
+
+    def train_round(self, round_):
+        notes.append(json.loads(holder_of(tmp_path / "run").note))
+        return whole(self, round_)
+
+    monkeypatch.setattr(Federation, "train_round", train_round)
+    trained()
+    assert [(note["round"], note["rounds"]) for note in notes] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert notes[0]["seconds"] is None
+    assert all(note["seconds"] > 0 for note in notes[1:])
+    assert holder_of(tmp_path / "run") is None
 
 
 def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path, stopped_after, capsys):

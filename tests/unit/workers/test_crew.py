@@ -61,6 +61,30 @@ def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
     assert crew.failures["silent"] == "it ended with status 2"
 
 
+def test_what_one_said_that_failed_is_kept_and_ends_with_the_reason(tmp_path):
+    logs = {name: tmp_path / "logs" / name for name in ("whole", "wrong", "defect", "dead")}
+    words = {
+        "whole": ("say", "yes"),
+        "wrong": ("fail", "it is wrong"),
+        "defect": ("crash",),
+        "dead": ("die",),
+    }
+    crew = Crew([Command(name, words[name], "kind", 1.0, log) for name, log in logs.items()], 1, Noted())
+    crew.work()
+    assert not logs["whole"].exists()
+    assert logs["wrong"].read_text() == "before\nfedrec: it is wrong\n"
+    assert logs["defect"].read_text().endswith("RuntimeError: a defect\n")
+    assert logs["dead"].read_text().startswith("fedrec: its process was ended by SIGKILL")
+
+
+def test_a_log_that_cannot_be_kept_stops_nothing(tmp_path, caplog):
+    (tmp_path / "logs").write_text("in the way")
+    crew = Crew([Command("wrong", ("fail", "no"), "kind", 1.0, tmp_path / "logs/wrong")], 1, Noted())
+    crew.work()
+    assert crew.failures == {"wrong": "no"}
+    assert "logs: cannot be written: there is a file of that name" in caplog.text
+
+
 def test_the_long_ones_come_first_and_a_kind_stays_with_its_worker():
     start = Noted()
     tasks = [

@@ -1,0 +1,177 @@
+"""`fedrec results`: finished runs as one archive, written here and taken in elsewhere."""
+
+import argparse
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
+from fedrec.errors import ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from fedrec.cli.options import Commands
+
+_STREAM = "-"
+"""Stands for standard input or output, where a file is named."""
+_MOST_TOLD = 20
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the commands of this file."""
+    parser = add_command(commands, "results", _results)
+    parts = parser.add_subparsers(required=True, metavar="WHAT")
+
+    part = add_command(parts, "export", _export)
+    part.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="tables, figures, pages, papers, or files of runs, as for Snakemake, or a list of runs "
+        "(.jsonl), as for `fedrec work` (default: every run)",
+    )
+    part.add_argument(
+        "--out", required=True, metavar="FILE", help="archive to write, or - for standard output"
+    )
+    part.add_argument("--method", action="append", default=[], help="of these methods alone, by any settings")
+    part.add_argument("--dataset", action="append", default=[], help="on these datasets alone")
+    add_methods(part)
+    add_project(part)
+
+    part = add_command(parts, "import", _import)
+    part.add_argument("archive", metavar="FILE", help="what `export` wrote, or - for standard input")
+    part.add_argument(
+        "--replace", action="store_true", help="let a run give way that is there already and differs"
+    )
+    add_project(part)
+
+
+def _results(_parsed: argparse.Namespace) -> None:
+    """Carry finished runs from one machine to another, as one archive."""
+
+
+def _export(parsed: argparse.Namespace) -> None:
+    """Write finished runs, with their models, as one archive."""
+    from fedrec.runs.exporting import export_runs
+
+    chosen, left_out = _of_list(parsed) if is_list(parsed.targets) else _of_plan(parsed)
+    if not chosen:
+        raise ResultError(f"none of the runs asked for is finished here.{_told(left_out)}")
+    with _written(parsed.out) as stream:
+        size = export_runs(chosen, stream)
+    rest = f"; {len(left_out)} left out:{_told(left_out)}" if left_out else "."
+    print(f"{parsed.out}: {len(chosen)} runs, {size / 1e6:.1f} MB{rest}", file=sys.stderr)
+
+
+def _import(parsed: argparse.Namespace) -> None:
+    """Take the runs of an archive that are those of the plan here: same code, settings and split."""
+    from fedrec.runs.importing import import_runs
+
+    project = project_of(parsed)
+    with _opened(parsed.archive) as stream:
+        done = import_runs(project, stream, parsed.archive, replace=parsed.replace)
+    every = len(done.taken) + len(done.same) + len(done.refused)
+    print(
+        f"{parsed.archive}: of {every} runs {len(done.taken)} were taken, {len(done.same)} were here before."
+    )
+    if done.refused:
+        raise ResultError(f"{len(done.refused)} of {every} runs were refused:{_told(done.refused)}")
+
+
+@contextmanager
+def _written(out: str) -> "Iterator[IO[bytes]]":
+    """What an archive is written to: a file, whole or not at all, or a stream."""
+    from fedrec.files.atomic import as_storage_error, atomic
+
+    path = Path(out)
+    if out == _STREAM:
+        with as_storage_error(Path("standard output")):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+    elif path.exists() and not (path.is_file() or path.is_dir()):
+        # A pipe or a device, which a file is not to take the place of.
+        with as_storage_error(path), path.open("wb") as stream:
+            yield stream
+    else:
+        with atomic(path) as temporary, temporary.open("wb") as stream:
+            yield stream
+
+
+@contextmanager
+def _opened(archive: str) -> "Iterator[IO[bytes]]":
+    if archive == _STREAM:
+        yield sys.stdin.buffer
+        return
+    path = Path(archive)
+    if not path.exists():
+        raise ResultError(f"{path}: no such file. `fedrec results export TARGET --out {path}` writes one.")
+    with path.open("rb") as stream:
+        yield stream
+
+
+def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
+    from fedrec.plan.asked import check_asked, runs_asked
+    from fedrec.plan.exportable import exportable, runs_there
+
+    project = project_of(parsed)
+    nameless: dict[str, str] = {}
+    if parsed.targets:
+        check_asked(project, parsed.targets, dict.fromkeys(project.groups))
+        runs = runs_asked(project, parsed.targets)
+    else:
+        runs, nameless = runs_there(project)
+    for name in parsed.dataset:
+        _ = project.catalogue[name]
+    is_chosen = _filter(parsed, project.methods)
+    chosen, left_out = exportable(project, (run for run in runs if is_chosen(run.method, run.dataset)))
+    return chosen, nameless | left_out
+
+
+def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
+    """The same of the runs that a list has, where there is no more than training needs."""
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.run_list import listed_runs
+    from fedrec.plan.runs import below_results
+    from fedrec.plan.state import DONE, states_of
+
+    methods = load_methods(parsed.methods)
+    is_chosen = _filter(parsed, methods)
+    chosen, left_out = {}, {}
+    for state in states_of(listed_runs(Path(parsed.targets[0]), methods), methods):
+        said, folder = state.run.said, below_results(state.run.out)
+        if not is_chosen(said["method"], Path(said["data"]).name):
+            continue
+        if folder is None:
+            left_out[str(state.run.out)] = (
+                "its folder does not end in runs/paper/dataset/protocol/method/seed0."
+            )
+        elif state.kind != DONE:
+            left_out[folder.as_posix()] = f"it is {state.kind}, not done."
+        else:
+            chosen[folder.as_posix()] = state.run.out
+    return chosen, left_out
+
+
+def _filter(parsed: argparse.Namespace, methods: "Mapping[str, Any]") -> "Callable[[str, str], bool]":
+    """Tells whether a run of a method on a dataset is wanted."""
+    from fedrec.config.methods import canonical
+    from fedrec.config.names import parse
+
+    wanted = {canonical(methods, name) for name in parsed.method}
+
+    def is_wanted(method: str, dataset: str) -> bool:
+        spelled = canonical(methods, method)
+        of_method = not wanted or not wanted.isdisjoint((spelled, parse(spelled).name))
+        return of_method and (not parsed.dataset or dataset in parsed.dataset)
+
+    return is_wanted
+
+
+def _told(reasons: "Mapping[str, str]") -> str:
+    """Runs by folder, each with a reason, below each other; the first few."""
+    lines = [f"\n  {folder}: {why}" for folder, why in list(reasons.items())[:_MOST_TOLD]]
+    more = len(reasons) - len(lines)
+    return "".join([*lines, f"\n  ... and {more} more" if more else ""])

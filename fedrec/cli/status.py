@@ -1,0 +1,109 @@
+"""`fedrec status`: how far runs are, told from the files of the results while they are trained anywhere."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
+from fedrec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedrec.cli.options import Commands
+    from fedrec.plan.run_list import ListedRun
+
+_CLEARED = "\033[H\033[2J"
+"""Clears a terminal."""
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "status", _status)
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="tables, figures, pages or papers, or a list of runs (.jsonl) as `fedrec work` takes it "
+        "(default: what the workflow was last started for)",
+    )
+    parser.add_argument("--json", action="store_true", help="everything as JSON, for scripts")
+    parser.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=5.0,
+        metavar="SECONDS",
+        help="tell it again and again, until no run is left (default: every %(const)s)",
+    )
+    add_methods(parser)
+    add_project(parser)
+
+
+def _status(parsed: argparse.Namespace) -> None:
+    """Say which runs are done, running, failed, lost and waiting, and about how long the rest takes."""
+    from fedrec.plan.state import DONE, FAILED, forecast_of, states_of
+    from fedrec.plan.told import states_as_json, told_states
+
+    if parsed.watch is not None and not parsed.watch > 0:
+        raise ConfigurationError(f"--watch {parsed.watch:g}: give seconds as a number above 0.")
+    runs, methods, since = _asked(parsed)
+    while True:
+        states = states_of(runs, methods, since)
+        forecast = forecast_of(states)
+        if parsed.json:
+            text = json.dumps(states_as_json(states, forecast), indent=2)
+        else:
+            text = told_states(states, forecast)
+        cleared = _CLEARED if parsed.watch is not None and sys.stdout.isatty() else ""
+        print(f"{cleared}{text}", flush=True)
+        if parsed.watch is None or all(state.kind in (DONE, FAILED) for state in states):
+            return
+        time.sleep(parsed.watch)
+
+
+def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+    """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.run_list import listed_runs
+
+    if not parsed.targets:
+        return _of_the_workflow(parsed)
+    if not is_list(parsed.targets):
+        return _planned(parsed, parsed.targets)
+    methods = load_methods(parsed.methods)
+    return listed_runs(Path(parsed.targets[0]), methods), methods, None
+
+
+def _of_the_workflow(
+    parsed: argparse.Namespace,
+) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+    """What the workflow noted when it last began; where it never did, all that it would be asked for."""
+    from fedrec.config.configuration import read_configuration
+    from fedrec.config.methods import load_methods
+    from fedrec.plan.run_list import ASKED, listed_runs
+
+    said = read_configuration([parsed.project, *parsed.configfile]).content
+    noted = Path(str(said.get("results", "results")), ASKED)
+    if not noted.is_file():
+        return _planned(parsed, ["all"])
+    methods = load_methods(Path(said.get("method_file", parsed.methods)))
+    return listed_runs(noted, methods), methods, noted.stat().st_mtime
+
+
+def _planned(
+    parsed: argparse.Namespace, targets: list[str]
+) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+    from fedrec.plan.asked import check_asked, runs_asked
+    from fedrec.plan.run_list import ListedRun
+
+    project = project_of(parsed)
+    check_asked(project, targets, dict.fromkeys(project.groups))
+    runs = [
+        ListedRun(run.folder, project.job(run).listed(project.results))
+        for run in runs_asked(project, targets)
+    ]
+    return runs, project.methods, None

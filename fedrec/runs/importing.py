@@ -1,0 +1,229 @@
+"""Finished runs out of an archive: what was whole where they were trained is whole here, or not taken.
+
+An archive that is damaged is refused as a whole. Of a sound one each run is taken that the workflow here
+would take as finished, and every other is refused with the reason. Runs wait in a folder of their own until
+all have been read and checked, and then move to their places, each at once.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Any
+
+from fedrec.errors import ConfigurationError, ResultError, StorageError
+from fedrec.files.atomic import as_storage_error, atomic, make_folder
+from fedrec.files.bundle import BundledFile, BundleReader
+from fedrec.files.lock import locked
+from fedrec.files.sealed import read_sealed, unsealed
+from fedrec.plan.asked import run_in
+from fedrec.plan.finished import PlannedRuns, is_whole
+from fedrec.plan.project import Project
+from fedrec.plan.runs import FILES, SUMMARY, RunId
+from fedrec.runs.record import RunRecord
+
+_STAGING = ".import."
+_TIMING = "timing.parquet"
+_REPLACED = "--replace takes this one instead."
+_MOST_SUMMARY_BYTES = 64 * 1024**2
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of the runs of an archive, by their folders below the results."""
+
+    taken: tuple[str, ...]
+    same: tuple[str, ...]
+    """Those that were there before, with the same numbers."""
+    refused: Mapping[str, str]
+    """Why others were not taken."""
+
+
+def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool = False) -> Imported:
+    """Take the runs of an archive, which messages call `name`, into the results.
+
+    One that is there already and differs is refused, unless it is there to `replace`; and one to whose
+    folder a training writes. `StorageError` where the archive is damaged, or what it holds cannot be written:
+    then no run of it was taken.
+    """
+    reader = BundleReader(stream, name)
+    judge = _Judge(project, replace=replace)
+    runs = project.results / "runs"
+    _remove_abandoned(runs)
+    with _staging(runs) as stage:
+        staged: dict[str, Path] = {}
+        for number, (folder, files) in enumerate(_by_run(reader, name)):
+            place = stage / str(number)
+            summary = _summary(reader, files[0], name)
+            judge.judge(folder, summary)
+            _bring(reader, files, summary if judge.takes(folder) else None, place)
+            if judge.takes(folder):
+                staged[folder] = place
+        reader.end()
+        for folder, place in staged.items():
+            _check(place, folder, name)
+        for folder, place in staged.items():
+            try:
+                _move(place, project.results / folder, place.with_suffix(".before"))
+            except StorageError as error:
+                judge.refused[folder] = str(error)
+    taken = tuple(folder for folder in staged if judge.takes(folder))
+    return Imported(taken, tuple(judge.same), judge.refused)
+
+
+class _Judge:
+    """Decides which runs of an archive are taken, by what their run.json says."""
+
+    def __init__(self, project: Project, *, replace: bool) -> None:
+        self._project = project
+        self._replace = replace
+        self._planned = PlannedRuns(project)
+        self.same: list[str] = []
+        self.refused: dict[str, str] = {}
+
+    def judge(self, folder: str, summary: bytes) -> None:
+        """Look at the run that is to lie in `folder`."""
+        try:
+            said = unsealed(summary)
+            run = run_in(self._project, folder)
+            why = self._why_refused(run, said)
+            if why is None and self._is_there(run, said):
+                self.same.append(folder)
+        except ConfigurationError as error:
+            why = str(error)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            # It is sealed, but whoever wrote it wrote no record of a run.
+            why = f"its {SUMMARY} is no record of a run ({error!r})."
+        if why is not None:
+            self.refused[folder] = why
+
+    def takes(self, folder: str) -> bool:
+        """Whether a run that was looked at is to be taken."""
+        return folder not in self.refused and folder not in self.same
+
+    def _why_refused(self, run: RunId, said: Mapping[str, Any]) -> str | None:
+        """Why a run is not taken; None where it is, or is there already."""
+        named = RunId(said["paper"], said["dataset"], said["protocol"]["name"], said["method"], said["seed"])
+        if named != run:
+            return f"its {SUMMARY} is that of another run, {named.folder}."
+        if self._planned.split_hash(run) is None:
+            split = self._project.results / run.split / "split.parquet"
+            return f"its split is not here to compare. Make it first: snakemake --cores 2 '{split}'"
+        differences = list(self._planned.differences(run, said))
+        if differences:
+            return f"it differs from what would be trained here in {'; '.join(differences)}."
+        return None if self._replace else self._why_kept(run, said)
+
+    def _why_kept(self, run: RunId, said: Mapping[str, Any]) -> str | None:
+        """Why the run that is there stays; None where none is, or half of one, or the same."""
+        folder = self._project.results / run.folder
+        if not (folder / SUMMARY).is_file() or self._is_there(run, said):
+            return None
+        try:
+            there = read_sealed(folder / SUMMARY)
+        except (StorageError, ValueError) as error:
+            return f"what lies there cannot be read ({error}). {_REPLACED}"
+        outdated = list(self._planned.differences(run, there))
+        if outdated:
+            return f"one lies there that differs from the plan in {'; '.join(outdated)}. {_REPLACED}"
+        files = ", ".join(sorted(_unlike(there, said))) or "how many of its files are there"
+        return f"one lies there, finished, that differs in {files}. {_REPLACED}"
+
+    def _is_there(self, run: RunId, said: Mapping[str, Any]) -> bool:
+        """Whether a whole run of the plan lies there with the numbers of one that is brought, times aside."""
+        if not is_whole(self._project, run):
+            return False
+        try:
+            there = read_sealed(self._project.results / run.folder / SUMMARY)
+        except (StorageError, ValueError):
+            return False
+        return self._planned.agrees(run, there) and not _unlike(there, said)
+
+
+def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:
+    """The files in which two runs differ, by the hashes of their content; times are never the same."""
+    return {
+        file
+        for file in FILES
+        if file not in (SUMMARY, _TIMING) and there.get("files", {}).get(file) != said["files"].get(file)
+    }
+
+
+def _by_run(reader: BundleReader, name: str) -> Iterator[tuple[str, list[BundledFile]]]:
+    """The runs of an archive by folder, each with its files; `StorageError` where it holds anything else."""
+    seen: set[str] = set()
+    for folder, group in groupby(reader.files, lambda file: file.name.rpartition("/")[0]):
+        files = list(group)
+        if folder in seen or [file.name for file in files] != [f"{folder}/{file}" for file in FILES]:
+            raise StorageError(f"{name}: {folder!r} in it is no run. Nothing of it was taken.")
+        seen.add(folder)
+        yield folder, files
+
+
+def _summary(reader: BundleReader, file: BundledFile, name: str) -> bytes:
+    if file.size > _MOST_SUMMARY_BYTES:
+        raise StorageError(f"{name}: {file.name!r} in it is too large. Nothing of it was taken.")
+    return b"".join(reader.pieces(file))
+
+
+def _bring(reader: BundleReader, files: Sequence[BundledFile], summary: bytes | None, place: Path) -> None:
+    """Read the files of a run behind its first; with a `summary` it is taken, and they are written."""
+    for file in files[1:]:
+        if summary is None:
+            for _ in reader.pieces(file):
+                pass
+            continue
+        with atomic(place / Path(file.name).name) as temporary, temporary.open("wb") as stream:
+            for piece in reader.pieces(file):
+                stream.write(piece)
+    if summary is not None:
+        with atomic(place / SUMMARY) as temporary:
+            temporary.write_bytes(summary)
+
+
+def _check(place: Path, folder: str, name: str) -> None:
+    """Read a run as whoever opens it does: its files must be whole, and belong together."""
+    try:
+        RunRecord(place).check()
+    except (ResultError, StorageError) as error:
+        raise StorageError(
+            f"{name}: the files of {folder} in it do not belong together. Nothing of it was taken. Export "
+            "that run again where it was trained."
+        ) from error
+
+
+def _move(place: Path, folder: Path, before: Path) -> None:
+    """Put a run in its place at once; what lies there goes to `before`, unless somebody writes to it."""
+    with as_storage_error(folder):
+        if folder.is_dir():
+            with locked(folder):
+                folder.rename(before)
+        make_folder(folder.parent)
+        place.rename(folder)
+
+
+@contextmanager
+def _staging(runs: Path) -> Iterator[Path]:
+    """A folder beside the runs, out of which they move; gone afterwards, with all that is still in it."""
+    make_folder(runs)
+    with as_storage_error(runs):
+        stage = Path(tempfile.mkdtemp(prefix=_STAGING, dir=runs))
+    try:
+        with locked(stage):
+            yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _remove_abandoned(runs: Path) -> None:
+    """Remove what killed imports left behind."""
+    for stage in sorted(runs.glob(f"{_STAGING}*")):
+        try:
+            with locked(stage):
+                shutil.rmtree(stage, ignore_errors=True)
+        except StorageError:
+            # Another import is at work there.
+            continue
