@@ -150,7 +150,7 @@ def train(
 
 @contextmanager
 def _held(out: Path, peers: Peers) -> Iterator[None]:
-    """Hold the folder of a run, in the process that writes to it, and note there how far it is."""
+    """The folder of a run, held by the process that writes to it, which says there how far it is."""
     if not peers.leads:
         yield
         return

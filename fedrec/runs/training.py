@@ -103,6 +103,8 @@ class Training:
         parts = self.peers.collected(tensors)
         if self.peers.leads:
             checkpoints.save(joined(parts), progress)
+        # Nobody goes on, or ends, before the file is there: where one ends the others are ended.
+        self.peers.led(None)
 
     def _resumed(self, checkpoints: Checkpoints) -> Progress:
         """The progress of a checkpoint of this very run, which the learner takes up; or none."""

@@ -61,10 +61,10 @@ def do_together(command: Sequence[str], processes: int, cores: int) -> int:
                 failed = _first_failure(members)
         finally:
             _end(members)
-        if received:
-            return 128 + received[0]
         if failed is None:
             return 0
+        if received:
+            return 128 + received[0]
         _show(failed)
         raise FedrecError(
             f"of {processes} processes, numbered from 0, number {failed.rank} (pid {failed.process.pid} on "

@@ -79,11 +79,13 @@ def test_where_all_fail_alike_one_says_why(tmp_path, capfd):
     assert capfd.readouterr().err == "wrong 0\n"
 
 
-def test_a_signal_to_stop_reaches_all(tmp_path):
-    """And once: they are no part of the terminal's group, to which a Ctrl-C goes as well."""
+@pytest.mark.parametrize(("status", "of_all"), [(143, 128 + signal.SIGTERM), (0, 0)])
+def test_a_signal_to_stop_reaches_all(tmp_path, status, of_all):
+    """And once: they are no part of the terminal's group, to which a Ctrl-C goes as well. What was done nevertheless
+    is done."""
     each = (
         "signal.signal(signal.SIGTERM, lambda number, _: (open(f'{sys.argv[1]}/{rank}', 'a').write('stopped '), "
-        f"sys.exit(143))); open(f'{{sys.argv[1]}}/ready{{rank}}', 'w'); {LONG}"
+        f"sys.exit({status}))); open(f'{{sys.argv[1]}}/ready{{rank}}', 'w'); {LONG}"
     )
     program = (
         "import sys; from fedrec.workers.company import do_together; "
@@ -97,7 +99,7 @@ def test_a_signal_to_stop_reaches_all(tmp_path):
         assert time.monotonic() < until
         time.sleep(0.05)
     os.killpg(starter.pid, signal.SIGTERM)
-    assert starter.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert starter.wait(PATIENCE) == of_all
     assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["stopped ", "stopped "]
 
 
