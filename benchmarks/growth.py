@@ -10,11 +10,11 @@ process for each size, since the peak of a process is that of all it ever did. N
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import override
@@ -110,7 +110,7 @@ def measure(
     with watch.part("make"):
         interactions = population_interactions(population, _DATASET)
     with watch.part("split"):
-        split = make_split(interactions, _clean(config / "protocols.yaml"))
+        split = make_split(interactions, clean_protocol(config / "protocols.yaml"))
     del interactions
     with watch.part("load"):
         clients = WatchedClients.of_split(split, place)
@@ -142,15 +142,14 @@ def measure(
     )
 
 
-def _clean(file: Path) -> Protocol:
+def clean_protocol(file: Path) -> Protocol:
     """The clean protocol, read without the schemas, which a machine that trains need not have."""
     return Protocol(name=_PROTOCOL, **values_of(file.read_text(encoding="utf-8"))[_PROTOCOL])
 
 
-def add_line(file: Path, line: Growth) -> None:
+def add_line(file: Path, values: Mapping[str, Any]) -> None:
     """Add a line to a table, which is begun where there is none."""
     begun = file.is_file()
-    values = asdict(line)
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(values), lineterminator="\n")
         if not begun:
@@ -192,7 +191,7 @@ def main() -> None:
     for name, value in asdict(line).items():
         print(f"{name:18} {value:>20,}" if isinstance(value, int | float) else f"{name:18} {value:>20}")
     if parsed.out is not None:
-        add_line(parsed.out, line)
+        add_line(parsed.out, asdict(line))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,10 @@ class OutOfMemoryError(FedrecError):
     """A client does not fit into the available memory."""
 
 
+class PeerError(FedrecError):
+    """Another process that trains the same run has ended, and this one cannot go on."""
+
+
 class NoCompilerError(FedrecError):
     """Kernels cannot be compiled here, or this one cannot: work is done without it."""
 

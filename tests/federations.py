@@ -19,6 +19,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.server_rule import ServerSide
+from fedrec.federation.server.personal import Personal
 from fedrec.runs.registry import make_learner, make_method
 from tests.conftest import ROOT, made_interactions
 from tests.engines import ENGINES, LOOP
@@ -184,8 +185,9 @@ def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str
 def server_side(share, initial=None, shared=None, personal=None, round_=1) -> ServerSide:
     """The server of a made round, as a method sees it: all its clients are aggregated."""
     return ServerSide(
-        round_=round_, seed=0, shared=shared or {}, initial=initial or {}, personal=personal or {},
-        clients=len(share), who=torch.arange(len(share)), share=share,
+        round_=round_, seed=0, shared=shared or {}, initial=initial or {},
+        personal={name: Personal(kept, len(share)) for name, kept in (personal or {}).items()},
+        clients=len(share), aggregated=lambda: (torch.arange(len(share)), share),
     )  # fmt: skip
 
 

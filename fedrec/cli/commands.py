@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
-from fedrec.errors import FedrecError, StoppedError
+from fedrec.errors import FedrecError, PeerError, StoppedError
+from fedrec.workers.company import LEFT_ALONE, end_with_starter
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
     PermissionError: "no permission. Change its rights, or name another place.",
@@ -26,13 +27,15 @@ def perform(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is 0, or 1 after an error message."""
     parsed = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    parsed.words = arguments
+    end_with_starter()
     command: Callable[[argparse.Namespace], None] = parsed.command
     try:
         command(parsed)
         sys.stdout.flush()
     except FedrecError as error:
         print(f"fedrec: {error}", file=sys.stderr)
-        return 1
+        return LEFT_ALONE if isinstance(error, PeerError) else 1
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         if error.filename is None:
             raise

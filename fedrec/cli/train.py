@@ -2,11 +2,15 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import add_command, add_methods, check_paper
+from fedrec.errors import ConfigurationError
+from fedrec.runs.machine import usable_cores
+from fedrec.workers.company import do_together
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -69,6 +73,14 @@ def add_commands(commands: "Commands") -> None:
         help="refused: a training that leaves the finite numbers is an error; kept: it is a result, ranking "
         "every held-out item last from that round on (default: %(default)s)",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="train the run by N processes, each with its share of the clients, and of the GPUs if there are "
+        "any (default: %(default)s); on several machines, start this command by torchrun instead",
+    )
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
     parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
 
@@ -77,6 +89,14 @@ def _train(parsed: argparse.Namespace) -> None:
     """Train a method on a split."""
     # Before torch is imported: threads that wait busily slow each other down where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if parsed.processes < 1:
+        raise ConfigurationError(f"--processes {parsed.processes}: give a whole number from 1.")
+    if parsed.processes > 1 and os.environ.get("WORLD_SIZE", "1") == "1":
+        command = (sys.executable, "-m", "fedrec", *parsed.words)
+        status = do_together(command, parsed.processes, usable_cores())
+        if status:
+            raise SystemExit(status)
+        return
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
@@ -99,7 +119,8 @@ def _train(parsed: argparse.Namespace) -> None:
         force=parsed.force,
         replace=parsed.replace,
     )
-    print(_outcome(summary, parsed.out))
+    if os.environ.get("RANK", "0") == "0":
+        print(_outcome(summary, parsed.out))
 
 
 def _outcome(summary: Mapping[str, Any], out: Path) -> str:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
-from fedrec.errors import SplitError
+from fedrec.errors import ConfigurationError, SplitError
 from fedrec.federation.draw_kernels import SAMPLES, samples
 from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
+from fedrec.federation.peers import ALONE, Peers
 from fedrec.native.kernel import kernel_or_none
 from fedrec.random.purpose import Purpose
 
@@ -39,7 +40,9 @@ class Samples:
 class Clients:
     """All clients: training items (by user, from `start`), held-out items and candidates.
 
-    Users are numbered by their place here; `user` gives their number in the dataset.
+    Users are numbered by their place here; `user` gives their number in the dataset. Where several processes
+    train a federation, these are the clients of one of them; draws go by the place among all (`number`), so
+    that it decides nothing which process trains a client.
     """
 
     protocol: Protocol
@@ -51,9 +54,28 @@ class Clients:
     candidates: dict[str, Tensor]
     forbidden: PairSet
     """What each may not draw as a training negative."""
+    before: int = 0
+    elsewhere: int = 0
+    """How many clients other processes have, before these and in all."""
 
     def __len__(self) -> int:
         return len(self.user)
+
+    @property
+    def everywhere(self) -> int:
+        """How many clients all processes have together."""
+        return len(self) + self.elsewhere
+
+    def number(self, who: Tensor) -> Tensor:
+        """The place of the clients `who` among those of all processes."""
+        return who + self.before if self.before else who
+
+    def own(self, numbers: Tensor) -> Tensor:
+        """Those of some clients, named by their places among all, that are here, by their places here."""
+        if not self.elsewhere:
+            return numbers
+        place = numbers - self.before
+        return place[(place >= 0) & (place < len(self))]
 
     @property
     def device(self) -> torch.device:
@@ -90,8 +112,10 @@ class Clients:
         return self.start.diff()
 
     @classmethod
-    def of_split(cls, split: Split, device: torch.device) -> Self:
-        """The clients of a frozen split."""
+    def of_split(cls, split: Split, device: torch.device, peers: Peers = ALONE) -> Self:
+        """The clients of a frozen split, or those of them that are this process's."""
+        if peers.size > 1:
+            return cls._of_share(split, device, peers)
         # Sorted by user: numbers follow from where the next one begins.
         begins = np.diff(split.user, prepend=-1) != 0
         users, dense = split.user[begins], np.cumsum(begins) - 1
@@ -119,6 +143,26 @@ class Clients:
             candidates={part: tensor(items) for part, items in candidates.items()},
             forbidden=PairSet.of(tensor(client), tensor(item), len(users), split.items),
         )
+
+    @classmethod
+    def _of_share(cls, split: Split, device: torch.device, peers: Peers) -> Self:
+        """Those of the clients of a split that are this process's; of the others nothing is held."""
+        first_rows = np.flatnonzero(np.diff(split.user, prepend=-1))
+        count = len(first_rows)
+        if count < peers.size:
+            raise ConfigurationError(
+                f"{peers.size} processes cannot share {count} clients: start as many as there are, or fewer."
+            )
+        own = peers.span(count)
+        rows = slice(first_rows[own.start], first_rows[own.stop] if own.stop < count else None)
+        candidates = replace(
+            split.candidates, validation=split.candidates.validation[own], test=split.candidates.test[own]
+        )
+        share = replace(
+            split, user=split.user[rows], item=split.item[rows], part=split.part[rows], candidates=candidates
+        )
+        clients = cls.of_split(share, device)
+        return replace(clients, before=own.start, elsewhere=count - len(clients))
 
     def only(self, who: Tensor) -> Self:
         """A federation of the clients `who` alone (sorted)."""
@@ -159,7 +203,7 @@ class Clients:
         kernel = kernel_or_none(SAMPLES, self.device)
         if kernel is not None:
             held = (self.start, self.train_item, self.forbidden)
-            return samples(kernel, who, *held, count, seed, round_, purpose)
+            return samples(kernel, who, *held, count, seed, round_, purpose, self.before)
         positive, owner = self.training(who)
         places = counted(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)
@@ -168,7 +212,7 @@ class Clients:
         for first in range(0, len(owner), _DRAWN_AT_ONCE):
             some = slice(first, first + _DRAWN_AT_ONCE)
             item[some, 1:] = negatives(
-                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose
+                who[owner[some]], places[some], self.forbidden, count, seed, round_, purpose, self.before
             )
         return item
 

@@ -32,8 +32,8 @@ SAMPLES = KernelSource(
         ("const integer*", "who"), ("const integer*", "row"),
         ("const integer*", "start"), ("const integer*", "train_item"),
         ("const integer*", "forbidden"), ("const integer*", "forbidden_start"), ("integer", "items"),
-        ("integer", "count"), ("word64", "seed"), ("integer", "round"), ("integer", "purpose"),
-        ("integer*", "sample"),
+        ("integer", "count"), ("integer", "before"), ("word64", "seed"), ("integer", "round"),
+        ("integer", "purpose"), ("integer*", "sample"),
     ),
     """
   integer user = who[item], first = start[user], size = start[user + 1] - first;
@@ -45,7 +45,7 @@ SAMPLES = KernelSource(
     integer filled = 0;
     for (word64 attempt = 0; filled < count; attempt++) {
       word32 words[4];
-      philox(words, (attempt << 20) + place, (word32)user, (word32)round, (word32)purpose, seed);
+      philox(words, (attempt << 20) + place, (word32)(before + user), (word32)round, (word32)purpose, seed);
       for (int lane = 0; lane < 4 && filled < count; lane++) {
         integer drawn = (integer)(words[lane] * (word64)items >> 32);
         int is_new = !holds(refused, refusals, user * items + drawn);
@@ -92,7 +92,7 @@ FIRST_WORDS = KernelSource(
 """A piece of work are some numbers, one after the other."""
 
 
-def first_words(
+def first_words_by_kernel(
     kernel: AnyKernel, place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose
 ) -> Tensor:
     """See `draws.first_words`."""
@@ -145,6 +145,7 @@ def samples(
     seed: int,
     round_: int,
     purpose: Purpose,
+    before: int = 0,
 ) -> Tensor:
     """The training interactions of some clients, none twice, and behind each its `count` negatives.
 
@@ -161,7 +162,7 @@ def samples(
         who=who.contiguous(), row=end - size,
         start=start, train_item=train_item,
         forbidden=forbidden.key, forbidden_start=forbidden.start, items=forbidden.items,
-        count=count, seed=seed, round=round_, purpose=int(purpose),
+        count=count, before=before, seed=seed, round=round_, purpose=int(purpose),
         sample=sample,
     )  # fmt: skip
     return sample

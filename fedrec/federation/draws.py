@@ -31,7 +31,7 @@ def first_words(place: Tensor, user: Tensor, seed: int, round_: int, purpose: Pu
     """The first of the four words of each counter, as `philox` has them: one for each place and user."""
     kernel = kernel_or_none(draw_kernels.FIRST_WORDS, user.device)
     if kernel is not None:
-        return draw_kernels.first_words(kernel, place, user, seed, round_, purpose)
+        return draw_kernels.first_words_by_kernel(kernel, place, user, seed, round_, purpose)
     return philox(place, user, round_, int(purpose), seed)[:, 0]
 
 
@@ -43,11 +43,13 @@ def negatives(
     seed: int,
     round_: int,
     purpose: Purpose = Purpose.NEGATIVES,
+    before: int = 0,
 ) -> Tensor:
     """`count` distinct items per training interaction, none of them `forbidden` to its owner.
 
     `owner` holds each interaction's user and `place` its number among its user's. Its negatives
-    are the first distinct items of its own endless sequence of draws that are not forbidden.
+    are the first distinct items of its own endless sequence of draws that are not forbidden. Users draw by
+    their number among all, of whom there are so many `before` those that are forbidden anything here.
     """
     drawn = torch.empty((len(owner), count), dtype=torch.int64, device=owner.device)
     # Below, all are of the interactions that are not yet full. An item that is refused is written into the
@@ -57,7 +59,8 @@ def negatives(
     filled = torch.zeros_like(owner)
     attempt = 0
     while len(row):
-        words = philox(attempt * _PLACES + place, owner, round_, int(purpose), seed)
+        number = owner + before if before else owner
+        words = philox(attempt * _PLACES + place, number, round_, int(purpose), seed)
         items = words.mul_(forbidden.items).bitwise_right_shift_(32)
         allowed = ~forbidden.holds(owner.unsqueeze(1), items)
         for lane, (item, may) in enumerate(zip(items.split(1, dim=1), allowed.unbind(1), strict=True)):

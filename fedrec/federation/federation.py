@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.errors import FederationError
+from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
@@ -19,6 +19,7 @@ from fedrec.federation.model.tables import Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
+from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.program import Needs, Program, Rewrite, needs_of, shape_of, trace, trace_after
 from fedrec.federation.server.server import Server
@@ -46,6 +47,7 @@ class Federation:
         seed: int,
         dense_bytes: int = DENSE_BYTES,
         recorder: Recorder | None = None,
+        peers: Peers = ALONE,
     ) -> None:
         clients.check_pools(settings["negatives"])
         self.method = method
@@ -56,8 +58,9 @@ class Federation:
         self.privacy = UploadNoise(settings["ldp"], settings["ldp_clip"], seed) if settings["ldp"] else None
         self.state = State.of_method(
             method, len(clients), seed, clients.device,
-            copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes,
+            copies=settings["aggregate_from"] > 1, dense_bytes=dense_bytes, elsewhere=clients.elsewhere,
         )  # fmt: skip
+        self.peers = peers
         self.recorder = recorder
         if recorder is not None:
             recorder.start(self.state)
@@ -73,10 +76,9 @@ class Federation:
     def train_round(self, round_: int) -> Report:
         """Do round `round_`, counted from 1."""
         start = time.perf_counter()
-        who = self._participants(round_)
-        aggregated = participants(who, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
+        who, aggregated = self._participants(round_)
         self.state.join(who)
-        server = Server(self.state, self._weights(aggregated), self.seed, round_, recorder=self.recorder)
+        server = self._server(self._weights(aggregated), round_)
         task = Task(
             self.method, *self._checked(trace(self.method, round_), server),
             self.state, server, self.clients, who,
@@ -84,8 +86,7 @@ class Federation:
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
-        outcome = self.engine.run(task)
-        loss = float(outcome.loss.mean())
+        loss, count, slowest = self._trained(task)
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
@@ -96,15 +97,16 @@ class Federation:
         answered = time.perf_counter()
         self._after_aggregation(task)
         if self.recorder is not None:
-            self.recorder.round_ended(self.state, round_, server.who, server.mixed, together=together)
+            who_mixed = server.side().who if server.mixed else server.who
+            self.recorder.round_ended(self.state, round_, who_mixed, server.mixed, together=together)
         return Report(
             loss=loss,
-            clients=len(who),
+            clients=count,
             down=self._downloaded() if server.uploaded and together else 0,
             up=sum(server.uploaded.values()) if together else 0,
             local_seconds=trained - start + time.perf_counter() - answered,
             server_seconds=answered - trained,
-            slowest=outcome.slowest,
+            slowest=slowest,
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
@@ -152,25 +154,75 @@ class Federation:
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """Facts for `run.json` after `rounds`."""
-        samples = self.clients.sizes * (1 + self.settings["negatives"])
+        samples = self.peers.together(self.clients.sizes) * (1 + self.settings["negatives"])
         guarantees = self.method.privacy(samples, rounds)
         if self.privacy is not None:
             guarantees = guarantees | {"uploads": self.privacy.report(rounds, max(1, self._uploads))}
         noted = {"privacy": guarantees} if guarantees else {}
         return noted | self.engine.notes() | {"information_abundance": self._abundance()}
 
-    def _participants(self, round_: int) -> Tensor:
-        """Who trains in a round, once the server is ready for it."""
-        everyone = self.clients.everyone
-        count = self.settings["clients"]
-        share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / len(everyone))
-        nobody = torch.zeros(len(everyone), device=self.clients.device)
-        server = Server(self.state, nobody, self.seed, round_).side()
-        self.method.server.begin(server)
-        chosen = self.method.server.choose(server, max(1, int(len(everyone) * share)))
+    def _participants(self, round_: int) -> tuple[Tensor, Tensor]:
+        """Who trains in a round, once the server is ready for it, and whose uploads are aggregated."""
+        clients, count = self.clients.everywhere, self.settings["clients"]
+        share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
+        nobody = torch.zeros(len(self.clients), device=self.clients.device)
+        side = self._server(nobody, round_).side()
+        self.method.server.begin(side)
+        chosen = self.method.server.choose(side, max(1, int(clients * share)))
+        if chosen is None and min(share, self.settings["aggregated"]) >= 1:
+            # Most often: nothing is drawn, and nobody need be told from the clients of other processes.
+            return self.clients.everyone, self.clients.everyone
+        everyone = self._everyone()
         if chosen is None:
-            return participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
-        return chosen
+            chosen = participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
+        aggregated = participants(chosen, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
+        return self._own(chosen), self._own(aggregated)
+
+    def _everyone(self) -> Tensor:
+        """The places of the clients of all processes."""
+        if self.peers.size == 1:
+            return self.clients.everyone
+        return torch.arange(self.clients.everywhere, device=self.clients.device)
+
+    def _own(self, numbers: Tensor) -> Tensor:
+        """Those of some clients, by their places among all, that are here; of all, the very `everyone`."""
+        if self.peers.size > 1 and len(numbers) == self.clients.everywhere:
+            return self.clients.everyone
+        return self.clients.own(numbers)
+
+    def _server(self, weight: Tensor, round_: int) -> Server:
+        """The server of a round, in which each client has some weight."""
+        return Server(
+            self.state, weight, self.seed, round_,
+            recorder=self.recorder, peers=self.peers, elsewhere=self.clients.elsewhere,
+        )  # fmt: skip
+
+    def _trained(self, task: Task) -> tuple[float, int, float | None]:
+        """Let clients train: their mean loss, how many they are, and the seconds of the slowest."""
+        if self.peers.size > 1:
+            return self._trained_together(task)
+        outcome = self.engine.run(task)
+        return float(outcome.loss.mean()), len(task.who), outcome.slowest
+
+    def _trained_together(self, task: Task) -> tuple[float, int, float | None]:
+        """The same of the clients of all processes; where those of one diverge, all of them end the round."""
+        if self.recorder is not None:
+            self.recorder.expects(self.state, task.server.sources)
+        told, error = [0.0, 0.0, -1.0, 0.0], ""
+        try:
+            # The clients of others may train where none of these does.
+            if len(task.who):
+                outcome = self.engine.run(task)
+                slowest = -1.0 if outcome.slowest is None else outcome.slowest
+                told = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
+        except DivergenceError as diverged:
+            told[-1], error = 1.0, str(diverged)
+        losses, counts, seconds, failed = self.peers.together(torch.tensor([told], dtype=torch.float64)).T
+        if failed.any():
+            raise DivergenceError(next(filter(None, self.peers.each(error))))
+        slowest = float(seconds.max())
+        count = int(counts.sum())
+        return float(losses.sum()) / max(1, count), count, slowest if slowest >= 0 else None
 
     def _after_aggregation(self, task: Task) -> None:
         """Run the clients' hook after aggregation."""
@@ -185,7 +237,10 @@ class Federation:
         late = replace(
             task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
         )
-        self.engine.run(late)
+        if self.peers.size == 1:
+            self.engine.run(late)
+        else:
+            self._trained_together(late)
 
     def _working(self, who: Who, trained: Tensor) -> Tensor:
         """The clients that run the hook after aggregation, given those that `trained`."""
@@ -227,16 +282,18 @@ class Federation:
 
     def _abundance(self) -> dict[str, float]:
         """Of every table of the server, and the mean over some clients of every table they keep."""
-        spread = torch.linspace(0, len(self.clients) - 1, min(_SAMPLED, len(self.clients)))
-        some = spread.long().unique().to(self.clients.device)
+        clients = self.clients.everywhere
+        spread = torch.linspace(0, clients - 1, min(_SAMPLED, clients))
+        some = self.clients.own(spread.long().unique().to(self.clients.device))
         abundance = {}
         for name, parameter in self.state.parameters.items():
             if parameter.table and name in self.state.shared:
                 abundance[f"shared/{name}"] = float(information_abundance(self.state.shared[name]))
             if parameter.table and name in self.state.kept:
-                tables = (self.state.kept[name].whole(who) for who in some.split(1))
-                each = torch.cat([information_abundance(table) for table in tables])
-                abundance[f"kept/{name}"] = float(each.mean())
+                tables = (self.state.kept[name].whole(who) for who in some.split(1) if len(who))
+                each = torch.cat([torch.empty(0, dtype=torch.float64, device=some.device),
+                                  *(information_abundance(table) for table in tables)])  # fmt: skip
+                abundance[f"kept/{name}"] = float(self.peers.together(each).mean())
         return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
@@ -271,7 +328,7 @@ class Federation:
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
         sizes = self.method.server.weights(self.clients.sizes[aggregated]).double()
         share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)
-        weight[aggregated] = share / share.sum()
+        weight[aggregated] = share / self.peers.total(share.sum())
         return weight
 
 

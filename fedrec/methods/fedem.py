@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.errors import ConfigurationError
@@ -35,11 +34,13 @@ from fedrec.federation.model import (
     ServerRule,
     ServerSide,
     Step,
+    Uploads,
     Weights,
     dot,
     mean_entropy,
 )
-from fedrec.methods._math.likeness import first_components, squared_distances
+from fedrec.federation.server.uploads import FlatUploads
+from fedrec.methods._math.likeness import cosines, first_components, squared_distances
 from fedrec.methods._math.simplex import project_on_simplex
 from fedrec.methods.fedmf import FedMF
 from fedrec.plugins.em import Dynamic, OnlyAggregated, Replacement, Static
@@ -99,13 +100,13 @@ class PersonalisedAggregation(ServerRule):
     """Gives each client its own mixture of all uploads, by data sizes and similarities (Eq. 13)."""
 
     @override
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+    def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
         similarity = SIMILARITIES[self.settings["similarity"]]
         wanted: Tensor = server.share + self.settings["alpha"] * similarity(uploads, self.items)
         return WEIGHTS[self.settings["weights"]](wanted)
 
 
-def by_distance(uploads: Tensor, _items: int) -> Tensor:
+def by_distance(uploads: Uploads, _items: int) -> Tensor:
     """The paper's similarity, 1 / (1 + |Q_u - Q_v|^2)."""
     return 1 / (1 + squared_distances(uploads))
 
@@ -154,23 +155,22 @@ class StaticReplacement(Replacement, FedEM):
     """FedSim w/ SR."""
 
 
-def by_component(uploads: Tensor, items: int) -> Tensor:
+def by_component(uploads: Uploads, items: int) -> Tensor:
     """The official code's similarity, 1 / (1 + distance) of first principal components.
 
     Above 0.9 it is taken for 1.
     """
-    components = first_components(uploads.reshape(len(uploads), items, -1))
-    similarity = 1 / (1 + squared_distances(components).sqrt())
+    components = uploads.of_each(lambda some: first_components(some.unflatten(1, (items, -1))))
+    similarity = 1 / (1 + squared_distances(FlatUploads(components)).sqrt())
     return torch.where(similarity > 0.9, 1.0, similarity)
 
 
-def by_cosine(uploads: Tensor, _items: int) -> Tensor:
+def by_cosine(uploads: Uploads, _items: int) -> Tensor:
     """The official code's alternative, cosines that are not negative."""
-    unit = functional.normalize(uploads)
-    return (unit @ unit.T).clamp(min=0)
+    return cosines(uploads).clamp(min=0)
 
 
-SIMILARITIES: Mapping[str, Callable[[Tensor, int], Tensor]] = MappingProxyType(
+SIMILARITIES: Mapping[str, Callable[[Uploads, int], Tensor]] = MappingProxyType(
     {"distance": by_distance, "component": by_component, "cosine": by_cosine}
 )
 WEIGHTS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(

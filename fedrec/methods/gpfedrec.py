@@ -25,6 +25,7 @@ from fedrec.federation.model import (
     Parameter,
     ServerRule,
     ServerSide,
+    Uploads,
     Weights,
     item_table,
     mlp,
@@ -39,13 +40,13 @@ class NeighbourMeans(ServerRule):
     """Gives each client the mean over its neighbours, and over theirs if there are more layers."""
 
     @override
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+    def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
         likeness = self.likeness(uploads)
         graph = neighbours(likeness, self.settings["threshold"], self.settings["neighbours"])
         reached: Tensor = torch.linalg.matrix_power(graph, self.settings["depth"])
         return reached
 
-    def likeness(self, uploads: Tensor) -> Tensor:
+    def likeness(self, uploads: Uploads) -> Tensor:
         """Cosine of the tables of every two clients."""
         return 1 - cosine_distances(uploads)
 
@@ -107,7 +108,7 @@ class DistantNeighbours(NeighbourMeans):
     """As the official code: the more distant two tables are, the more alike they count."""
 
     @override
-    def likeness(self, uploads: Tensor) -> Tensor:
+    def likeness(self, uploads: Uploads) -> Tensor:
         return cosine_distances(uploads)
 
 

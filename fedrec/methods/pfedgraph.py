@@ -33,6 +33,7 @@ from fedrec.federation.model import (
     ServerRule,
     ServerSide,
     Step,
+    Uploads,
     Weights,
     dot,
     item_table,
@@ -47,13 +48,13 @@ class CollaborationGraph(ServerRule):
     """Gives each client a mixture of the tables of clients that learnt in its direction."""
 
     @override
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Tensor:
+    def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Tensor:
         likeness = same_direction(uploads, server.initial["Q"].reshape(-1))
         weights = project_on_simplex(server.share + likeness / (2 * self.settings["alpha"]))
         if self.settings["penalty"] > 0:
             # R, the direction of similar clients, is made of the same.
-            directions = (weights / uploads.norm(dim=1)) @ uploads
-            server.personal["R"].put(server.who, directions.unflatten(1, (self.items, -1)))
+            length = uploads.of_each(lambda some: some.norm(dim=1))
+            server.personal["R"].mix(server.who, uploads, weights / length)
         return weights
 
 

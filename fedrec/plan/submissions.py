@@ -1,7 +1,7 @@
 """What is told of a cluster's jobs: what each would ask for, and why one failed."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,11 +57,13 @@ class FailedJob:
     """A job that a cluster has ended before its runs did."""
 
     number: str
-    """As the cluster counts it."""
+    """As the cluster counts it; none if it did not take the job."""
     runs: Sequence[RunId]
-    log: Path
+    log: Path | None
     """The file that holds what Slurm and Snakemake said in it."""
     is_tried_again: bool
+    refused: Callable[[], str] = str
+    """Says why the cluster did not take it."""
 
     def words(self, project: Project) -> str:
         """Which of its runs are not finished and what each said last, in a few lines."""
@@ -70,6 +72,8 @@ class FailedJob:
         again = "is tried again, for what is not finished" if self.is_tried_again else "is not tried again"
         kept = f"{done} {'is' if done == 1 else 'are'}" if done else "none is finished"
         of_runs = f"of its {_counted(len(self.runs), 'run')} {kept}"
+        if self.log is None:
+            return f"fedrec: the cluster did not take a job, which {again}; {of_runs}.\n  {self.refused()}"
         first = f"fedrec: job {self.number} of the cluster failed, and {again}; {of_runs}."
         reasons = _cut([f"  {run.folder}: {_reason(project, run)}" for run in left], _MOST_REASONS)
         by_slurm = [f"  {line}" for line in _ERROR_OF_SLURM.findall(_text(self.log))[-_MOST_ERRORS:]]

@@ -94,11 +94,14 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._due_at
 
-    def is_worth(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether one that is due would not slow down the run; else, unless all are wanted, it is put off."""
+    def is_worth(self, tensors: Mapping[str, Tensor], shares: int = 1) -> bool:
+        """Whether one that is due would not slow down the run; else, unless all are wanted, it is put off.
+
+        It holds so many shares as large as `tensors`.
+        """
         if not self._seconds:
             return True
-        takes = sum(tensor.nbytes for tensor in tensors.values()) / _BYTES_PER_SECOND
+        takes = shares * sum(tensor.nbytes for tensor in tensors.values()) / _BYTES_PER_SECOND
         self._due_at = self._since + _SHARE * (takes if self._took is None else self._took)
         return self.is_due
 

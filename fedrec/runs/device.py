@@ -29,8 +29,11 @@ _USABLE = 0.75
 """The share of all memory that clients may take at most: the rest is for tables, data and torch itself."""
 
 
-def device_named(name: str) -> torch.device:
-    """The CPU, or of several GPUs the one with the most free memory: runs spread over them."""
+def device_named(name: str, place: int | None = None) -> torch.device:
+    """The CPU, or of several GPUs the one with the most free memory: runs spread over them.
+
+    Of the processes that train one run here, each has its `place`, and takes the GPUs in turn.
+    """
     if name not in DEVICES:
         hint = " Did you mean 'cuda'?" if name == "gpu" else did_you_mean(name, DEVICES)
         raise ConfigurationError(f"--device: unknown device '{name}'.{hint} There are: {', '.join(DEVICES)}.")
@@ -38,6 +41,8 @@ def device_named(name: str) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ConfigurationError("--device cuda: torch finds no GPU here. Use --device cpu, or auto.")
+    if place is not None:
+        return torch.device("cuda", place % torch.cuda.device_count())
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
     return torch.device("cuda", free.index(max(free)))
 

@@ -22,6 +22,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
+from fedrec.federation.peers import ALONE, Peers
 
 
 def make_learner(
@@ -31,11 +32,16 @@ def make_learner(
     seed: int,
     engine: Engine,
     recorder: Recorder | None = None,
+    peers: Peers = ALONE,
 ) -> Learner:
     """The composition `name`, ready for its first round. What it changes is in `settings` already."""
     made = make_method(name, settings, clients.items)
     if made is not None:
-        return Federation(made, clients, engine, settings, seed, recorder=recorder)
+        return Federation(made, clients, engine, settings, seed, recorder=recorder, peers=peers)
+    if peers.size > 1:
+        raise ConfigurationError(
+            f"{name} has no clients that train, which several processes could share: train it in one."
+        )
     if recorder is not None:
         raise ConfigurationError(f"{name} has no clients that train: there is nothing --record could see.")
     method = _class_of(modules_of(name)[0], "METHOD", settings)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fedrec.errors import ConfigurationError, DivergenceError, OutOfMemoryError,
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
+from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
@@ -31,6 +33,7 @@ from fedrec.runs.device import (
 )
 from fedrec.runs.diverging import Diverging
 from fedrec.runs.folder import clear_folder, finished_before
+from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
@@ -75,7 +78,8 @@ def train(
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
-    place = device_named(device)
+    membership = Membership.of_environment()
+    place = device_named(device, membership.local_rank)
     memory = memory_for_clients(place, memory_gib)
     chosen = engine_named(engine, memory.together, memory.alone)
     split = split_of(data, protocol, paper)
@@ -99,10 +103,14 @@ def train(
         "also_settings_of": _sharing(methods, method, paper, split, changes),
         "data": os.path.relpath(data, out),
         "memory_for_clients": memory.as_dict(),
+        **({"processes": membership.size} if membership.size > 1 else {}),
     }
-    with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
-        clear_folder(out)
-        before = None if force else finished_before(out, identity, records, replace=replace)
+    with membership.peers(place) as peers, _held(out, peers):
+        before = None
+        if peers.leads:
+            clear_folder(out)
+            before = None if force else finished_before(out, identity, records, replace=replace)
+        before = peers.led(before)
         if before is not None:
             if DIVERGED in before and diverged == "refused":
                 raise DivergenceError(f"{out}: holds this run, which diverged: {before[DIVERGED]['why']}")
@@ -111,13 +119,21 @@ def train(
         use_own_cores()
         forget_peak_memory(place)
         try:
-            clients = Clients.of_split(split, place)
-            recorder = Recorder.of(record, clients, settings["rounds"]) if record else None
-            learner = make_learner(method, clients, settings, seed, chosen, recorder)
+            clients = Clients.of_split(split, place, peers)
+            recorder = Recorder.of(record, clients, settings["rounds"], peers) if record else None
+            learner = make_learner(method, clients, settings, seed, chosen, recorder, peers)
             if diverged == "kept":
                 learner = Diverging(learner)
             return Training(
-                clients, learner, settings["rounds"], out, identity, checkpoint_seconds, records, remarks
+                clients,
+                learner,
+                settings["rounds"],
+                out,
+                identity,
+                checkpoint_seconds,
+                records,
+                remarks,
+                peers,
             ).train()
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
@@ -130,6 +146,16 @@ def train(
             ) from error
         finally:
             release_memory(place)
+
+
+@contextmanager
+def _held(out: Path, peers: Peers) -> Iterator[None]:
+    """The folder of a run, held by the process that writes to it, which says there how far it is."""
+    if not peers.leads:
+        yield
+        return
+    with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
+        yield
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 All files but the times are the same whether a run was killed and taken up again or not.
 """
 
+import io
 import sys
 import time
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
+from fedrec.federation.peers import ALONE, Peers
+from fedrec.federation.shards import divided, joined
 from fedrec.progress import RoundProgress
 from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.device import measured_of
@@ -45,6 +48,8 @@ class Training:
     """What the learner records besides its state; decides no other number, but what a checkpoint holds."""
     remarks: Mapping[str, Any] = field(default_factory=dict)
     """What run.json says besides, such as whose settings these also are; decides nothing."""
+    peers: Peers = ALONE
+    """The processes that train it together, each its own clients; the first one writes files."""
 
     def train(self) -> dict[str, Any]:
         """Train to the last round, from a checkpoint if there is one, and write the results.
@@ -53,7 +58,8 @@ class Training:
         """
         checkpoints = Checkpoints(self.out, self.identity, self.records, self.checkpoint_seconds)
         progress = self._resumed(checkpoints)
-        display = RoundProgress(self.identity["method"], self.rounds, progress.rounds)
+        stream = None if self.peers.leads else io.StringIO()
+        display = RoundProgress(self.identity["method"], self.rounds, progress.rounds, stream)
         with stoppable() as stop:
             try:
                 self._go_on(progress, checkpoints, display, stop)
@@ -62,7 +68,8 @@ class Training:
             except KeyboardInterrupt:
                 display.close()
                 raise StoppedError(checkpoints.said(), stop.status) from None
-        checkpoints.remove()
+        if self.peers.leads:
+            checkpoints.remove()
         return summary
 
     def _go_on(
@@ -75,21 +82,40 @@ class Training:
             self._evaluate(round_, report, progress)
             seconds = report.local_seconds + report.server_seconds
             display.update(report.loss, progress.curve[-1]["validation_hr@10"], seconds)
-            if round_ < self.rounds and (stop.signal is not None or checkpoints.is_due):
-                tensors = self.learner.tensors()
-                if stop.signal is not None or checkpoints.is_worth(tensors):
-                    checkpoints.save(tensors, progress)
-                if stop.signal is not None:
+            signal, is_due = self._agreed(stop, checkpoints)
+            if round_ < self.rounds and (signal is not None or is_due):
+                self._keep(progress, checkpoints, is_last=signal is not None)
+                if signal is not None:
+                    stop.signal = signal
                     raise KeyboardInterrupt
-            stop.rounds_are_quick = time.monotonic() - started < _QUICK
+            stop.rounds_are_quick = self.peers.led(time.monotonic() - started < _QUICK)
+
+    def _agreed(self, stop: StopRequest, checkpoints: Checkpoints) -> tuple[int | None, bool]:
+        """The signal by which any process was asked to stop, and whether a checkpoint is due."""
+        told = self.peers.each((stop.signal, checkpoints.is_due))
+        return next((signal for signal, _ in told if signal is not None), None), told[0][1]
+
+    def _keep(self, progress: Progress, checkpoints: Checkpoints, *, is_last: bool) -> None:
+        """Write a checkpoint, if it is worth it or the last thing to be done."""
+        tensors = self.learner.tensors()
+        if not is_last and not self.peers.led(checkpoints.is_worth(tensors, self.peers.size)):
+            return
+        parts = self.peers.collected(tensors)
+        if self.peers.leads:
+            checkpoints.save(joined(parts), progress)
+        # Nobody goes on, or ends, before the file is there: where one ends the others are ended.
+        self.peers.led(None)
 
     def _resumed(self, checkpoints: Checkpoints) -> Progress:
         """The progress of a checkpoint of this very run, which the learner takes up; or none."""
-        found = checkpoints.found()
-        if found is None:
-            return Progress()
-        tensors, progress = found
-        self.learner.load(tensors)
+        tensors, progress = (checkpoints.found() if self.peers.leads else None) or ({}, Progress())
+        # Ranks of all clients stay with the process that writes them.
+        rounds = self.peers.led((progress.curve, progress.timing, progress.round_of))
+        if not rounds[0]:
+            return progress
+        self.learner.load(self.peers.dealt(lambda: divided(tensors, self.peers)))
+        if not self.peers.leads:
+            return Progress(*rounds)
         print(
             f"{self.identity['method']}: goes on after round {progress.rounds} of {self.rounds}, from the "
             f"checkpoint of {checkpoints.written_at}.",
@@ -102,17 +128,23 @@ class Training:
         by_part = [candidate_ranks(self.learner, self.clients, part) for part in HELD_OUT_PARTS]
         sampled = torch.stack(by_part, dim=1).cpu()
         row: dict[str, float] = {"round": round_, "loss": report.loss}
-        for part, ranks in zip(HELD_OUT_PARTS, sampled.unbind(1), strict=True):
-            row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.numpy()).items()}
-        progress.curve.append(row)
+        for everyones in self._collected(sampled):
+            for part, ranks in zip(HELD_OUT_PARTS, everyones.unbind(1), strict=True):
+                row |= {f"{part}_{name}": value for name, value in metrics_of(ranks.numpy()).items()}
+        progress.curve.append(self.peers.led(row))
         progress.timing.append(_timing(round_, report))
         reported = [name for name in REPORTED if self._is_reported(name, round_, progress)]
         if reported:
             whole = catalogue_ranks(self.learner, self.clients)
             in_catalogue = torch.stack([whole[part] for part in HELD_OUT_PARTS], dim=1).cpu()
-            ranks = torch.cat((sampled, in_catalogue), dim=1)
             progress.round_of |= dict.fromkeys(reported, round_)
-            progress.ranks |= dict.fromkeys(reported, ranks)
+            for ranks in self._collected(torch.cat((sampled, in_catalogue), dim=1)):
+                progress.ranks |= dict.fromkeys(reported, ranks)
+
+    def _collected(self, own: torch.Tensor) -> list[torch.Tensor]:
+        """The rows of all processes, one process after the other, where files are written; elsewhere none."""
+        parts = [part["own"] for part in self.peers.collected({"own": own})]
+        return parts if len(parts) < 2 else [torch.cat(parts)]
 
     def _is_reported(self, reported: str, round_: int, progress: Progress) -> bool:
         """Whether this round takes the place: the papers' rule, the latest among equals."""
@@ -130,38 +162,47 @@ class Training:
             | {
                 "rounds": {name: progress.round_of[name] for name in REPORTED},
                 "metrics": {name: _metrics_at(progress, name) for name in REPORTED},
-                "measured": measured_of(progress.timing, self.clients.device),
+                "measured": self._measured(progress),
             }
         )
-        RunRecord.write(
-            self.out,
-            self.identity,
-            curve=_columns(progress.curve),
-            timing=_columns(progress.timing),
-            ranks=self._ranks_table(progress),
-            tensors=self.learner.tensors(),
-            summary=summary,
-        )
+        parts = self.peers.collected(self.learner.tensors())
+        for users in self._collected(self.clients.user.cpu()):
+            RunRecord.write(
+                self.out,
+                self.identity,
+                curve=_columns(progress.curve),
+                timing=_columns(progress.timing),
+                ranks=_ranks_table(progress, users),
+                tensors=joined(parts),
+                summary=summary,
+            )
         return summary
 
-    def _ranks_table(self, progress: Progress) -> pa.Table:
-        users = self.clients.user.cpu().numpy().astype(np.int32)
-        parts = []
-        for name in REPORTED:
-            validation, test, validation_full, test_full = progress.ranks[name].numpy().T
-            parts.append(
-                pa.table(
-                    {
-                        "at": pa.array([name] * len(users)),
-                        "user": users,
-                        "validation_rank": validation,
-                        "test_rank": test,
-                        "validation_rank_in_catalogue": validation_full,
-                        "test_rank_in_catalogue": test_full,
-                    }
-                )
+    def _measured(self, progress: Progress) -> dict[str, Any]:
+        """What was measured: of several processes the time of the first, and the memory of each."""
+        measured = measured_of(progress.timing, self.clients.device)
+        each = self.peers.each(measured["peak_memory_bytes"])
+        return measured if len(each) == 1 else measured | {"peak_memory_bytes_of_processes": each}
+
+
+def _ranks_table(progress: Progress, user: torch.Tensor) -> pa.Table:
+    users = user.numpy().astype(np.int32)
+    parts = []
+    for name in REPORTED:
+        validation, test, validation_full, test_full = progress.ranks[name].numpy().T
+        parts.append(
+            pa.table(
+                {
+                    "at": pa.array([name] * len(users)),
+                    "user": users,
+                    "validation_rank": validation,
+                    "test_rank": test,
+                    "validation_rank_in_catalogue": validation_full,
+                    "test_rank_in_catalogue": test_full,
+                }
             )
-        return pa.concat_tables(parts)
+        )
+    return pa.concat_tables(parts)
 
 
 def _columns(rows: list[dict[str, float]]) -> pa.Table:

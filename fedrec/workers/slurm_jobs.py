@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedrec.errors import StorageError
@@ -38,11 +38,27 @@ def end_jobs(numbers: Sequence[str], folder: Path) -> None:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
+def why_refused(asked: Mapping[str, int | str]) -> str:
+    """What Slurm answers to a job that asks for as much, by the names that Snakemake gives to resources."""
+    options = {
+        "--cpus-per-task": "_cores",
+        "--mem": "mem_mb",
+        "--time": "runtime",
+        "--gres": "gres",
+        "--partition": "slurm_partition",
+        "--account": "slurm_account",
+    }
+    words = [f"{option}={asked[name]}" for option, name in options.items() if asked.get(name)]
+    try:
+        _asked("sbatch", "--test-only", *words, "--wrap=true")
+    except StorageError as error:
+        return str(error)
+    return "it would take one that asks for as much now"
+
+
 def _asked(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        raise StorageError(
-            f"`{command[0]}` failed, by which Slurm is asked for jobs: {said.strip()}"
-        ) from None
+        raise StorageError(f"`{' '.join(command)}` failed: {said.strip()}") from None

@@ -208,7 +208,8 @@ def test_what_is_cancelled_or_left_behind_goes_on_and_what_is_finished_stays(che
     assert "is tried again, for what is not finished; of its 2 runs 1 is." in checkout.said
     assert checkout.jobs()[-1]["state"] == "RUNNING"
 
-    checkout.ended(checkout.started("--unlock"))
+    # As `snakemake --unlock` does, which takes a while to start.
+    shutil.rmtree(checkout.folder / ".snakemake/locks")
     left = checkout.jobs()[-1]["number"]
     process = checkout.started("--cores=2", "--", short, long)
     try:
@@ -231,6 +232,9 @@ def test_a_job_that_fails_to_the_last_is_told_in_a_few_lines(checkout):
     checkout.prepared()
     run = "runs/pfedrec/alpha/clean/fedmf@rounds-100000/seed0"
     (checkout.result(run) / "checkpoint.safetensors/something").mkdir(parents=True)
+    assert checkout.ended(checkout.started("--dry-run", "--", f"results/{run}/run.json")) == 0
+    # Rounds of 0.8 s with ten epochs and 0.6 of the clients, here with one and all: 13,333 s, three times that.
+    assert f"  {run}: 1 run, 1 core, 4.5 GB, 11:12 h" in checkout.said
     process = checkout.started("--retries=0", "--", f"results/{run}/run.json")
 
     assert checkout.ended(process) == 1
@@ -242,8 +246,13 @@ def test_a_job_that_fails_to_the_last_is_told_in_a_few_lines(checkout):
     assert "Error in rule train" not in checkout.said
     (job,) = checkout.jobs()
     assert (job["state"], job["memory"]) == ("FAILED", "4545M")
-    # Rounds of 0.8 s with ten epochs and 0.6 of the clients, here with one and all: 13,333 s, and three times that.
     assert job["time"] == "11:12:00"
+
+    more_than_there_is = "--set-resources=train:mem_mb=99999999"
+    process = checkout.started("--retries=0", more_than_there_is, "--", f"results/{run}/run.json")
+    assert checkout.ended(process) == 1
+    assert "the cluster did not take a job, which is not tried again" in checkout.said
+    assert "Requested node configuration is not available" in checkout.said
 
 
 @pytest.mark.matrix

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from benchmarks import authors, engines
+from benchmarks import authors, company, engines
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError
+from fedrec.federation.peers import ALONE
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
 
@@ -125,3 +126,20 @@ def test_other_ratings_are_not_replaced(data, checkout):
 def test_a_folder_without_their_code_is_told(data, tmp_path):
     with pytest.raises(ConfigurationError, match=r"has no train\.py"):
         compared(data, tmp_path)
+
+
+def test_a_round_that_processes_may_share_is_measured(tmp_path):
+    """By one of them: what several do is the same, and what they say to each other has tests of its own."""
+    write_split(planted_blocks(users=12), tmp_path)
+    line = company.measure(
+        tmp_path,
+        ALONE,
+        method="fedmf",
+        changes=["local_epochs=1"],
+        device="cpu",
+        rounds=2,
+        config=ROOT / "config",
+    )
+    assert (line.method, line.users, line.items, line.processes) == ("fedmf", 12, 80, 1)
+    assert line.seconds > 0 < line.peak_bytes
+    assert line.bytes_handed == 0

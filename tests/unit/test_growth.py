@@ -1,6 +1,7 @@
 """The benchmark of growth: it must run where a large machine is paid for by the minute."""
 
 import csv
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ def test_a_size_is_measured_and_added_to_the_table(tmp_path, method):
             ranked_users=7,
             config=ROOT / "config",
         )
-        add_line(table, line)
+        add_line(table, asdict(line))
     with table.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["users"], row["interactions"], row["ranked_users"]) for row in rows] == [

@@ -296,9 +296,6 @@ def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, m
     monkeypatch.setenv("SNAKEMAKE_OUTPUT_CACHE", str(tmp_path / "cache"))
     first, second = (Checkout.made(tmp_path / name) for name in ("first", "second"))
     run = f"{RESULTS}/runs/pfedclr/alpha/clean/draw-counter@rounds-2/seed0/run.json"
-    assert "cache, which is no folder where you may write" in first.snakemake(
-        "--cache", "--", run, succeeds=False
-    )
     (tmp_path / "cache").mkdir()
     first.snakemake("--cache", "--", run)
 

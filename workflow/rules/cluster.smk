@@ -5,7 +5,7 @@ from functools import cache
 from fedrec.plan.demand import Demands
 from fedrec.plan.finished import unfinished
 from fedrec.plan.submissions import FailedJob, Submission, submission_words
-from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind
+from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind, why_refused
 
 DEMANDS = Demands(PROJECT)
 ONE_JOB = "job"
@@ -31,7 +31,8 @@ def bundle_of(wildcards):
 @cache
 def bundles():
     """The name of each short run's job, worked out once all that is to be done is known."""
-    return DEMANDS.bundles(runs_planned())
+    trained, cached = runs_planned()
+    return DEMANDS.bundles([*trained, *cached])
 
 
 def together(name):
@@ -128,11 +129,13 @@ def told_of_failure(record):
     job = next(job for job in workflow.scheduler.running if is_meant(job, record))
     aux = record.aux if record.event == LogEvent.JOB_ERROR else vars(record)
     logs = record.log if record.event == LogEvent.JOB_ERROR else record.aux_logs
+    number = aux.get("external_jobid") or ""
     failed = FailedJob(
-        aux.get("external_jobid", ""),
+        number,
         [job_of(one.wildcards).run for one in (job.jobs if job.is_group() else [job])],
-        Path(logs[-1]),
+        Path(logs[-1]) if number else None,
         job.restart_times > job.attempt - 1,
+        lambda: why_refused(dict(job.resources.items())),
     )
     record.msg, record.event = failed.words(PROJECT), None
     return True

@@ -7,8 +7,9 @@ from snakemake.logging import logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
-# What Snakemake says of each file that its cache takes or gives; a run has five.
-FILE_BY_FILE = ("Moving output file", "Symlinking output file")
+# What Snakemake says of each file that its cache takes or gives, of which a run has five, and, where there is no
+# cluster, of groups of jobs, which are for clusters.
+UNSPOKEN = ("Moving output file", "Symlinking output file", "Group jobs: inactive")
 
 
 class Listener(logging.Filter):
@@ -41,7 +42,7 @@ class Listener(logging.Filter):
         if not self.started and does_job_of_cluster():
             self.started = True
             start_workers()
-        if str(record.msg).startswith(FILE_BY_FILE):
+        if str(record.msg).startswith(UNSPOKEN):
             return False
         event = getattr(record, "event", None)
         if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR) and submits():
@@ -79,7 +80,9 @@ def force_outdated():
     Snakemake knows only how those were made that it made itself, and takes any other file as it is.
     """
     settings = workflow.dag_settings
-    files = results([f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked_runs())])
+    files = results(
+        [f"{run.folder}/{SUMMARY}" for run in outdated(PROJECT, asked_runs())]
+    )
     settings.forcerun = {*settings.forcerun, *files}
 
 

@@ -33,6 +33,8 @@ class LoopClient(Interpreter):
     def __init__(self, task: Task, index: int) -> None:
         self.task = task
         self.who = task.who[index : index + 1]
+        self.number = task.clients.number(self.who)
+        """What it draws by."""
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
@@ -107,7 +109,7 @@ class LoopClient(Interpreter):
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
         if task.privacy is not None:
             change = change * task.privacy.shrinkage(change.abs().sum())
-            change = change + task.privacy.draw(task.state.parameters, into, self.who, task.round_)
+            change = change + task.privacy.draw(task.state.parameters, into, self.number, task.round_)
         task.server.receive(into, self.who, change)
 
     def _downloaded(self, name: str) -> Tensor:
@@ -136,11 +138,11 @@ class LoopClient(Interpreter):
         if half is not None:
             group = task.samples.group
             rows = torch.tensor([len(items) // group], device=self.who.device)
-            parts = halves(self.who, rows, task.seed, task.round_)
+            parts = halves(self.number, rows, task.seed, task.round_)
             chosen = parts[("first", "second").index(half)].repeat_interleave(group)
             items, labels = items[chosen], labels[chosen]
         size = torch.tensor([len(items)], device=self.who.device)
-        order = shuffled(self.who, size, task.seed, task.round_, self.epochs_done)
+        order = shuffled(self.number, size, task.seed, task.round_, self.epochs_done)
         self.epochs_done += 1
         return [PlainBatch(items[chosen], labels[chosen]) for chosen in order.split(task.batch_size)]
 
@@ -181,7 +183,7 @@ class LoopClient(Interpreter):
             spread = mechanism.multiplier * mechanism.clip / len(batch.items)
             first = ((self.epochs_done - 1) * NOISE_STEPS + number) * table.numel()
             task = self.task
-            noise = gaussian(self.who, table.numel(), 1.0, task.seed, task.round_, first)
+            noise = gaussian(self.number, table.numel(), 1.0, task.seed, task.round_, first)
             table.grad = total / len(batch.items) + spread * noise.reshape(table.shape)
 
 

@@ -26,7 +26,7 @@ from fedrec.federation.model.parameters import (
     vector,
 )
 from fedrec.federation.model.plugin import Plugin, refuse_guarded
-from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
+from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide, Uploads
 from fedrec.federation.model.tables import Combined, GatheredRows, PlainTable, Values, View
 from fedrec.federation.model.weights import (
     Batch,
@@ -66,6 +66,7 @@ __all__ = [
     "Step",
     "Through",
     "Upload",
+    "Uploads",
     "Values",
     "View",
     "Weights",

@@ -1,7 +1,8 @@
 """The server's part of a method, besides the weighted mean of uploads."""
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
@@ -9,6 +10,31 @@ from typing_extensions import override
 
 Mixed: TypeAlias = Tensor | tuple[Tensor, Tensor]
 """The weight of each upload (column) for each client (row), or a product of two such matrices."""
+
+
+class Uploads(Protocol):
+    """One flat vector of each client whose uploads are aggregated.
+
+    They may be too many to be looked at together, and clients may be those of several processes: a rule says
+    what it asks of them, and not how.
+    """
+
+    def __len__(self) -> int:
+        """How many clients there are."""
+
+    def of_each(self, of: Callable[[Tensor], Tensor]) -> Tensor:
+        """What follows from each vector by itself, for all clients: `of` is given some of them (n x numbers),
+        and has a row for each.
+        """
+
+    def added_up(self, of: Callable[[Tensor, slice], Tensor]) -> Tensor:
+        """What adds up over numbers, such as products of vectors: the sum of `of` over pieces of all vectors.
+
+        A piece holds some numbers of every client (clients x numbers), and goes with the place of these.
+        """
+
+    def mixed(self, weights: Tensor) -> Tensor:
+        """Mixtures of all vectors, one for each client, by rows of `weights`; those of clients held here."""
 
 
 class PersonalValues(Protocol):
@@ -22,6 +48,12 @@ class PersonalValues(Protocol):
 
     def restart(self, who: Tensor, value: Tensor) -> None:
         """Let some clients have `value`, one and the same for all of them."""
+
+    def sums(self, who: Tensor, weights: Tensor) -> Tensor:
+        """Weighted sums of what some clients have, in double precision, one for every row of `weights`."""
+
+    def mix(self, who: Tensor, uploads: Uploads, weights: Tensor) -> None:
+        """Let the clients `who` that uploaded have mixtures of all uploads, by rows of `weights`."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +70,23 @@ class ServerSide:
     """The server's parameters, one per client."""
     clients: int
     """How many there are."""
-    who: Tensor
-    """The clients whose uploads are aggregated in this round."""
-    share: Tensor
-    """The weight of each of them in a plain mean."""
+    aggregated: Callable[[], tuple[Tensor, Tensor]]
+    """What finds out `who` and `share`: where clients are those of many processes, these have to ask each
+    other."""
+
+    @property
+    def who(self) -> Tensor:
+        """The clients whose uploads are aggregated in this round."""
+        return self._found[0]
+
+    @property
+    def share(self) -> Tensor:
+        """The weight of each of them in a plain mean."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[Tensor, Tensor]:
+        return self.aggregated()
 
 
 class ServerRule:
@@ -62,11 +107,11 @@ class ServerRule:
         """Each client's weight in the mean, in interactions, given its number of training interactions."""
         return sizes
 
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
+    def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
         """How uploads of a personal parameter become everyone's values; None: everyone keeps its own.
 
-        `uploads` holds one flat vector per client of `server.who`. Where many clients get the same, the
-        weights may be given as a product of two matrices.
+        `uploads` are those of the clients `server.who`. Where many clients get the same, the weights may be
+        given as a product of two matrices.
         """
         return None
 
@@ -95,7 +140,7 @@ class RenamedRule(ServerRule):
         return self.rule.weights(sizes)
 
     @override
-    def mix(self, name: str, uploads: Tensor, server: ServerSide) -> Mixed | None:
+    def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Mixed | None:
         return self.rule.mix(name, uploads, self._renamed(server))
 
     @override

@@ -19,7 +19,7 @@ the server's value of the parameter that is then sent; where clients send a tabl
 server has at the location that table goes to.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -31,6 +31,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.model.server_rule import Mixed
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.observe.upload_log import UploadLog, is_by_item
+from fedrec.federation.peers import ALONE, Peers, Tensors
 from fedrec.federation.state.state import State
 
 PREFIX = "extra/"
@@ -46,30 +47,48 @@ class Recorder:
     Told of three events: an upload, the tables of clients before and after training, a round's end.
     """
 
-    def __init__(self, clients: Clients, rounds: int, who: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        rounds: int,
+        who: Mapping[str, Tensor],
+        weighed_users: Tensor,
+        *,
+        spreads: bool,
+    ) -> None:
+        """Clients whose weights are recorded are given by their places among those of all processes, and with
+        them their numbers in the dataset (`weighed_users`). `spreads`: traffic is asked for, of whomever.
+        """
         self.clients = clients
         self.rounds = rounds
         self.who = who
+        self._weighed_users = weighed_users
+        self._spreads = spreads
         self._by_round: dict[str, list[Tensor]] = {}
         """Vectors and weights, one entry per round, by their name in the file."""
         self._abundance: dict[str, Tensor] = {}
         self._log = self._new_log()
 
     @classmethod
-    def of(cls, records: Iterable[str], clients: Clients, rounds: int) -> Self:
-        """A recorder by the texts of `--record`: `vectors=94,233`, `abundance`."""
-        index = {int(user): number for number, user in enumerate(clients.user.tolist())}
-        who = {}
-        for kind, users in merged_records(records).items():
-            for user in users:
+    def of(cls, records: Iterable[str], clients: Clients, rounds: int, peers: Peers = ALONE) -> Self:
+        """A recorder by the texts of `--record`: `vectors=94,233`, `abundance`.
+
+        Of several processes each records its own clients, and weights all.
+        """
+        users = peers.together(clients.user)
+        index = {int(user): number for number, user in enumerate(users.tolist())}
+        who, wanted = {}, merged_records(records)
+        for kind, named in wanted.items():
+            for user in named:
                 if user not in index:
                     raise ConfigurationError(
                         f"--record {kind}: there is no user {user} in this split. Users are numbered "
                         f"{min(index)} to {max(index)}; {len(index)} of them were split."
                     )
-            chosen = [index[user] for user in users]
-            who[kind] = torch.tensor(chosen, dtype=torch.int64, device=clients.device)
-        return cls(clients, rounds, who)
+            chosen = torch.tensor([index[user] for user in named], dtype=torch.int64, device=clients.device)
+            who[kind] = chosen if kind == "weights" else clients.own(chosen)
+        weighed = users[who.get("weights", users[:0])]
+        return cls(clients, rounds, who, weighed, spreads=wanted.get("traffic") == [])
 
     def start(self, state: State) -> None:
         """Get ready; raise `ConfigurationError` where a method has nothing of what is asked for."""
@@ -85,9 +104,9 @@ class Recorder:
                     "--record traffic: no item table of this method ever leaves a client, so that there is "
                     "no traffic to record. Leave it out."
                 )
-            if not len(self.who["traffic"]):
+            if self._spreads:
                 spread = self._spread(min(_SPREAD, _NUMBERS // max(sizes)))
-                self.who = {**self.who, "traffic": spread}
+                self.who = {**self.who, "traffic": self.clients.own(spread)}
                 self._log = self._new_log()
 
     def uploaded(
@@ -106,6 +125,15 @@ class Recorder:
         """
         if self._log is not None:
             self._log.uploaded(state, source, into, who, change, item)
+
+    def expects(self, state: State, sources: Mapping[str, str]) -> None:
+        """Uploads of a round go from clients' parameters into those of the server: `sources`, by the latter.
+
+        Where others have clients that send something, and this process none, it records that too.
+        """
+        nobody = torch.zeros(0, dtype=torch.int64, device=self.clients.device)
+        for into, source in sources.items():
+            self.uploaded(state, source, into, nobody, lambda chosen: chosen.double())
 
     def wants_training(self, round_: int) -> bool:
         """Whether `trained` must be called in this round."""
@@ -139,7 +167,7 @@ class Recorder:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything, by name, for a file."""
-        values = {f"users/{kind}": self.clients.user[who] for kind, who in self.who.items() if len(who)}
+        values = {f"users/{kind}": self._users(kind) for kind, who in self.who.items() if len(who)}
         values |= {key: torch.stack(each) for key, each in self._by_round.items()}
         values |= self._abundance | ({} if self._log is None else self._log.seen)
         return {f"{PREFIX}{name}": value for name, value in values.items()}
@@ -147,14 +175,27 @@ class Recorder:
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore from the result of `tensors()`."""
         self._by_round, self._abundance, self._log = {}, {}, self._new_log()
-        for key, value in extras(tensors).items():
-            kind, here = key.partition("/")[0], value.to(self.clients.device)
+        stored = extras(tensors)
+        for key, value in stored.items():
+            kind, here = key.partition("/")[0], self._own(key, value, stored).to(self.clients.device)
             if kind in ("vectors", "weights"):
                 self._by_round[key] = list(here)
             elif kind == "abundance":
                 self._abundance[key] = here
             elif kind != "users" and self._log is not None:
                 self._log.seen[key] = here
+
+    def _users(self, kind: str) -> Tensor:
+        """The numbers in the dataset of the clients of one kind that are recorded here."""
+        return self._weighed_users if kind == "weights" else self.clients.user[self.who[kind]]
+
+    def _own(self, key: str, value: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
+        """What is stored below `key`, of those users alone that are recorded here."""
+        kind, axis = _user_axis(key)
+        if axis is None or not self.clients.elsewhere:
+            return value
+        chosen = torch.searchsorted(stored[f"users/{kind}"], self._users(kind).cpu())
+        return value.index_select(axis, chosen)
 
     def _new_log(self) -> UploadLog | None:
         """A log of uploads, if any are recorded."""
@@ -169,7 +210,7 @@ class Recorder:
         recorded = self.who["weights"]
         if weights is None:
             return torch.full((len(recorded), len(recorded)), torch.nan, device=recorded.device)
-        index = torch.full((len(self.clients),), -1, dtype=torch.int64, device=who.device)
+        index = torch.full((self.clients.everywhere,), -1, dtype=torch.int64, device=who.device)
         index[who] = torch.arange(len(who), device=who.device)
         rows = index[recorded]
         left, right = weights if isinstance(weights, tuple) else (weights, None)
@@ -179,7 +220,8 @@ class Recorder:
 
     def _spread(self, count: int) -> Tensor:
         """Clients from the first to the last, `count` at most and one at least."""
-        last, some = len(self.clients) - 1, max(1, min(count, len(self.clients)))
+        clients = self.clients.everywhere
+        last, some = clients - 1, max(1, min(count, clients))
         spread: Tensor = torch.linspace(0, last, some, dtype=torch.float64).long().unique()
         return spread.to(self.clients.device)
 
@@ -187,3 +229,29 @@ class Recorder:
 def extras(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a recorder put into a state's file, without its prefix."""
     return {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
+
+
+def joined_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, Tensor]:
+    """What the recorders of several processes put into a state's file, each with so many clients."""
+    joined: dict[str, Tensor] = {}
+    for key in dict.fromkeys(key for part in parts for key in extras(part)):
+        name = f"{PREFIX}{key}"
+        if key.startswith("abundance/"):
+            unknown = (torch.full((count,), torch.nan, dtype=torch.float64) for count in counts)
+            each = [part.get(name, nobody) for part, nobody in zip(parts, unknown, strict=True)]
+            joined[name] = torch.cat(each)
+            continue
+        held = [part[name] for part in parts if name in part]
+        _, axis = _user_axis(key)
+        joined[name] = held[0] if axis is None else torch.cat(held, dim=axis)
+    return joined
+
+
+def _user_axis(key: str) -> tuple[str, int | None]:
+    """The kind of a record, and which axis of it are the users recorded; None where that is all or none."""
+    kind, _, rest = key.partition("/")
+    if kind == "users":
+        return rest, None if rest == "weights" else 0
+    if kind == "uploaded_in":
+        return "uploads", 0
+    return kind, {"vectors": 1, "uploads": 0, "traffic": 0}.get(kind)

@@ -15,6 +15,11 @@ def columns(vectors: Tensor) -> tuple[Tensor, ...]:
     return parts
 
 
+def clients_at_once(shape: torch.Size) -> int:
+    """How many clients' values of a shape are looked at together."""
+    return max(1, _CHUNK // max(1, shape.numel()))
+
+
 def weighted_sums(values: Tensor, weights: Tensor) -> Tensor:
     """The sum over clients of weight x value, in double precision, for every row of `weights`.
 
@@ -22,23 +27,20 @@ def weighted_sums(values: Tensor, weights: Tensor) -> Tensor:
     """
     shape = values.shape[1:]
     total = torch.zeros((*weights.shape[:-1], *shape), dtype=torch.float64, device=values.device)
-    at_once = max(1, _CHUNK // max(1, shape.numel()))
+    at_once = clients_at_once(shape)
     for some, by in zip(values.split(at_once), weights.double().split(at_once, dim=-1), strict=True):
         total += torch.tensordot(by, some.double(), 1)
     return total
 
 
-def means_of(kept: PersonalValues, who: Tensor, weights: Tensor) -> Tensor:
-    """Weighted means of what some clients hold, one for every row of `weights`; some clients at a time."""
-    first = kept.whole(who[:1])
-    at_once = max(1, _CHUNK // first.numel())
-    total = weighted_sums(first[:0], weights[..., :0])
-    for some, by in zip(who.split(at_once), weights.split(at_once, dim=-1), strict=True):
-        total += weighted_sums(kept.whole(some), by)
-    size = weights.double().sum(-1).reshape(*weights.shape[:-1], *(1 for _ in first.shape[1:]))
-    return (total / size).to(first.dtype)
+def means_of(values: PersonalValues, who: Tensor, weights: Tensor) -> Tensor:
+    """Weighted means of what some clients have, one for every row of `weights`."""
+    total = values.sums(who, weights)
+    size = weights.double().sum(-1)
+    size = size.reshape(*size.shape, *(1 for _ in range(total.dim() - size.dim())))
+    return (total / size).to(torch.get_default_dtype())
 
 
-def mean_of(kept: PersonalValues, who: Tensor) -> Tensor:
-    """The plain mean of what some clients hold."""
-    return means_of(kept, who, torch.ones(len(who), device=who.device))
+def mean_of(values: PersonalValues, who: Tensor) -> Tensor:
+    """The plain mean of what some clients have."""
+    return means_of(values, who, torch.ones(len(who), device=who.device))

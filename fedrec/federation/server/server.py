@@ -11,10 +11,12 @@ from fedrec.errors import FederationError
 from fedrec.federation.model.client import Through
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
+from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.program import Program, Upload
-from fedrec.federation.server.mixing import columns, weighted_sums
+from fedrec.federation.server.mixing import weighted_sums
+from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
-from fedrec.federation.server.subsets import mixed_by_subsets
+from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
 
 
@@ -25,7 +27,8 @@ class Server:
     Uploads come as changes: what a client sends minus what the server has for it. `weight`
     gives each client its share of the mean, 0 to those not aggregated; shares add up to 1.
     Sums are kept in double precision, so that neither the order of clients nor the size of
-    blocks shows in the result.
+    blocks shows in the result. Where several processes train a federation each has a server for its own
+    clients: what these send is added up here, and then over all `peers`.
     """
 
     state: State
@@ -42,13 +45,16 @@ class Server:
     """Observer of uploads, if any."""
     mixed: dict[str, Mixed] = field(default_factory=dict)
     """The weights by which personal parameters were mixed, where a recorder is to see them."""
+    peers: Peers = ALONE
+    elsewhere: int = 0
+    """Clients of other processes."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def who(self) -> Tensor:
-        """The clients whose uploads are aggregated."""
+        """The clients whose uploads are aggregated, of this process."""
         return self.weight.nonzero().squeeze(1)
 
     def side(self) -> ServerSide:
@@ -58,11 +64,26 @@ class Server:
             seed=self.seed,
             shared=self.state.shared,
             initial=self.state.initial,
-            personal={name: self.state.kept[name] for name in self.state.personal},
-            clients=len(self.weight),
-            who=self.who,
-            share=self.weight[self.who].to(torch.get_default_dtype()),
+            personal={
+                name: Personal(self.state.kept[name], self.clients, self.peers)
+                for name in self.state.personal
+            },
+            clients=self.clients,
+            aggregated=self._aggregated,
         )
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are, in all processes."""
+        return len(self.weight) + self.elsewhere
+
+    def _aggregated(self) -> tuple[Tensor, Tensor]:
+        """The clients of all processes whose uploads are aggregated, and their shares."""
+        share = self.weight[self.who].to(torch.get_default_dtype())
+        if self.peers.size == 1:
+            return self.who, share
+        number = self.who + self.peers.span(self.clients).start
+        return self.peers.together(number), self.peers.together(share)
 
     def reference(self, into: str, who: Tensor) -> Tensor:
         """What the server has for some clients, on a leading axis of one or of all of them."""
@@ -138,6 +159,7 @@ class Server:
 
     def aggregate(self, rule: ServerRule) -> None:
         """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""
+        self._add_up()
         for name, change in self._change.items():
             before = self.state.shared[name].double()
             factor, counted = self._factor.get(name), self._counted.get(name)
@@ -156,19 +178,27 @@ class Server:
 
     def _mix(self, rule: ServerRule, name: str, flat: Tensor) -> None:
         """Replace each client's flat upload by its mixture of all."""
-        weights = rule.mix(name, flat, self.side())
+        uploads = FlatUploads(flat, self.peers)
+        weights = rule.mix(name, uploads, self.side())
         if weights is None:
             return
         if self.recorder is not None:
             self.mixed[name] = weights
-        factors = weights if isinstance(weights, tuple) else (weights,)
-        if len(factors) == 1 and mixed_by_subsets(flat, factors[0]):
+        uploads.mix(weights)
+
+    def _add_up(self) -> None:
+        """Let sums be over the clients of all processes; those of one may have sent nothing."""
+        if self.peers.size == 1:
             return
-        for part in columns(flat):
-            mixed = part
-            for factor in reversed(factors):
-                mixed = factor @ mixed
-            part.copy_(mixed)
+        for name in self.sources:
+            if name not in self.state.shared:
+                continue
+            self._change[name] = self.peers.total(self._sum(name))
+            if self.state.parameters[name].combine != "mean":
+                self._counted[name] = self.peers.total(self._counts(name))
+            else:
+                none = torch.zeros((), dtype=torch.float64, device=self.weight.device)
+                self._factor[name] = self.peers.total(self._factor.get(name, none))
 
     def accept(self, program: Program) -> None:
         """Register a program's uploads; raise `FederationError` unless each may leave the client."""
@@ -203,12 +233,16 @@ class Server:
         combine = self.state.parameters[into].combine
         if combine == "mean":
             return share
-        if into not in self._counted:
-            items = self.state.shared[into].shape[0]
-            self._counted[into] = share.new_zeros(items, 1)
+        self._counts(into)
         if combine == "touched":
             return share * (change != 0).any(-1, keepdim=True)
         return (share > 0) * change.double().abs().sum(-1, keepdim=True)
+
+    def _counts(self, name: str) -> Tensor:
+        if name not in self._counted:
+            items = self.state.shared[name].shape[0]
+            self._counted[name] = self.weight.new_zeros(items, 1)
+        return self._counted[name]
 
     def _sum(self, name: str) -> Tensor:
         if name not in self._change:

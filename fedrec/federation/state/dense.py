@@ -33,7 +33,7 @@ class DenseKept(Kept):
         # The values of all clients are changed where they lie, others in a copy.
         everyone = len(who) == len(self.value)
         some = self.value if everyone else self.whole(who)
-        change(some.view(len(who), -1))
+        change(some.view(len(who), some.shape[1:].numel()))
         if not everyone:
             self.put(who, some)
 

@@ -1,6 +1,6 @@
 """What clients keep of an item table: only the rows that ever changed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -99,16 +99,17 @@ class RowsKept(Kept):
 
     @override
     def tensors(self) -> dict[str, Tensor]:
-        # Slabs as they are, since the rows of all clients may fill half the memory.
-        return {
-            "/bases": self.bases,
-            "/version": self.version,
-            "/factor": self.factor,
-            "/used": torch.tensor(self.used),
-            "/free": self.free,
-            **{f"/slot{suffix}": value for suffix, value in self.slot.tensors().items()},
-            **{f"/slab{number:05d}": slab for number, slab in enumerate(self.slabs)},
-        }
+        slot = self.slot.tensors()
+        return _stored(
+            self.bases,
+            self.slabs,
+            version=self.version,
+            factor=self.factor,
+            used=self.used,
+            free=self.free,
+            key=slot["/key"],
+            value=slot["/value"],
+        )
 
     @override
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -118,8 +119,7 @@ class RowsKept(Kept):
         )
         self.used = int(tensors["/used"])
         self.slot.load({name.removeprefix("/slot"): value for name, value in tensors.items()})
-        names = sorted(name for name in tensors if name.startswith("/slab"))
-        self.slabs = [tensors[name].to(device) for name in names]
+        self.slabs = [slab.to(device) for slab in _slabs(tensors)]
 
     def _read(self, place: Tensor) -> Tensor:
         rows = self.bases.new_empty(len(place), self.bases.shape[2])
@@ -146,3 +146,81 @@ class RowsKept(Kept):
             # Zeros, and not whatever memory held: slabs go into files.
             self.slabs.append(self.bases.new_zeros(_SLAB, self.bases.shape[2]))
         return torch.cat((reused, new))
+
+
+def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """What one store of the clients of all `parts` has for a file, given what a store of each has."""
+    bases: list[Tensor] = []
+    columns: dict[str, list[Tensor]] = {name: [] for name in ("version", "factor", "free", "key", "value")}
+    slabs: list[Tensor] = []
+    clients = used = 0
+    for part in parts:
+        first = _SLAB * len(slabs)
+        # Places at the end of a slab that another one follows are free.
+        columns["free"] += [torch.arange(used, first), part["/free"] + first]
+        number = torch.tensor([_found(bases, base) for base in part["/bases"]])
+        columns["version"].append(number[part["/version"]])
+        columns["factor"].append(part["/factor"])
+        columns["key"].append(part["/slot/key"] + clients * part["/bases"].shape[1])
+        columns["value"].append(part["/slot/value"] + first)
+        slabs += _slabs(part)
+        clients += len(part["/version"])
+        used = first + int(part["/used"])
+    whole = {name: torch.cat(each) for name, each in columns.items()}
+    return _stored(torch.stack(bases), slabs, used=used, **whole)
+
+
+def rows_of_some(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
+    """What a store of neighbouring clients has for a file, given what a store of all clients has."""
+    bases, key = whole["/bases"], whole["/slot/key"]
+    items = bases.shape[1]
+    first, last = torch.searchsorted(key, torch.tensor([some.start * items, some.stop * items])).tolist()
+    place = whole["/slot/value"][first:last] - 1
+    rows = bases.new_empty(len(place), bases.shape[2])
+    for number, slab in enumerate(_slabs(whole)):
+        inside = place // _SLAB == number
+        rows[inside] = slab[place[inside] % _SLAB]
+    slabs = [functional.pad(part, (0, 0, 0, _SLAB - len(part))) for part in rows.split(_SLAB) if len(part)]
+    return _stored(
+        bases,
+        slabs,
+        version=whole["/version"][some],
+        factor=whole["/factor"][some],
+        used=len(rows),
+        free=place[:0],
+        key=key[first:last] - some.start * items,
+        value=torch.arange(1, len(rows) + 1),
+    )
+
+
+def _found(bases: list[Tensor], base: Tensor) -> int:
+    """The number of a table among some, which it joins if it is not there."""
+    for number, known in enumerate(bases):
+        if torch.equal(known, base):
+            return number
+    bases.append(base)
+    return len(bases) - 1
+
+
+def _slabs(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    return [tensors[name] for name in sorted(tensors) if name.startswith("/slab")]
+
+
+def _stored(
+    bases: Tensor,
+    slabs: Sequence[Tensor],
+    *,
+    version: Tensor,
+    factor: Tensor,
+    used: int,
+    free: Tensor,
+    key: Tensor,
+    value: Tensor,
+) -> dict[str, Tensor]:
+    """A store as a file has it."""
+    # Slabs as they are, since the rows of all clients may fill half the memory.
+    return {
+        "/bases": bases, "/version": version, "/factor": factor, "/used": torch.tensor(used), "/free": free,
+        "/slot/key": key, "/slot/value": value,
+        **{f"/slab{number:05d}": slab for number, slab in enumerate(slabs)},
+    }  # fmt: skip

@@ -47,10 +47,12 @@ class State:
         *,
         copies: bool = False,
         dense_bytes: int = DENSE_BYTES,
+        elsewhere: int = 0,
     ) -> Self:
         """The state before the first round: every client starts from the same values.
 
-        With `copies`, clients keep their copies of all shared parameters.
+        With `copies`, clients keep their copies of all shared parameters. Clients of other processes
+        (`elsewhere`) are not held, but count where it is decided how these are.
         """
         parameters = method.parameters()
         values = initial_values(parameters, seed, device)
@@ -63,7 +65,7 @@ class State:
             own = name in method.own_copies or copies
             if part.location in ("scratch", "server") or (part.location == "shared" and not own):
                 continue
-            size = clients * values[name].numel() * values[name].element_size()
+            size = (clients + elsewhere) * values[name].numel() * values[name].element_size()
             whole = not part.table or name in moved or size <= dense_bytes
             kept[name] = (DenseKept if whole else RowsKept)(values[name], clients)
         nobody = torch.zeros(clients, dtype=torch.bool, device=device)

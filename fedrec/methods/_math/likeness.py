@@ -1,12 +1,9 @@
 """How alike the uploads of clients are, for all pairs of clients at once."""
 
-from collections.abc import Iterable
-from functools import reduce
-
 import torch
 from torch import Tensor
 
-from fedrec.federation.server.mixing import columns
+from fedrec.federation.model import Uploads
 from fedrec.methods._math.symmetric import products_of_rows
 
 _SAME = 0.9
@@ -14,18 +11,34 @@ _SAME = 0.9
 _TINY = 1e-12
 
 
-def squared_distances(vectors: Tensor) -> Tensor:
-    """The squared distance of every pair of rows, by matrix products.
+def squared_distances(vectors: Uploads) -> Tensor:
+    """The squared distance of every pair of vectors, by matrix products.
 
-    Rows are centred first: what all have in common would drown their differences in rounding.
+    They are centred first: what all have in common would drown their differences in rounding.
     """
-    return _distances(_centred(part) for part in columns(vectors))
+    return _distances(vectors.added_up(lambda part, _: products_of_rows(_centred(part))))
 
 
-def cosine_distances(vectors: Tensor) -> Tensor:
-    """1 minus the cosine of every pair of rows: half the squared distance of their directions."""
-    length = vectors.norm(dim=1, keepdim=True).clamp(min=_TINY)
-    return _distances(_centred(part / length) for part in columns(vectors)) / 2
+def cosine_distances(vectors: Uploads) -> Tensor:
+    """1 minus the cosine of every pair of vectors: half the squared distance of their directions."""
+    length = lengths(vectors)
+    return _distances(vectors.added_up(lambda part, _: products_of_rows(_centred(part / length)))) / 2
+
+
+def cosines(vectors: Uploads) -> Tensor:
+    """The cosine of every pair of vectors."""
+    length = lengths(vectors)
+
+    def products(part: Tensor, _: slice) -> Tensor:
+        unit = part / length
+        return unit @ unit.T
+
+    return vectors.added_up(products)
+
+
+def lengths(vectors: Uploads) -> Tensor:
+    """The length of each vector, and not quite 0 where it is 0: clients x 1."""
+    return vectors.of_each(lambda some: some.norm(dim=1, keepdim=True).clamp(min=_TINY))
 
 
 def first_components(tables: Tensor) -> Tensor:
@@ -40,10 +53,9 @@ def first_components(tables: Tensor) -> Tensor:
     return torch.einsum("tid,td->ti", centred, first * largest.sign())
 
 
-def same_direction(vectors: Tensor, start: Tensor) -> Tensor:
-    """The cosine of every pair of ways from `start` to a row, 1 where it is above 0.9."""
-    starts = columns(start.expand(len(vectors), -1))
-    product = _products(part - first for part, first in zip(columns(vectors), starts, strict=True))
+def same_direction(vectors: Uploads, start: Tensor) -> Tensor:
+    """The cosine of every pair of ways from `start` to a vector, 1 where it is above 0.9."""
+    product = vectors.added_up(lambda part, place: products_of_rows(part - start[place]))
     length = product.diagonal().sqrt().clamp(min=_TINY)
     cosine = product / length / length.unsqueeze(1)
     cosine.fill_diagonal_(1.0)
@@ -66,13 +78,8 @@ def neighbours(likeness: Tensor, threshold: float, count: int | None) -> Tensor:
     return chosen.to(likeness.dtype) / chosen.sum(1, keepdim=True)
 
 
-def _products(parts: Iterable[Tensor]) -> Tensor:
-    """The product of every two rows of a matrix, of which only some columns are held at a time."""
-    return reduce(torch.add, map(products_of_rows, parts))
-
-
-def _distances(parts: Iterable[Tensor]) -> Tensor:
-    product = _products(parts)
+def _distances(product: Tensor) -> Tensor:
+    """Squared distances, given the product of every two vectors."""
     square = product.diagonal()
     distances = (square.unsqueeze(1) + square - 2 * product).clamp(min=0)
     return distances.fill_diagonal_(0)

@@ -1,5 +1,7 @@
 """Tables kept as changed rows: any sequence of operations leaves what dense tables hold."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedrec.federation.state import rows as module
 from fedrec.federation.state.dense import DenseKept
-from fedrec.federation.state.rows import RowsKept
+from fedrec.federation.state.rows import RowsKept, joined_rows, rows_of_some
 from tests.by_hand import everyone, federation_of, kept
 from tests.federations import clients_of, planted_blocks
 
@@ -23,6 +25,7 @@ operations = st.lists(
         st.tuples(st.just("scale"), who),
         st.tuples(st.just("restart"), who),
         st.tuples(st.just("reload"), st.none()),
+        st.tuples(st.just("share"), st.lists(st.integers(0, CLIENTS), max_size=2).map(sorted)),
     ),
     max_size=12,
 )
@@ -45,6 +48,20 @@ def both(generator):
     return DenseKept(start, CLIENTS), RowsKept(start, CLIENTS)
 
 
+def shared_out(rows, cuts):
+    """A store read back from what the stores of neighbouring clients have, cut at some places."""
+    stored, ends = rows.tensors(), [0, *cuts, CLIENTS]
+    parts = []
+    for first, last in pairwise(ends):
+        part = RowsKept(torch.zeros(ITEMS, SIZE), last - first)
+        part.load(rows_of_some(stored, slice(first, last)))
+        assert torch.equal(part.whole(torch.arange(last - first)), rows.whole(EVERYONE[first:last]))
+        parts.append(part.tensors())
+    fresh = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
+    fresh.load(joined_rows(parts))
+    return fresh
+
+
 def do(stores, operation, some, generator):
     """The same operation on both stores; returns them, one of them read back if it was to be stored."""
     if operation == "reload":
@@ -52,6 +69,8 @@ def do(stores, operation, some, generator):
         fresh = RowsKept(torch.zeros(ITEMS, SIZE), CLIENTS)
         fresh.load({key: value.clone() for key, value in rows.tensors().items()})
         return dense, fresh
+    if operation == "share":
+        return stores[0], shared_out(stores[1], some)
     chosen = torch.tensor(some, dtype=torch.int64)
     if operation == "put_rows":
         client, item = chosen.reshape(-1, 2).unbind(1)

@@ -9,6 +9,7 @@ from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.errors import FederationError
 from fedrec.federation.model import Citation, Combined, PlainTable, ServerRule, dot
 from fedrec.federation.model.parameters import Initial, vector
+from fedrec.federation.server.uploads import FlatUploads
 from tests.by_hand import clients_with, federation_of, kept, near
 
 TABLE = torch.arange(8.0).reshape(4, 2)
@@ -50,7 +51,7 @@ def test_a_combined_table_combines_rows_wherever_they_come_from():
 def test_the_plain_rule_leaves_everyone_its_own_upload():
     rule = ServerRule({}, 3)
     assert rule.choose(None, 1) is None
-    assert rule.mix("p", torch.zeros(2, 3), None) is None
+    assert rule.mix("p", FlatUploads(torch.zeros(2, 3)), None) is None
     assert rule.weights(torch.tensor([4, 2])).tolist() == [4, 2]
 
 
@@ -58,7 +59,9 @@ def test_a_personal_parameter_that_is_not_mixed_is_what_its_client_sent():
     """FedFast's server has every user vector; the rule mixes none."""
     federation = federation_of("fedfast", clients_with([[0], [1, 2]], items=8), "d=2", "local_epochs=1")
     uploaded = []
-    federation.method.server.mix = lambda _name, uploads, _server: uploaded.append(uploads.clone())
+    federation.method.server.mix = lambda _name, uploads, _server: uploaded.append(
+        uploads.of_each(torch.clone)
+    )
     federation.train_round(1)
     (sent,) = uploaded
     assert near(kept(federation, "p").flatten(1), sent)

@@ -9,6 +9,7 @@ import torch
 from fedrec.errors import ConfigurationError
 from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.program import shape_of, trace
+from fedrec.federation.server.uploads import FlatUploads
 from fedrec.methods.fedem import by_component, by_cosine, by_distance
 from tests.by_hand import (
     ENGINES,
@@ -200,7 +201,7 @@ def test_users_are_scored_with_their_table_merged_with_the_newest(engine):
 
 def mixing(uploads, share, *changes, items=1):
     method = method_of(*changes, items=items)
-    return method.server.mix("G", torch.tensor(uploads), server_side(torch.tensor(share)))
+    return method.server.mix("G", FlatUploads(torch.tensor(uploads)), server_side(torch.tensor(share)))
 
 
 def test_weights_in_closed_form_by_hand():
@@ -246,21 +247,21 @@ def test_distant_clients_keep_to_themselves():
     # The same by the components of the official code.
     tables = torch.randn(5, 40 * 2, generator=torch.Generator().manual_seed(0)) * 100
     method = method_of("d=2", "alpha=1.1", "weights=simplex", "similarity=component", items=40)
-    assert near(method.server.mix("G", tables, server_side(torch.full((5,), 0.2))), torch.eye(5))
+    assert near(method.server.mix("G", FlatUploads(tables), server_side(torch.full((5,), 0.2))), torch.eye(5))
 
 
 def test_likeness_by_distance_and_cosine():
-    distance = by_distance(torch.tensor([[0.0], [2.0]]), 1)
+    distance = by_distance(FlatUploads(torch.tensor([[0.0], [2.0]])), 1)
     assert near(distance, torch.tensor([[1.0, 0.2], [0.2, 1.0]]))
     tables = torch.tensor([[3.0, 4.0], [4.0, 3.0], [-3.0, -4.0]])
-    cosine = by_cosine(tables, 1)
+    cosine = by_cosine(FlatUploads(tables), 1)
     assert near(cosine, torch.tensor([[1.0, 0.96, 0.0], [0.96, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
 
 def test_likeness_by_first_components():
     # Tables of two items and one number: components -a and a for items at distance 2 a.
     tables = torch.tensor([[0.0, 2.0], [5.0, 7.1], [0.0, 4.0]])
-    found = by_component(tables, 2)
+    found = by_component(FlatUploads(tables), 2)
     # Components (-1, 1), (-1.05, 1.05) and (-2, 2): distances 0.05 and 1 and 0.95 times the root of 2.
     assert found[0, 1] == 1.0
     assert float(found[0, 2]) == pytest.approx(1 / (1 + math.sqrt(2)))

@@ -8,6 +8,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.program import Upload
 from fedrec.federation.server.server import Server
+from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
@@ -44,7 +45,9 @@ def mixing(*changes):
     """The weights of three tables of two items and one number."""
     clients = clients_with([[0]], 2, [[0, 1]])
     method = federation_of("gpfedrec", clients, "d=1", "negatives=1", *changes).method
-    return method.server.mix("R", torch.tensor(TABLES), server_side(torch.tensor([0.2, 0.3, 0.5])))
+    return method.server.mix(
+        "R", FlatUploads(torch.tensor(TABLES)), server_side(torch.tensor([0.2, 0.3, 0.5]))
+    )
 
 
 def test_neighbours_by_distance_are_the_least_similar_and_never_oneself():
@@ -153,10 +156,9 @@ def test_rates_are_those_of_the_official_code():
     assert step.rates["mlp.0"] == step.rates["mlp.2.bias"] == 0.1
     assert step.rates["p"] == pytest.approx(7.9)
     assert step.rates["Q"] == pytest.approx(13456)
-    # reg = 1 at the code's d=32: 2 x 13456 / (1682 x 32); the same share of the way for every d.
-    assert federation.settings["pull"] == pytest.approx(2 * 13456 / (1682 * 32))
-    other = federation_of("gpfedrec", clients_with([[0]], items=1682), paper="plgc")
-    assert (other.settings["d"], other.settings["pull"]) == (32, federation.settings["pull"])
+    # reg = 1 at the code's d=32: 2 x 13456 / (1682 x 32); for the d of other papers it was searched.
+    official = federation_of("gpfedrec", clients_with([[0]], items=1682), paper="plgc").settings
+    assert (official["d"], official["pull"]) == (32, pytest.approx(2 * 13456 / (1682 * 32)))
 
 
 @pytest.mark.parametrize("setting", ["rate", "item_factor"])

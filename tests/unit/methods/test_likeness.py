@@ -9,6 +9,8 @@ from scipy.optimize import minimize
 
 from fedrec.federation.server import mixing
 from fedrec.federation.server.mixing import mean_of, means_of
+from fedrec.federation.server.personal import Personal
+from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseKept
 from fedrec.federation.state.rows import RowsKept
 from fedrec.methods._math.likeness import (
@@ -90,7 +92,7 @@ def test_adding_one_number_to_all_changes_nothing(vector, shift):
 
 
 def test_squared_distances_by_hand():
-    found = squared_distances(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))
+    found = squared_distances(FlatUploads(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])))
     assert torch.allclose(found, torch.tensor([[0.0, 25.0, 1.0], [25.0, 0.0, 18.0], [1.0, 18.0, 0.0]]))
 
 
@@ -98,7 +100,7 @@ def test_squared_distances_by_hand():
 @given(st.integers(1, 12), st.integers(1, 40), st.floats(-100, 100), st.integers(0, 1000))
 def test_squared_distances_are_those_of_every_pair(clients, size, common, seed):
     rows = drawn(clients, size, seed=seed) + common
-    found = squared_distances(rows)
+    found = squared_distances(FlatUploads(rows))
     assert torch.allclose(found, torch.cdist(rows, rows).square(), rtol=1e-9, atol=1e-9)
     assert (found >= 0).all()
     assert (found.diagonal() == 0).all()
@@ -107,7 +109,7 @@ def test_squared_distances_are_those_of_every_pair(clients, size, common, seed):
 def test_what_rows_have_in_common_does_not_drown_their_differences():
     """In single precision 1e4 squared leaves no digit for differences of 1e-2."""
     small = 1e-2 * drawn(5, 30)
-    found = squared_distances((small + 1e4).float())
+    found = squared_distances(FlatUploads((small + 1e4).float()))
     exact = torch.cdist((small + 1e4).float().double(), (small + 1e4).float().double()).square()
     assert torch.allclose(found.double(), exact, rtol=1e-3, atol=1e-6)
 
@@ -139,7 +141,7 @@ def test_equal_tables_have_equal_components_and_a_shift_of_all_rows_does_not_mat
 
 def test_cosine_distances_by_hand():
     # Cosines 24/25, -1 and 0; lengths do not matter.
-    found = cosine_distances(torch.tensor([[3.0, 4.0], [8.0, 6.0], [-0.3, -0.4], [-4.0, 3.0]]))
+    found = cosine_distances(FlatUploads(torch.tensor([[3.0, 4.0], [8.0, 6.0], [-0.3, -0.4], [-4.0, 3.0]])))
     assert torch.allclose(found[0], torch.tensor([0.0, 0.04, 2.0, 1.0]), atol=1e-12)
     assert torch.equal(found.diagonal(), torch.zeros(4))
     assert torch.allclose(found, found.T, rtol=1e-12, atol=1e-15)
@@ -148,7 +150,7 @@ def test_cosine_distances_by_hand():
 def test_directions_that_are_almost_equal_are_told_apart_in_single_precision():
     """1 minus a cosine of 1 - 1e-8 would be nothing but rounding."""
     rows = 1.0 + 1e-4 * drawn(5, 400)
-    found = cosine_distances(rows.float())
+    found = cosine_distances(FlatUploads(rows.float()))
     exact = 1 - torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
     assert float(exact.max()) < 2e-8
     assert torch.allclose(found.double(), exact, rtol=2e-2, atol=1e-10)
@@ -157,7 +159,7 @@ def test_directions_that_are_almost_equal_are_told_apart_in_single_precision():
 def test_same_direction_by_hand():
     # Ways from (1, 1): (3, 4), (4, 3), (-3, -4), (4, -3) and (6, 1), whose cosine with (4, 3) is 0.888.
     rows = torch.tensor([[4.0, 5.0], [5.0, 4.0], [-2.0, -3.0], [5.0, -2.0], [7.0, 2.0]])
-    found = same_direction(rows, torch.tensor([1.0, 1.0]))
+    found = same_direction(FlatUploads(rows), torch.tensor([1.0, 1.0]))
     # 24/25 is above 0.9 and taken for 1; opposite ways keep their -1.
     assert found[0, :4].tolist() == pytest.approx([1.0, 1.0, -1.0, 0.0], abs=1e-12)
     assert float(found[0, 1]) == 1.0
@@ -167,7 +169,9 @@ def test_same_direction_by_hand():
 
 
 def test_who_has_not_moved_is_like_itself_alone():
-    found = same_direction(torch.tensor([[1.0, 1.0], [2.0, 1.0], [2.0, 1.5]]), torch.tensor([1.0, 1.0]))
+    found = same_direction(
+        FlatUploads(torch.tensor([[1.0, 1.0], [2.0, 1.0], [2.0, 1.5]])), torch.tensor([1.0, 1.0])
+    )
     assert found[0].tolist() == [1.0, 0.0, 0.0]
     assert float(found[1, 2]) == pytest.approx(1 / np.sqrt(1.25))
 
@@ -175,9 +179,17 @@ def test_who_has_not_moved_is_like_itself_alone():
 @pytest.mark.parametrize("numbers", [1, 30, 70])
 def test_looking_at_some_columns_at_a_time_changes_nothing(monkeypatch, numbers):
     rows, start = drawn(6, 40), drawn(1, 40, seed=1)[0]
-    expected = squared_distances(rows), cosine_distances(rows), same_direction(rows, start)
+    expected = (
+        squared_distances(FlatUploads(rows)),
+        cosine_distances(FlatUploads(rows)),
+        same_direction(FlatUploads(rows), start),
+    )
     monkeypatch.setattr(mixing, "_CHUNK", numbers)
-    found = squared_distances(rows), cosine_distances(rows), same_direction(rows, start)
+    found = (
+        squared_distances(FlatUploads(rows)),
+        cosine_distances(FlatUploads(rows)),
+        same_direction(FlatUploads(rows), start),
+    )
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
 
@@ -215,11 +227,12 @@ def test_the_mean_of_what_some_clients_hold(monkeypatch, store, numbers):
     kept = store(torch.zeros(3, 2), 5)
     kept.put(torch.arange(5), tables)
     some = torch.tensor([0, 2, 3])
-    assert torch.allclose(mean_of(kept, some), tables[some].mean(0), atol=1e-12)
+    values = Personal(kept, 5)
+    assert torch.allclose(mean_of(values, some), tables[some].mean(0), atol=1e-12)
     # Several at once, whatever their weights add up to.
     weights = torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]])
     expected = torch.stack(((tables[0] + 3 * tables[3]) / 4, tables[2]))
-    assert torch.allclose(means_of(kept, some, weights), expected, atol=1e-12)
+    assert torch.allclose(means_of(values, some, weights), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 30])

@@ -220,7 +220,7 @@ def test_a_cluster_nobody_of_which_took_part_gets_the_global_table():
     server = server_side(
         torch.tensor([0.25, 0.25, 0.5]), shared={"Q": torch.zeros(2, 1)}, personal={"K": tables, "p": vectors}
     )
-    method.server.finish(replace(server, clients=6, who=torch.tensor([0, 1, 2])))
+    method.server.finish(replace(server, clients=6))
     # 1 and 3 by a quarter each, 20 by a half; in the first heap the plain mean of 1 and 3.
     assert (server.shared["Q"] == 11).all()
     assert tables.whole(torch.arange(6))[:, 0, 0].tolist() == [2, 2, 20, 11, 2, 11]

@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 from fedrec.federation.model.tables import PlainTable, Values
+from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseKept
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, everyone, federation_of, give, kept, near
 from tests.federations import server_side
@@ -31,7 +32,7 @@ def mixing(uploads, share, *changes, start=None):
     items = uploads.shape[1]
     start = torch.zeros(items, 1) if start is None else torch.tensor(start).reshape(items, 1)
     side = server_side(torch.as_tensor(share), initial={"Q": start})
-    return method_of(*changes, items=items).server.mix("G", uploads, side)
+    return method_of(*changes, items=items).server.mix("G", FlatUploads(uploads), side)
 
 
 def drawn(*shape, seed=0):
@@ -285,7 +286,7 @@ def test_the_direction_of_the_others_is_the_mixture_at_unit_length():
     method = method_of("penalty=0.5", "alpha=1", items=2)
     reference = DenseKept(torch.zeros(2, 1), 2)
     side = server_side(share, initial={"Q": torch.zeros(2, 1)}, personal={"R": reference})
-    weights = method.server.mix("G", torch.tensor([[3.0, 4.0], [-1.6, 1.2]]), side)
+    weights = method.server.mix("G", FlatUploads(torch.tensor([[3.0, 4.0], [-1.6, 1.2]])), side)
     assert near(weights, torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
     expected = torch.tensor([[0.75 * 0.6 - 0.25 * 0.8, 0.75 * 0.8 + 0.25 * 0.6], [-0.45, 0.65]])
     assert near(reference.whole(torch.arange(2)).squeeze(-1), expected)

@@ -19,7 +19,7 @@ def run(method="fedmf", dataset="ml-100k", protocol="clean", seed=0):
 
 
 def test_time_is_three_times_the_guess_and_memory_grows_with_the_interactions(demands):
-    # 100 rounds of 0.8 s, and a second to start: 81 s, and three times that is over four minutes.
+    # 100 rounds of 0.4 s, and a second to start: 41 s, and three times that is over two minutes.
     assert demands.minutes(run(), 1) == 5 + 3
     assert demands.memory(run(), 1) == 4500 + 45
     assert demands.memory(run(dataset="ml-1m"), 1) == 4500 + 451

@@ -70,3 +70,13 @@ def test_a_job_that_never_began(project, tmp_path):
         == "fedrec: job 8 of the cluster failed, and is not tried again; of its 1 run none is finished."
     )
     assert words[1] == f"  {FIRST.folder}: it had not begun, or was ended before it said anything"
+
+
+def test_a_job_that_the_cluster_did_not_take(project):
+    failed = FailedJob(
+        "", [FIRST, SECOND], None, is_tried_again=False, refused=lambda: "no node has 64 cores"
+    )
+    assert failed.words(project).splitlines() == [
+        "fedrec: the cluster did not take a job, which is not tried again; of its 2 runs none is finished.",
+        "  no node has 64 cores",
+    ]

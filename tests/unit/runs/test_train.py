@@ -465,3 +465,37 @@ def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys):
     words += ["--diverged=kept", f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
     assert main([*words, *(f"--set={change}" for change in WILD)]) == 0
     assert re.search(r"seed 0: diverged in round \d\.\n", capsys.readouterr().out)
+
+
+def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
+    """By the command, which starts them; `run.json` says that they were two."""
+    one = trained("one", engine="batched")
+    words = ["--paper", "fedem", "--protocol", "clean", "--device", "cpu", "--engine", "batched"]
+    words += [word for change in QUICK for word in ("--set", change)]
+    out = tmp_path / "two"
+    command = ["train", "--data", str(splits), "--method", "fedmf", "--out", str(out), *words]
+    assert main([*command, "--processes", "2"]) == 0
+    assert capfd.readouterr().out.count("Written to") == 1
+    two = read_sealed(out / "run.json")
+    assert (two["processes"], "processes" in one) == (2, False)
+    assert two["metrics"] == one["metrics"]
+    assert (out / "ranks.parquet").read_bytes() == (tmp_path / "one/ranks.parquet").read_bytes()
+    # Another number of processes is the same run.
+    assert main(command) == 0
+    assert "this run is finished already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("processes", ["0", "-2"])
+def test_there_is_at_least_one_process(splits, tmp_path, capsys, processes):
+    words = [
+        "--data",
+        str(splits),
+        "--method",
+        "fedmf",
+        "--protocol",
+        "clean",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main(["train", *words, "--processes", processes]) == 1
+    assert f"--processes {processes}: give a whole number from 1." in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from fedrec.errors import StorageError
 from fedrec.workers import slurm_jobs
-from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind
+from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind, why_refused
 
 
 @pytest.fixture
@@ -57,7 +57,14 @@ def test_a_job_that_does_not_end_is_an_error_that_names_it(commands, tmp_path, m
 
 def test_a_slurm_that_does_not_answer_says_so(commands, tmp_path):
     commands("squeue", "echo no controller >&2; exit 1")
-    with pytest.raises(
-        StorageError, match="`squeue` failed, by which Slurm is asked for jobs: no controller"
-    ):
+    with pytest.raises(StorageError, match=r"`squeue .*` failed: no controller"):
         jobs_left_behind(tmp_path)
+
+
+def test_why_a_job_is_refused_is_asked_with_what_it_asks_for(commands):
+    commands("sbatch", "echo error: no such node >&2; exit 1")
+    said = why_refused({"_cores": 64, "mem_mb": 4500, "runtime": 30, "gres": ""})
+    asked = "sbatch --test-only --cpus-per-task=64 --mem=4500 --time=30 --wrap=true"
+    assert said == f"`{asked}` failed: error: no such node"
+    commands("sbatch", "true")
+    assert why_refused({"_cores": 1}) == "it would take one that asks for as much now"

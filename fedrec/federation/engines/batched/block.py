@@ -27,6 +27,8 @@ class Block:
         self.task = task
         self.most = most
         self.who = task.who[chosen]
+        self.number = task.clients.number(self.who)
+        """What each draws by."""
         self.size = task.samples.size[chosen]
         self.device = self.who.device
         self.labels = task.samples.label[sample]

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import CHUNK, Replay, Uploaded
+from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.state.kept import Kept
 
 
@@ -163,11 +164,16 @@ class Delivery:
             kept = privacy.shrinkage(change.double().abs().flatten(1).sum(1))
             change = change * kept.to(change.dtype).reshape(-1, *(1 for _ in change.shape[1:]))
             if self.block.parameter(into).combine != "mean":
-                noise = privacy.draw(self.task.state.parameters, into, who, self.task.round_)
+                noise = self._noise(privacy, into, who)
                 self.task.server.receive(into, who, change + noise)
                 return
         self.task.server.receive(into, who, change)
         self._send_noise(into, who)
+
+    def _noise(self, privacy: UploadNoise, into: str, who: Tensor) -> Tensor:
+        """What some clients add to what they send."""
+        number = self.task.clients.number(who)
+        return privacy.draw(self.task.state.parameters, into, number, self.task.round_)
 
     def _send_noise(self, into: str, who: Tensor) -> None:
         """Upload noise on every number, some clients at a time, as a further change into the server's sum."""
@@ -176,5 +182,5 @@ class Delivery:
             return
         at_once = max(1, CHUNK // self.block.parameter(into).count)
         for some in who.split(at_once):
-            noise = privacy.draw(self.task.state.parameters, into, some, self.task.round_)
+            noise = self._noise(privacy, into, some)
             self.task.server.receive(into, some, noise)

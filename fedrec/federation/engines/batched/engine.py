@@ -114,14 +114,14 @@ class BlockRound(Interpreter):
         if half is None:
             return size, slot, labels
         group = task.samples.group
-        parts = halves(block.who, size // group, task.seed, task.round_)
+        parts = halves(block.number, size // group, task.seed, task.round_)
         chosen = parts[("first", "second").index(half)].repeat_interleave(group)
         return torch.bincount(block.rank[chosen], minlength=len(size)), slot[chosen], labels[chosen]
 
     def _order(self, schedule: Schedule) -> Tensor:
         """The order of an epoch's samples."""
         block, task = self.block, self.block.task
-        order = shuffled(block.who, schedule.size, task.seed, task.round_, block.epochs_done)
+        order = shuffled(block.number, schedule.size, task.seed, task.round_, block.epochs_done)
         block.epochs_done += 1
         return order
 

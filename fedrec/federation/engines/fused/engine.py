@@ -164,7 +164,7 @@ class FusedRound(BlockRound):
         first = block.epochs_done
         block.epochs_done += epochs
         known = (len(sampled.slots), block.most)
-        return orders(block.who, sampled.size, task.seed, task.round_, first, epochs, known=known)
+        return orders(block.number, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
 @dataclass(frozen=True)

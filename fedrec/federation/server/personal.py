@@ -1,0 +1,68 @@
+"""What the server has one of for each client, as a rule sees it: of all clients, whoever holds them."""
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from fedrec.federation.model.server_rule import PersonalValues, Uploads
+from fedrec.federation.peers import ALONE, Peers
+from fedrec.federation.server.mixing import clients_at_once, weighted_sums
+from fedrec.federation.state.kept import Kept
+
+
+class Personal(PersonalValues):
+    """A parameter of every one of `clients`, of which this process keeps its own.
+
+    Clients are named by their places among all.
+    """
+
+    def __init__(self, kept: Kept, clients: int, peers: Peers = ALONE) -> None:
+        self._kept = kept
+        self._clients = clients
+        self._peers = peers
+
+    @override
+    def whole(self, who: Tensor) -> Tensor:
+        if self._peers.size == 1:
+            return self._kept.whole(who)
+        # Every process sends those of its own clients, in the order they are asked for.
+        ends = [span.stop for span in self._peers.spans(self._clients)]
+        holder = torch.bucketize(who, torch.tensor(ends, device=who.device), right=True)
+        parts = self._peers.together(self._kept.whole(self._own(who)[0]))
+        return torch.empty_like(parts).index_copy_(0, holder.argsort(stable=True), parts)
+
+    @override
+    def put(self, who: Tensor, values: Tensor) -> None:
+        own, mine = self._own(who)
+        self._kept.put(own, values[mine])
+
+    @override
+    def restart(self, who: Tensor, value: Tensor) -> None:
+        own, _ = self._own(who)
+        if len(own):
+            self._kept.restart(own, value)
+
+    @override
+    def sums(self, who: Tensor, weights: Tensor) -> Tensor:
+        own, mine = self._own(who)
+        by = weights[..., mine]
+        none = self._kept.whole(own[:0])
+        at_once = clients_at_once(none.shape[1:])
+        total = weighted_sums(none, by[..., :0])
+        for some, share in zip(own.split(at_once), by.split(at_once, dim=-1), strict=True):
+            total += weighted_sums(self._kept.whole(some), share)
+        return self._peers.total(total)
+
+    @override
+    def mix(self, who: Tensor, uploads: Uploads, weights: Tensor) -> None:
+        own, _ = self._own(who)
+        mixed = uploads.mixed(weights)
+        self._kept.put(own, mixed.unflatten(1, self._kept.whole(own[:0]).shape[1:]))
+
+    def _own(self, who: Tensor) -> tuple[Tensor, Tensor | slice]:
+        """Those of some clients that are this process's, by their places here, and where among `who`."""
+        if self._peers.size == 1:
+            return who, slice(None)
+        span = self._peers.span(self._clients)
+        mine = ((who >= span.start) & (who < span.stop)).nonzero().squeeze(1)
+        return who[mine] - span.start, mine

@@ -1,0 +1,99 @@
+"""A federation's tensors, as files have them, put together from those of several processes, and dealt out.
+
+A file holds the whole federation in the order of clients, so that it does not show how many processes wrote
+it, and any number of them can go on from it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.observe.recorder import PREFIX, joined_extras
+from fedrec.federation.peers import Peers, Tensors
+from fedrec.federation.state.rows import joined_rows, rows_of_some
+
+_JOINED, _TOOK_PART = "clients/joined", "clients/took_part"
+_AXES = {"kept/": 0, "optimiser/": 0, "clients/": 0, _TOOK_PART: 1, f"{PREFIX}abundance/": 0}
+"""Where clients are an axis of tensors, by how their names begin: the last that fits counts."""
+
+
+def joined(parts: Sequence[dict[str, Tensor]]) -> Tensors:
+    """The tensors of a federation, given those that each process has for its clients.
+
+    What clients have is taken out of `parts` as it is put together: it is not to be held twice.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    names = dict.fromkeys(name for part in parts for name in part)
+    stores = _stores(names)
+    counts = [len(part[_JOINED]) for part in parts]
+    whole: dict[str, Tensor] = {}
+    for name in names:
+        axis = _axis(name)
+        if _is_of(name, stores) or name.startswith(PREFIX):
+            continue
+        if axis is None:
+            whole[name] = parts[0][name]
+        else:
+            whole[name] = torch.cat(_filled(name, parts, counts), dim=axis)
+    for store in stores:
+        each = joined_rows([_below(store, part) for part in parts])
+        whole |= {f"{store}{suffix}": value for suffix, value in each.items()}
+    return whole | joined_extras(parts, counts)
+
+
+def divided(whole: Tensors, peers: Peers) -> list[Tensors]:
+    """What each process has for its clients of the tensors of a whole federation."""
+    if peers.size == 1:
+        return [whole]
+    return [_of_some(whole, span) for span in peers.spans(len(whole[_JOINED]))]
+
+
+def _of_some(whole: Tensors, some: slice) -> Tensors:
+    stores = _stores(whole)
+    part: dict[str, Tensor] = {}
+    for name, value in whole.items():
+        axis = _axis(name)
+        if not _is_of(name, stores):
+            part[name] = value if axis is None else value.narrow(axis, some.start, some.stop - some.start)
+    for store in stores:
+        part |= {
+            f"{store}{suffix}": value for suffix, value in rows_of_some(_below(store, whole), some).items()
+        }
+    return part
+
+
+def _axis(name: str) -> int | None:
+    """Which axis of a tensor clients are; None where it is one for all, or says itself whose it is."""
+    axis = None
+    for start, number in _AXES.items():
+        if name.startswith(start):
+            axis = number
+    return axis
+
+
+def _filled(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]) -> list[Tensor]:
+    """A tensor of each process, taken out; zeros of one whose clients never came to have any."""
+    found = [part.pop(name, None) for part in parts]
+    like = next(value for value in found if value is not None)
+    return [
+        like.new_zeros(count, *like.shape[1:]) if value is None else value
+        for value, count in zip(found, counts, strict=True)
+    ]
+
+
+def _stores(names: Iterable[str]) -> list[str]:
+    """What clients keep as changed rows."""
+    return [name.removesuffix("/version") for name in names if name.endswith("/version")]
+
+
+def _is_of(name: str, stores: Sequence[str]) -> bool:
+    return any(name.startswith(f"{store}/") for store in stores)
+
+
+def _below(store: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of one store, by what follows its name."""
+    return {
+        name.removeprefix(store): value for name, value in tensors.items() if name.startswith(f"{store}/")
+    }
