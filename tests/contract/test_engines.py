@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
 
 from fedrec.federation.federation import Federation
 from fedrec.federation.state.rows import RowsKept
-from fedrec.native.on_cpu import FLAGS
 from tests.contract.matrix import (
     FEDERATED,
     FURTHER_SETTINGS,
@@ -41,24 +39,9 @@ USERS = 5
 def assert_equals_the_loop(case: Case, engine: str, relative: float, dtype: torch.dtype) -> None:
     how = {"rounds": case.rounds, "users": USERS, "dtype": dtype}
     expected = trained(case.name, *case.all_changes, engine="loop", **how)
-    with compiled_for(case):
-        actual = trained(case.name, *case.all_changes, engine=engine, **how)
+    actual = trained(case.name, *case.all_changes, engine=engine, **how)
     assert_same(expected.values, actual.values, relative)
     assert_same({"scores": expected.scores}, {"scores": actual.scores}, relative)
-
-
-@contextmanager
-def compiled_for(case: Case) -> Iterator[None]:
-    """Kernels as all tests have them, by vectors, in one case of every method and of every plug-in over FedMF.
-
-    In others they are the same statements, which a compiler that leaves them as they are is done with in a
-    tenth of the time.
-    """
-    plain = case.name.partition("+")[2] == "" or case.name.startswith("fedmf+")
-    with pytest.MonkeyPatch.context() as patch:
-        if case not in LEADING or not plain:
-            patch.setenv(FLAGS, "-O0")
-        yield
 
 
 def held() -> Iterator[tuple[Case, str]]:
