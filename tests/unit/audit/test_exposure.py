@@ -160,7 +160,7 @@ def test_popularity_does_not_care_what_is_drawn(tastes):
 
 
 def test_what_is_learnt_of_others_does_not_vanish(tastes):
-    runs = {kind: finished(tastes, "mf", kind, "rounds=6") for kind in KINDS}
+    runs = {kind: finished(tastes, "mf", kind, "rounds=6", "rate=0.001", "spread=0.01") for kind in KINDS}
     shares = {kind: hit_ratio(run, "last") for kind, run in runs.items()}
     assert min(shares.values()) > CHANCE + OUT_OF_REACH * error_of(CHANCE)
     # Other candidates, and where rows tie other held-out items: two samples of users.

@@ -290,7 +290,7 @@ def test_a_table_that_is_neither_trained_nor_sampled_is_merged_all_the_same(engi
     clients = clients_with([[0], [1]], items=6, allowed=[[2], [2]])
     federation = federation_of(
         "fedmf+em", clients, "participation=1", "d=2", "negatives=1", "rate=0", "merge=static", "weight=0.5",
-        f"merging={merging}", engine=engine,
+        f"merging={merging}", "merged=everyone", engine=engine,
     )  # fmt: skip
     start = torch.arange(12.0).reshape(6, 2)
     give(federation, Q=start, G=2 * start)

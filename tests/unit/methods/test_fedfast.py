@@ -11,7 +11,8 @@ from tests.federations import clients_of, planted_blocks
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"])
-STEP = ("d=2", "negatives=1", "optimiser=sgd", "rate=0.5", "local_epochs=1", "batch_size=1000")
+PLAIN = ("product=plain", "gamma=0.9")
+STEP = (*PLAIN, "d=2", "negatives=1", "optimiser=sgd", "rate=0.5", "local_epochs=1", "batch_size=1000")
 """One step of SGD on all samples."""
 
 
@@ -29,7 +30,7 @@ def tables_after_a_step(federation, round_=1, weighted=False):
 
 
 def test_everything_is_trained_together_and_sent():
-    federation = federation_of("fedfast", clients_with([[0]], items=6))
+    federation = federation_of("fedfast", clients_with([[0]], items=6), *PLAIN)
     asked = asked_of_a_client(federation)
     assert asked.events == [("fit", {"Q", "p"}), ("upload", "Q", "Q"), ("upload", "p", "p")]
     assert asked.steps[0][0].rates == {"Q": 0.1, "p": 0.1}
@@ -64,7 +65,7 @@ def test_rows_of_items_count_by_the_sum_of_their_absolute_changes(engine):
 def test_with_everyone_in_every_round_only_the_rule_for_items_is_left(engine, changes):
     clients = clients_of(planted_blocks(users=8))
     changes = ("local_epochs=2", *changes)
-    own = federation_of("fedfast", clients, *changes, engine=engine)
+    own = federation_of("fedfast", clients, *PLAIN, *changes, engine=engine)
     plain = federation_of("fedmf", clients, *changes, "combine=change", engine=engine, paper="fedem")
     own.train_round(1)
     plain.train_round(1)
@@ -115,7 +116,7 @@ def test_the_rest_follows_ever_less(engine):
     """One cluster: whoever does not take part moves by 0.9, then 0.81 of what the others moved by."""
     clients = clients_with([[0], [1, 2], [3], [4, 5]], items=12)
     changes = ("participation=0.5", "clusters=1", "local_epochs=2")
-    federation = federation_of("fedfast", clients, "d=2", *changes, engine=engine)
+    federation = federation_of("fedfast", clients, *PLAIN, "d=2", *changes, engine=engine)
     for round_ in (1, 2):
         before = kept(federation, "p")
         report = federation.train_round(round_)
@@ -132,7 +133,7 @@ def test_the_rest_follows_ever_less(engine):
 def test_every_cluster_has_a_delegate_and_follows_it_alone(engine, gamma):
     clients = clients_with([[0], [1, 2], [3], [4, 5], [6], [7]], items=12)
     changes = ("participation=0.4", "clusters=2", "rate=0.01", f"gamma={gamma}")
-    federation = federation_of("fedfast", clients, "d=2", *changes, engine=engine)
+    federation = federation_of("fedfast", clients, *PLAIN, "d=2", *changes, engine=engine)
     start = torch.tensor([[5.0, 0.0], [-5.0, 0.0], [5.0, 0.1], [-5.0, 0.1], [5.1, 0.0], [-5.1, 0.0]])
     federation.state.kept["p"].put(torch.arange(6), start.unsqueeze(1))
     for round_ in (1, 2, 3):
@@ -152,7 +153,7 @@ def test_clusters_are_found_anew_before_the_rest_follows(engine):
     """All start alike. Two move away, and with three clusters those left behind are one of their own."""
     clients = clients_with([[0], [1, 2], [3], [4, 5]], items=12)
     changes = ("participation=0.5", "clusters=3")
-    federation = federation_of("fedfast", clients, "d=2", *changes, engine=engine)
+    federation = federation_of("fedfast", clients, *PLAIN, "d=2", *changes, engine=engine)
     before = kept(federation, "p")
     federation.train_round(1)
     trained = federation.state.held
@@ -178,7 +179,9 @@ def test_another_round_has_other_delegates_and_a_stored_state_the_same():
 @both_engines
 def test_users_are_scored_with_the_newest_table_and_the_vector_the_server_has(engine):
     clients = clients_with([[0], [1, 2], [3], [4, 5]], items=12)
-    federation = federation_of("fedfast", clients, "d=2", "participation=0.5", "clusters=1", engine=engine)
+    federation = federation_of(
+        "fedfast", clients, *PLAIN, "d=2", "participation=0.5", "clusters=1", engine=engine
+    )
     report = federation.train_round(1)
     scores = federation.scores(everyone(federation), torch.arange(12).expand(4, -1))
     assert near(scores, kept(federation, "p")[:, 0] @ federation.state.shared["Q"].T)

@@ -92,7 +92,7 @@ def expected_users(federation, table, round_):
 
 
 def test_the_user_vector_is_rebuilt_on_one_half_and_then_items_are_trained_on_the_other():
-    federation = federation_of("fedrecon", clients_with([[0]], items=5))
+    federation = federation_of("fedrecon", clients_with([[0]], items=5), "item_factor=80")
     asked = asked_of_a_client(federation)
     assert asked.events == [("fit", {"p"}), ("fit", {"Q"}), ("upload", "Q", "Q")]
     assert asked.halves == ["first", "second"]
@@ -239,7 +239,7 @@ def test_clients_remember_nothing():
 
 
 def test_user_vectors_start_small():
-    federation = federation_of("fedrecon", clients_with([[0]], items=5), "d=400")
+    federation = federation_of("fedrecon", clients_with([[0]], items=5), "d=400", "spread=0.01")
     assert float(federation.state.initial["p"].std()) == pytest.approx(0.01, rel=0.15)
     assert float(federation.state.initial["Q"].std()) == pytest.approx(1.0, rel=0.15)
 
