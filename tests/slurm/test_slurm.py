@@ -3,6 +3,7 @@
 A call of Snakemake, a job and what it imports take most of the time, so that a test sees several things at once.
 """
 
+import math
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
+from fedrec.config.methods import load_methods
 from tests.conftest import ROOT, entry
 from tests.projects import AUDIT, QUICK, content_of
 from tests.slurm.one_node import missing, one_node_slurm
@@ -111,8 +113,8 @@ class OnCluster(Checkout):
             process.kill()
 
     def asked(self, *command: str) -> str:
-        """What a command of Slurm answers."""
-        return subprocess.check_output(command, env=self.environment(), text=True)
+        """What a command answers."""
+        return subprocess.check_output(command, env=self.environment(), cwd=self.folder, text=True)
 
     def jobs(self) -> list[dict[str, str]]:
         """All jobs that Slurm had, in order."""
@@ -199,6 +201,7 @@ def test_what_is_cancelled_or_left_behind_goes_on_and_what_is_finished_stays(che
         until(lambda: all((checkout.folder / name).exists() for name in (short, "held")), process, checkout)
         trained = (checkout.folder / short).read_bytes()
         (job,) = checkout.jobs()
+        assert "1 of 2 runs done, 1 running" in checkout.asked(sys.executable, "-m", "fedrec", "status")
         checkout.asked("scancel", job["number"])
         until(lambda: len(checkout.jobs()) == 2 and has_gone_on(log), process, checkout)
     finally:
@@ -233,8 +236,10 @@ def test_a_job_that_fails_to_the_last_is_told_in_a_few_lines(checkout):
     run = "runs/pfedrec/alpha/clean/fedmf@rounds-100000/seed0"
     (checkout.result(run) / "checkpoint.safetensors/something").mkdir(parents=True)
     assert checkout.ended(checkout.started("--dry-run", "--", f"results/{run}/run.json")) == 0
-    # Rounds of 0.8 s with ten epochs and 0.6 of the clients, here with one and all: 13,333 s, three times that.
-    assert f"  {run}: 1 run, 1 core, 4.5 GB, 11:12 h" in checkout.said
+    # A round was measured with ten epochs and 0.6 of the clients, and has one and all here; three times that.
+    seconds = 1 + 100_000 * load_methods(ROOT / "config/methods.yaml")["fedmf"]["seconds"] / 10 / 0.6
+    hours, minutes = divmod(5 + math.ceil(3 * seconds / 60), 60)
+    assert f"  {run}: 1 run, 1 core, 4.5 GB, {hours}:{minutes:02} h" in checkout.said
     process = checkout.started("--retries=0", "--", f"results/{run}/run.json")
 
     assert checkout.ended(process) == 1
@@ -246,7 +251,7 @@ def test_a_job_that_fails_to_the_last_is_told_in_a_few_lines(checkout):
     assert "Error in rule train" not in checkout.said
     (job,) = checkout.jobs()
     assert (job["state"], job["memory"]) == ("FAILED", "4545M")
-    assert job["time"] == "11:12:00"
+    assert job["time"] == f"{hours}:{minutes:02}:00"
 
     more_than_there_is = "--set-resources=train:mem_mb=99999999"
     process = checkout.started("--retries=0", more_than_there_is, "--", f"results/{run}/run.json")
