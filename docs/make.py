@@ -33,6 +33,7 @@ SIX = {
     "popularity": "popularity",
 }
 Row = dict[str, str]
+_PROTOCOLS = ("published", "clean")
 
 
 def numbers(name: str) -> list[Row]:
@@ -42,25 +43,45 @@ def numbers(name: str) -> list[Row]:
 
 
 def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
-    """Rows of methods on MovieLens 100K, with the numbers of the stored runs of seed 0 that there are."""
-    from fedrec.config.methods import load_methods
+    """Rows of methods on MovieLens 100K, with the numbers of the stored runs of seed 0 that there are.
+
+    A row is of one setting: where a search has changed it, both protocols are filled in, or none.
+    """
+    filled_in = []
+    for row in rows:
+        found, searched = stored_metrics(row, store)
+        if searched and len(found) < len(_PROTOCOLS):
+            found = {}
+        changed = dict(row)
+        for protocol, metrics in found.items():
+            changed |= {f"{protocol}_{name}": f"{metrics[f'{name}@10']:.4f}" for name in ("hr", "ndcg")}
+        filled_in.append(changed)
+    return filled_in
+
+
+def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[str, float]], bool]:
+    """By protocol what a store has of a row with today's settings; whether a search found some of these."""
+    from fedrec.config.methods import load_methods, resolve
     from fedrec.plan.agreement import has_todays_settings
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
 
     known = load_methods(ROOT / "config/methods.yaml")
     stored = {run.id: run.summary for run in RunStore(store).runs_on("ml-100k").values()}
-    filled_in = []
-    for row in rows:
-        paper = row["settings_of"].lower() or "pfedclr"
-        changed = dict(row)
-        for protocol in ("published", "clean"):
-            said = stored.get(run_of(known, paper, "ml-100k", protocol, row["method"], 0))
-            if said is not None and has_todays_settings(said, known):
-                found = said["metrics"][said["protocol"]["round_rule"]]["test"]
-                changed |= {f"{protocol}_{name}": f"{found[f'{name}@10']:.4f}" for name in ("hr", "ndcg")}
-        filled_in.append(changed)
-    return filled_in
+    paper, method = row["settings_of"].lower() or "pfedclr", row["method"]
+    found = {}
+    for protocol in _PROTOCOLS:
+        said = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
+        if said is not None and has_todays_settings(said, known):
+            found[protocol] = said["metrics"][said["protocol"]["round_rule"]]["test"]
+    _, sources, _ = resolve(known, method, paper, "ml-100k")
+    return found, any(source.startswith("searched") for source in sources.values())
+
+
+def is_of_before_its_search(row: Row) -> bool:
+    """Whether the numbers of a row were trained with settings that a search has changed since."""
+    found, searched = stored_metrics(row)
+    return searched and len(found) < len(_PROTOCOLS)
 
 
 def numbers_text(rows: Sequence[Row]) -> str:
@@ -101,7 +122,7 @@ def methods() -> str:
         ("method", "settings of", "printed", "published protocol", "clean protocol"),
         (
             (
-                f"`{row['method']}`",
+                f"`{row['method']}`" + (" †" if is_of_before_its_search(row) else ""),
                 row["settings_of"] or "–",
                 *(pair(row, which) for which in ("printed", "published", "clean")),
             )
@@ -448,6 +469,15 @@ def _found(trials: Sequence[Row], settings: Sequence[str]) -> tuple[str, ...]:
     return *values, str(len(trials)), *gains, str(near)
 
 
+def shared() -> str:
+    """Seconds of lists of runs on one GPU, by how their processes use it."""
+    return markdown(
+        ("runs of 100 rounds", "processes", "how they use the GPU", "seconds"),
+        ((row["runs"], row["processes"], row["use"], row["seconds"]) for row in numbers("shared-h200")),
+        right=3,
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": six_lines,
     "methods": methods,
@@ -455,6 +485,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "fused": fused,
     "processes": processes,
+    "shared": shared,
     "floor": floor,
     "versions": versions,
     "fused on cpu": fused_on_cpu,

@@ -87,6 +87,20 @@ def test_numbers_on_movielens_are_those_of_the_reference(tmp_path):
     assert make().numbers_text(kept) == (ROOT / "docs/numbers/ml-100k.csv").read_text(encoding="utf-8")
 
 
+def test_a_row_of_a_method_whose_settings_were_searched_is_of_one_setting(tmp_path):
+    """Of one protocol alone nothing is taken: the other number is of the settings before the search."""
+    methods, store = load_methods(ROOT / "config/methods.yaml"), RunStore(tmp_path / "store")
+    (before,) = (row for row in rows("ml-100k") if row["method"] == "mf")
+    filled = []
+    for protocol in ("clean", "published-pfedclr"):
+        run = write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, "mf", 0), methods)
+        store.add([packed_run(run)])
+        filled.append(make().from_reference([before], store.folder)[0])
+
+    assert filled[0] == before
+    assert all(filled[1][name] != before[name] for name in ("published_hr", "clean_hr"))
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in COMPUTED], ids=lambda page: page.name
 )
