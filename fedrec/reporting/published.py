@@ -1,6 +1,7 @@
 """What was built from stored runs, put beside them to be read: tables, figures and the page as few files."""
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ _READ = {
 }
 """The folders of results whose files are put there, by how these end."""
 _OF_RUNS = "published.json"
+_LINK = re.compile(r'<a href="(\.\./[^"#]+)">(.*?)</a>')
+"""A link of the page to another file of the results."""
 
 
 def publish(results: Path, store: Path) -> list[Path]:
@@ -30,6 +33,8 @@ def publish(results: Path, store: Path) -> list[Path]:
         path = store / file.relative_to(results)
         path.parent.mkdir(parents=True, exist_ok=True)
         copied.append(Path(shutil.copyfile(file, path)))
+    for page in (path for path in copied if path.suffix == ".html"):
+        page.write_text(_with_links_that_lead(page), encoding="utf-8")
     write_sealed(store / _OF_RUNS, {"runs": state_of(store)})
     return copied
 
@@ -47,6 +52,15 @@ def state_of(store: Path) -> str:
         digest.update(f"{path.relative_to(store).as_posix()}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _with_links_that_lead(page: Path) -> str:
+    """A page whose links to what is not there are plain words: runs are packed, and not all files copied."""
+
+    def kept(link: re.Match[str]) -> str:
+        return link[0] if (page.parent / link[1]).exists() else link[2]
+
+    return _LINK.sub(kept, page.read_text(encoding="utf-8"))
 
 
 def _files(results: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -204,6 +205,10 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     assert {f"tables/{TABLE}.md", "tables/coverage.csv", f"figures/{KEPT}.svg", "report/report.html"} <= files
     assert not (store / "tables/of_before.md").exists()
     assert all(path.read_bytes() == content for path, content in stored.items())
+    page = store / "report/report.html"
+    links = re.findall(r'<a href="(\.\./[^"#]+)', page.read_text(encoding="utf-8"))
+    assert f"../tables/{TABLE}.csv" in links
+    assert all((page.parent / link).exists() for link in links)
     assert is_published_of(store)
     next(iter(stored)).unlink()
     assert not is_published_of(store)
