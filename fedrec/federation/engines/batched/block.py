@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedrec.federation.engines.batched.layout import Layout
+from fedrec.federation.engines.batched.lineup import Lineup
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.held_rows import Held, Sampled, held_rows
 from fedrec.federation.model.parameters import Parameter
@@ -22,10 +22,10 @@ from fedrec.federation.table_rows import take_rows
 class Block:
     """Some clients in one round: what they hold, and what training has made of it so far."""
 
-    def __init__(self, task: Task, layout: Layout) -> None:
+    def __init__(self, task: Task, lineup: Lineup) -> None:
         self.task = task
-        self.layout = layout
-        self.who, self.number, self.size = layout.who, layout.number, layout.size
+        self.lineup = lineup
+        self.who, self.number, self.size = lineup.who, lineup.number, lineup.size
         """The clients, what each draws by, and how many samples it has."""
         self.device = self.who.device
         self.row_item, self.row_client, self.row_start, self.own_slot = self._held_rows()
@@ -33,7 +33,7 @@ class Block:
         row of each sample, counted from its client's first.
         """
         self.values = {name: self._downloaded(name) for name in task.state.visible}
-        self.factor = {name: layout.ones for name in self.values if self.parameter(name).table}
+        self.factor = {name: lineup.ones for name in self.values if self.parameter(name).table}
         """What rows outside the block were multiplied by, one number per client."""
         self.scaled: set[str] = set()
         """The tables of which that may not be 1."""
@@ -49,12 +49,12 @@ class Block:
     @property
     def labels(self) -> Tensor:
         """The labels of the samples: a client's positives stand before their negatives, whoever it is."""
-        return self.task.samples.label[: self.layout.samples]
+        return self.task.samples.label[: self.lineup.samples]
 
     @property
     def rank(self) -> Tensor:
         """The client of each sample."""
-        return self.layout.rank
+        return self.lineup.rank
 
     @cached_property
     def slot(self) -> Tensor:
@@ -80,7 +80,7 @@ class Block:
     def most_rows(self) -> int:
         """No client holds more rows of a table."""
         items = self.task.clients.items
-        return items if self.task.needs.whole_tables else min(items, self.layout.most)
+        return items if self.task.needs.whole_tables else min(items, self.lineup.most)
 
     def parameter(self, name: str) -> Parameter:
         """The description of a parameter."""
@@ -123,10 +123,10 @@ class Block:
         return float(mean)
 
     def _held_rows(self) -> Held:
-        items, layout, sampled = self.task.clients.items, self.layout, self.task.samples.item
+        items, lineup, sampled = self.task.clients.items, self.lineup, self.task.samples.item
         if self.task.needs.whole_tables:
-            return Held(*layout.every_row(items), layout.ordered(sampled).int())
-        return held_rows(Sampled(sampled, layout.first, layout.size, layout.start, layout.samples), items)
+            return Held(*lineup.every_row(items), lineup.ordered(sampled).int())
+        return held_rows(Sampled(sampled, lineup.first, lineup.size, lineup.start, lineup.samples), items)
 
     def _downloaded(self, name: str) -> Tensor:
         """A fresh copy of what the clients start from."""

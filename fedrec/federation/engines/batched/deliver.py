@@ -132,7 +132,7 @@ class Delivery:
             before = factor[block.row_client].to(event.values.dtype).unsqueeze(1) * start
         change, kept = event.values - before, None
         if self.task.privacy is not None:
-            shrunk = (block.layout.ones if factor is None else factor) - 1
+            shrunk = (block.lineup.ones if factor is None else factor) - 1
             kept = self.task.privacy.shrinkage(self._change_norm(name, start, change, shrunk))
             change = change * kept[block.row_client].to(change.dtype).unsqueeze(1)
         server.receive_rows(event.into, block.who, block.row_client, block.row_item, change)

@@ -13,7 +13,7 @@ from fedrec.errors import OutOfMemoryError
 from fedrec.federation.draws import halves, shuffled
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.deliver import deliver
-from fedrec.federation.engines.batched.layout import Cut, Layout
+from fedrec.federation.engines.batched.lineup import Cut, Lineup
 from fedrec.federation.engines.batched.memory import blocks
 from fedrec.federation.engines.batched.optimiser import BlockOptimiser
 from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
@@ -162,8 +162,8 @@ class BatchedEngine(Engine):
         self.alone = alone
         self._everyone: tuple[Any, list[Cut]] | None = None
         """The blocks of all clients, and for whom and what they were cut."""
-        self._only: tuple[Cut, Layout] | None = None
-        """The layout of the one block that all clients are, if they are one."""
+        self._only: tuple[Cut, Lineup] | None = None
+        """The lineup of the one block that all clients are, if they are one."""
 
     @override
     def run(self, task: Task) -> Outcome:
@@ -173,8 +173,8 @@ class BatchedEngine(Engine):
         while waiting:
             cut = waiting.pop(0)
             try:
-                layout = self._layout(task, cut)
-                block = Block(task, layout)
+                lineup = self._lineup(task, cut)
+                block = Block(task, lineup)
                 round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
@@ -194,21 +194,21 @@ class BatchedEngine(Engine):
             if waiting:
                 block.check(block.last_loss.mean())
             deliver(block, round_.replay)
-            loss.index_copy_(0, layout.chosen, block.last_loss)
+            loss.index_copy_(0, lineup.chosen, block.last_loss)
             if not waiting:
                 # A GPU is waited for when it has all of the round's work.
                 mean = block.check(loss.mean())
         return Outcome(loss, mean)
 
-    def _layout(self, task: Task, cut: Cut) -> Layout:
-        """The layout of a block; where it is that of all clients, it is kept for other rounds."""
+    def _lineup(self, task: Task, cut: Cut) -> Lineup:
+        """The lineup of a block; where it is that of all clients, it is kept for other rounds."""
         if self._only is not None and self._only[0] is cut:
             return self._only[1]
-        layout = Layout(task, cut)
+        lineup = Lineup(task, cut)
         cuts_of_all = [] if self._everyone is None else self._everyone[1]
         if len(cuts_of_all) == 1 and cuts_of_all[0] is cut:
-            self._only = (cut, layout)
-        return layout
+            self._only = (cut, lineup)
+        return lineup
 
     def _cuts(self, task: Task) -> list[Cut]:
         """The clients of each block; those of everyone are the same in every round."""

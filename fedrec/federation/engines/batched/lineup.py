@@ -37,7 +37,7 @@ class Cut:
         return [Cut(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)]
 
 
-class Layout:
+class Lineup:
     """The clients of a block, and where their samples stand: the same in every round that has this block."""
 
     def __init__(self, task: Task, cut: Cut) -> None:
