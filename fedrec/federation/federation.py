@@ -81,12 +81,13 @@ class Federation:
         """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who, aggregated = self._participants(round_)
+        # First of all, so that a GPU draws while it is told of the rest.
+        samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
         self.state.join(who)
         server = self._server(round_, *self._weights(aggregated))
         task = Task(
             self.method, *self._checked(trace(self.method, round_), server),
-            self.state, server, self.clients, who,
-            self.clients.samples(who, self.settings["negatives"], self.seed, round_),
+            self.state, server, self.clients, who, samples,
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip

@@ -3,23 +3,24 @@
 import torch
 from torch import Tensor
 
+from fedrec.federation.table_rows import take_rows
 from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
-DTYPES = (torch.float32, torch.float64)
-"""What rows may be made of."""
+DTYPES = {torch.float32: "float", torch.float64: "double"}
+"""What rows may be made of, and its name in C."""
 
 
-def _sums_by_item(dtype: torch.dtype) -> KernelSource:
-    """A piece of work is one item: each lane adds up some of its rows, in order, then lanes are added up."""
-    number = "double" if dtype == torch.float64 else "float"
+def _sums_by_item(number: str) -> KernelSource:
     return KernelSource(
         "add_rows",
         (
             ("const integer*", "order"), ("const integer*", "start"), (f"const {number}*", "row"),
-            ("const integer*", "owner"), ("const double*", "weight"), ("integer", "is_weighted"),
+            ("integer", "is_change"), (f"const {number}*", "before"),
+            ("integer", "is_weighted"), ("const integer*", "owner"), ("const double*", "weight"),
             ("integer", "width"), ("double*", "total"),
         ),
+        f"typedef {number} number;"
         """
   SHARED double part[LANES];
   integer columns = width < LANES ? width : LANES, groups = LANES / columns;
@@ -27,11 +28,13 @@ def _sums_by_item(dtype: torch.dtype) -> KernelSource:
   for (integer from = 0; from < width; from += columns) {
     integer column = from + LANE % columns;
     double sum = 0;
-    if (group < groups && column < width)
+    if (group < groups && column < width) {
+      number less = is_change ? (number)0 : before[item * width + column];
       for (integer at = start[item] + group; at < start[item + 1]; at += groups) {
-        double number = (double)row[order[at] * width + column];
-        sum += is_weighted ? weight[owner[order[at]]] * number : number;
+        double change = (double)(row[order[at] * width + column] - less);
+        sum += is_weighted ? weight[owner[order[at]]] * change : change;
       }
+    }
     part[LANE] = sum;
     SYNC();
     if (group == 0 && column < width)
@@ -44,23 +47,30 @@ def _sums_by_item(dtype: torch.dtype) -> KernelSource:
     )  # fmt: skip
 
 
-ADD_ROWS = {dtype: _sums_by_item(dtype) for dtype in DTYPES}
-"""For the lanes of a GPU, by what rows are made of."""
+ADD_ROWS = {dtype: _sums_by_item(number) for dtype, number in DTYPES.items()}
+"""For the lanes of a GPU, by what rows are made of. A piece of work is one item: each lane adds up some of
+its rows, in order, then lanes are added up."""
 
 
 ADD_WEIGHTED = {
     dtype: KernelSource(
         "add_weighted",
         (
-            ("const integer*", "item_of"), ("const real*", "row"), ("const integer*", "owner"),
-            ("const double*", "weight"), ("integer", "rows"), ("integer", "width"), ("double*", "total"),
+            ("const integer*", "item_of"), ("const real*", "row"), ("integer", "is_change"),
+            ("const real*", "before"), ("const integer*", "owner"), ("const double*", "weight"),
+            ("integer", "rows"), ("integer", "width"), ("double*", "total"),
         ),
         """
   for (integer at = 0; at < rows; at++) {
     const real* own = row + at * width;
+    const real* less = before + item_of[at] * width;
     double* sum = total + item_of[at] * width;
     double share = weight[owner[at]];
-    for (integer column = 0; column < width; column++) sum[column] += share * (double)own[column];
+    if (is_change)
+      for (integer column = 0; column < width; column++) sum[column] += share * (double)own[column];
+    else
+      for (integer column = 0; column < width; column++)
+        sum[column] += share * (double)(own[column] - less[column]);
   }
 """,
         double=dtype == torch.float64,
@@ -70,25 +80,38 @@ ADD_WEIGHTED = {
 """For one thread: all rows in their order are one piece of work, and no product of them is kept."""
 
 
-def add_weighted_rows(total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor) -> None:
-    """What `add_rows` does with each of `rows` times the `weight` of its owner (n), in double precision."""
+def add_weighted_rows(
+    total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor, before: Tensor | None = None
+) -> None:
+    """What `add_rows` does with each of `rows` times the `weight` of its owner (n), in double precision.
+
+    With `before`, a table like `total`, rows are what owners have, and their changes from there are added.
+    """
     on_cpu = total.device.type == "cpu"
     kernel = kernel_or_none((ADD_WEIGHTED if on_cpu else ADD_ROWS)[rows.dtype], total.device)
     if kernel is None:
-        add_rows(total, item, rows.double() * weight.double()[owner].unsqueeze(1))
+        changes = rows if before is None else rows - take_rows(before, item)
+        add_rows(total, item, changes.double() * weight.double()[owner].unsqueeze(1))
     elif on_cpu:
-        add_weighted_rows_by(kernel, total, item, rows, weight, owner)
+        add_weighted_rows_by(kernel, total, item, rows, weight, owner, before)
     else:
-        add_rows_by(kernel, total, item, rows, weight, owner)
+        add_rows_by(kernel, total, item, rows, weight, owner, before)
 
 
 def add_weighted_rows_by(
-    kernel: AnyKernel, total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor
+    kernel: AnyKernel,
+    total: Tensor,
+    item: Tensor,
+    rows: Tensor,
+    weight: Tensor,
+    owner: Tensor,
+    before: Tensor | None = None,
 ) -> None:
     """What `add_weighted_rows` does, by a kernel of `ADD_WEIGHTED`."""
     count, width = rows.shape
     kernel(
-        1, item_of=item.contiguous(), row=rows.contiguous(), owner=owner.contiguous(),
+        1, item_of=item.contiguous(), row=rows.contiguous(), is_change=before is None,
+        before=total if before is None else before.contiguous(), owner=owner.contiguous(),
         weight=weight.double().contiguous(), rows=count, width=width, total=total,
     )  # fmt: skip
 
@@ -115,6 +138,7 @@ def add_rows_by(
     rows: Tensor,
     weight: Tensor | None = None,
     owner: Tensor | None = None,
+    before: Tensor | None = None,
 ) -> None:
     """What `add_rows` does, or with weights of owners `add_weighted_rows`, by a kernel of `ADD_ROWS`."""
     # Shorter numbers are sorted sooner.
@@ -122,9 +146,10 @@ def add_rows_by(
     ordered, order = torch.sort(item.to(short), stable=True)
     items = torch.arange(len(total) + 1, dtype=short, device=item.device)
     start = torch.searchsorted(ordered, items)
+    # What is not there is not read.
     kernel(
-        len(total), order=order, start=start, row=rows.contiguous(),
+        len(total), order=order, start=start, row=rows.contiguous(), is_change=before is None,
+        before=total if before is None else before.contiguous(), is_weighted=weight is not None,
         owner=order if owner is None else owner.contiguous(),
-        weight=total if weight is None else weight.double().contiguous(), is_weighted=weight is not None,
-        width=rows.shape[1], total=total,
+        weight=total if weight is None else weight.double().contiguous(), width=rows.shape[1], total=total,
     )  # fmt: skip

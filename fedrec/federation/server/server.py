@@ -18,6 +18,7 @@ from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
+from fedrec.federation.table_rows import take_rows
 
 
 @dataclass
@@ -107,6 +108,14 @@ class Server:
         each = torch.arange(len(item), device=item.device)
         add_weighted_rows(self._sum(into), item, change, weight.squeeze(1), each)
         add_rows(self._counts(into), item, weight)
+
+    def receive_held_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
+        """What the clients `who` have of rows of a shared table, as they are: see `receive_rows`."""
+        before = self.state.shared[into]
+        if self.recorder is None and self.state.parameters[into].combine == "mean":
+            add_weighted_rows(self._sum(into), item, rows, self.weight[who], owner, before)
+        else:
+            self.receive_rows(into, who, owner, item, rows - take_rows(before, item))
 
     def receive_scaling(self, into: str, who: Tensor, factor: Tensor) -> None:
         """A shared table that clients multiplied by 1 + `factor`, one number each."""

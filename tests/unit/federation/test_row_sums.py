@@ -56,6 +56,19 @@ def test_weighted_rows_are_added_in_double_precision(dtype):
     assert torch.allclose(by_lanes, expected, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_as_they_are_add_up_to_their_changes(dtype):
+    start, item, values = made(700, 12, 16)
+    rows, before = values.to(dtype), torch.linspace(-2, 2, 12 * 16).reshape(12, 16).to(dtype)
+    weight, owner = torch.tensor([0.25, 0.0, 2.0], dtype=torch.float64), torch.arange(700) % 3
+    expected, plain, by_lanes = (start.clone() for _ in range(3))
+    add_weighted_rows(expected, item, rows - before[item], weight, owner)
+    add_weighted_rows(plain, item, rows, weight, owner, before)
+    add_rows_by(LanesKernel(ADD_ROWS[dtype]), by_lanes, item, rows, weight, owner, before)
+    assert torch.equal(plain, expected)
+    assert torch.allclose(by_lanes, expected, rtol=1e-13, atol=1e-12)
+
+
 def test_items_beyond_16_bits_are_added_too():
     items = 2**15 + 3
     item = torch.tensor([items - 1, 0, 2**15, 2**15 - 1, items - 1])
