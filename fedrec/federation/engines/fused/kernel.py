@@ -15,6 +15,14 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused import cpu_rows, cpu_samples
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.gpu_blocks import (
+    BYTES_PER_LANE,
+    PARTS_PER_LANE,
+    fetched,
+    over_blocks,
+    places,
+    samples_of_block,
+)
 from fedrec.federation.engines.fused.gpu_rows import (
     IdleSteps,
     each_number,
@@ -25,7 +33,7 @@ from fedrec.federation.engines.fused.gpu_rows import (
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.loops import c_name, flat, looped
-from fedrec.federation.engines.fused.lower import Lowered, Stage, lowered
+from fedrec.federation.engines.fused.lower import Lowered, lowered
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.model.client import Fit, Step
 from fedrec.federation.model.method import Method
@@ -37,6 +45,8 @@ _SHARED_BYTES = 32 * 1024
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""
 _ALIGNED = 64
+_FEWEST = 32
+"""Samples of a block that finds no room near its lanes."""
 _LANES = (32, 512)
 """The fewest and most threads that train a client on a GPU."""
 _LANES_PER_SAMPLE = 2
@@ -133,6 +143,11 @@ class _Writer:
         self.batch = batch
         self.scratch = Scratch()
         self.fast_left = _SHARED_BYTES if gpu else _STACK_BYTES
+        self.near: dict[str, bool] = {}
+        """Arrays of samples, and whether they lie in a block's memory on the GPU."""
+        self.pool_bytes = 0
+        self.block = 0
+        """Samples of a block that lanes work on together."""
         self.leaves = {leaf: shape for graph in graphs for leaf, shape in graph.leaves.items()}
         self.parts = frozenset(leaf.part for leaf in self.leaves)
         trained = {name for step in fit.steps for name in step.rates}
@@ -165,7 +180,13 @@ class _Writer:
             functions += cpu_samples.tile_functions()
         return FitCode(
             source=KernelSource(
-                self.name, tuple(self._arguments()), body, functions, self.double, rounds_once=True
+                self.name,
+                tuple(self._arguments()),
+                body,
+                functions,
+                self.double,
+                rounds_once=True,
+                pool_bytes=self.pool_bytes,
             ),
             tables=self.tables,
             vectors=self.vectors,
@@ -295,6 +316,7 @@ class _Writer:
                 yield from self._fixed(name, size)
             for name, size in graph.kept.items():
                 yield from self._per_sample("real", name, size)
+        yield from self._blocks()
         for table in self._trained:
             if self._row_gradient(table):
                 yield from self._per_sample("real", f"gradient_{table.c}", table.width)
@@ -326,6 +348,30 @@ class _Writer:
             yield f"struct idle known_{table.c}[{cpu_rows.KNOWN}] = {{{{0}}}};"
         yield "SHARED int touched_rows;"
 
+    def _blocks(self) -> Iterator[str]:
+        """Memory of a block of samples that lanes work on together: near them, if it has room for some."""
+        if not any(stage.products for graph in self.graphs for stage in graph.stages):
+            return
+        size = 8 if self.double else 4
+        of_graphs = [places(graph.locals) for graph in self.graphs]
+        width = max(1, *(width for _, width in of_graphs))
+        parts = PARTS_PER_LANE * lanes_for(self.batch)
+        budget = BYTES_PER_LANE * lanes_for(self.batch)
+        self.block = samples_of_block(width, size, budget - parts * size)
+        if self.block:
+            self.pool_bytes = (parts + width * self.block) * size
+            yield f"POOL(pool, {self.pool_bytes});"
+            yield "real* const parts = (real*)pool;"
+        else:
+            self.block = _FEWEST
+            self.scratch.fixed += (parts + width * self.block) * size
+            self.scratch.arrays += 1
+            taken = _rounded(f"sizeof(real) * {parts + width * self.block}")
+            yield f"real* const parts = (real*)free_; free_ += {taken};"
+        for given, _ in of_graphs:
+            for name, place in given.items():
+                yield f"real* const {name} = parts + {parts + place * self.block};"
+
     @property
     def _resting_on_cpu(self) -> list[Table]:
         """Tables whose steps leave what they have divided by; see `fused.cpu_rows`."""
@@ -355,7 +401,8 @@ class _Writer:
     def _per_sample(self, kind: str, name: str, size: int) -> Iterator[str]:
         """An array of so many numbers for each sample of a mini-batch."""
         width = 8 if kind == "real" and self.double else 4
-        if self.gpu and size * width * self.batch <= self.fast_left:
+        self.near[name] = self.gpu and size * width * self.batch <= self.fast_left
+        if self.near[name]:
             self.fast_left -= size * width * self.batch
             yield f"SHARED {kind} {name}[{size * self.batch}];"
             return
@@ -493,8 +540,8 @@ class _Writer:
         for name in self.sums:
             if Leaf("training_sum", name) in graph.leaves:
                 yield from self._training_sum(self.tables[name])
-        for place, stage in enumerate(graph.stages):
-            yield from self._stage(f"s{number}_", place, stage)
+        for place in range(len(graph.stages)):
+            yield from self._stage(f"s{number}_", place, graph)
         if number == len(self.fit.steps) - 1:
             yield f"epoch_loss += (double)({graph.loss});"
         yield "SYNC();"
@@ -521,27 +568,23 @@ class _Writer:
         yield "}"
         yield "SYNC();"
 
-    def _stage(self, prefix: str, place: int, stage: Stage) -> Iterator[str]:
+    def _stage(self, prefix: str, place: int, graph: Lowered) -> Iterator[str]:
+        stage = graph.stages[place]
         yield from stage.client
-        yield from stage.wide
+        if stage.wide:
+            yield from ("{", "const int i0 = 0, i1 = n;", *stage.wide, "}")
+        sums = f"{prefix}sum{place}", f"{prefix}total{place}"
         if stage.sums:
-            yield f"real {prefix}sum{place}[{stage.sums}];"
-            yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
+            yield from _none_yet(sums[0], stage.sums)
         if stage.tiles:
             block = cpu_samples.BLOCK
             yield f"for (int i0 = 0; i0 < n; i0 += {block}) {{"
             yield f"const int i1 = n - i0 < {block} ? n : i0 + {block};"
-        for lines, at_once in stage.parts:
+        for turn, lines, at_once in stage.parts:
             if at_once:
                 yield from lines
-                continue
-            yield f"for (int i = {'i0; i < i1; i++' if stage.tiles else 'LANE; i < n; i += LANES'}) {{"
-            text = "\n".join(lines)
-            for table in self.tables.values():
-                if f"row_{table.c}[" in text:
-                    yield from self._row_loaded(table)
-            yield from lines
-            yield "}"
+            elif not (self.gpu and turn):
+                yield from self._loop(lines, "i0; i < i1; i++" if stage.tiles else "LANE; i < n; i += LANES")
         if stage.tiles:
             yield "}"
         if stage.row:
@@ -549,12 +592,48 @@ class _Writer:
             yield from stage.row
             yield "}"
         if stage.sums:
-            yield f"SHARED real {prefix}total{place}[{stage.sums}];"
-            yield f"SUM_LANES({prefix}sum{place}, {prefix}total{place}, {stage.sums});"
-        if stage.after:
+            yield from _added_up(*sums, stage.sums)
+        if stage.sample:
             yield "SYNC();"
-            yield from stage.after
-        if stage.sample or stage.after:
+        if self.gpu:
+            yield from self._turns_together(prefix, place, graph)
+
+    def _loop(self, lines: list[str], over: str) -> Iterator[str]:
+        """A loop over samples; a lane has the rows of its own in registers."""
+        yield f"for (int i = {over}) {{"
+        text = "\n".join(lines)
+        for table in self.tables.values():
+            if f"row_{table.c}[" in text:
+                yield from self._row_loaded(table)
+        yield from lines
+        yield "}"
+
+    def _turns_together(self, prefix: str, place: int, graph: Lowered) -> Iterator[str]:
+        """What lanes do together with samples, and by themselves behind that: of all, or block by block."""
+        stage = graph.stages[place]
+        turns = sorted(turn for turn in {*stage.together, *stage.turns} if turn)
+        if not turns:
+            return
+        sums = f"{prefix}sum{place}_late", f"{prefix}total{place}_late"
+        if stage.late_sums:
+            yield from _none_yet(sums[0], stage.late_sums)
+        yield "{"
+        if stage.products:
+            yield from over_blocks(self.block)
+            given = [each for each in graph.locals if each.stage == place and each.source]
+            is_near = {each.source: each.source in self.near and self.near[each.source] for each in given}
+            yield from fetched(given, is_near)
+        else:
+            yield "const int i0 = 0, i1 = n;"
+        for turn in turns:
+            if turn in stage.together:
+                yield from (*stage.together[turn], "SYNC();")
+            if turn in stage.turns:
+                yield from self._loop(stage.turns[turn], "i0 + LANE; i < i1; i += LANES")
+                yield "SYNC();"
+        yield "}}" if stage.products else "}"
+        if stage.late_sums:
+            yield from _added_up(*sums, stage.late_sums)
             yield "SYNC();"
 
     def _row_loaded(self, table: Table) -> Iterator[str]:
@@ -795,6 +874,16 @@ class _Writer:
                     yield f"for (int e = LANE; e < {size}; e += LANES)"
                     yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
+
+
+def _none_yet(sums: str, count: int) -> Iterator[str]:
+    yield f"real {sums}[{count}];"
+    yield f"UNROLL for (int k = 0; k < {count}; k++) {sums}[k] = 0;"
+
+
+def _added_up(sums: str, total: str, count: int) -> Iterator[str]:
+    yield f"SHARED real {total}[{count}];"
+    yield f"SUM_LANES({sums}, {total}, {count});"
 
 
 def _looked_at(table: Table) -> tuple[str, str]:

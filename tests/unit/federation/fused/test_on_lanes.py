@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.federation.engines.fused import engine as fused
-from fedrec.federation.engines.fused import lower
+from fedrec.federation.engines.fused import gpu_blocks, kernel, lower
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
 from tests.federations import (
@@ -42,8 +42,8 @@ def changes_of(case):
     return name, gentle(name, *own)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
+def both_ends(case, monkeypatch):
+    """What a round of the plain loop and one of lanes come to."""
     name, changes = changes_of(case)
     monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
     # Small as they are here, lanes share out what they would of wider tables.
@@ -57,7 +57,22 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
             learner.train_round(1)
             ends.append(values_of(learner))
     assert set(learner.engine.notes()["training"].values()) == {"compiled"}
-    assert_same(*ends, relative=1e-9)
+    return ends
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
+    assert_same(*both_ends(case, monkeypatch), relative=1e-9)
+
+
+@pytest.mark.parametrize("bytes_per_lane", [0, 300])
+def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
+    # Without room blocks lie elsewhere; with little of it they have few samples.
+    monkeypatch.setattr(kernel, "BYTES_PER_LANE", bytes_per_lane)
+    monkeypatch.setattr(kernel, "_FEWEST", 8)
+    monkeypatch.setattr(gpu_blocks, "_STEP", 4)
+    for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
+        assert_same(*both_ends(case, monkeypatch), relative=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,0 +1,105 @@
+"""Blocks of samples that lanes of a GPU work on together, in memory that is as near as registers' neighbours.
+
+A stage with products of samples goes over a mini-batch block by block. What a block needs of elsewhere is
+fetched at once, what it makes of that stays there, and arrays that are not needed at the same time lie in the
+same place. In a block a turn has what waits for nothing of that turn; lanes meet behind each.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+BYTES_PER_LANE = 352
+"""Of a block's memory on the GPU, for each of its lanes: with all lanes a block has a processor's memory."""
+PARTS_PER_LANE = 16
+"""Numbers of a sum over samples that a lane leaves for others to add up."""
+_MOST = 256
+_STEP = 16
+"""Samples of a block at most, and what they are a multiple of."""
+
+
+_APART, _EVEN = 4, 8
+"""Where rows of numbers would begin in few of the memory's banks, they are moved by so many numbers."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """An array of a block: numbers of a sample, its stage, and the turns from and up to which it is needed.
+
+    `source` is where it is fetched from when the block begins: an array of all samples, or the table of a
+    sample's rows.
+    """
+
+    name: str
+    count: int
+    stage: int
+    born: int
+    dies: int
+    source: str = ""
+    of_rows: bool = False
+
+    @property
+    def stride(self) -> int:
+        """How far the numbers of a sample are from those of the next one."""
+        return stride(self.count)
+
+
+def stride(count: int) -> int:
+    """How far samples of so many numbers are apart: neighbours are fetched at once if banks are different."""
+    return count + _APART if count % _EVEN == 0 else count
+
+
+def places(arrays: Iterable[Local]) -> tuple[dict[str, int], int]:
+    """Where each array begins, in numbers of a sample, and how many there are of one in all.
+
+    Arrays of different stages, or of one that are not needed at the same time, may share a place.
+    """
+    given: dict[str, int] = {}
+    alive: list[Local] = []
+    stage, width = -1, 0
+    for array in sorted(arrays, key=lambda each: (each.stage, each.born)):
+        alive = [each for each in alive if each.dies >= array.born] if array.stage == stage else []
+        stage = array.stage
+        given[array.name] = _first_gap(array.stride, [(given[each.name], each.stride) for each in alive])
+        alive.append(array)
+        width = max(width, given[array.name] + array.stride)
+    return given, width
+
+
+def _first_gap(count: int, taken: Sequence[tuple[int, int]]) -> int:
+    place = 0
+    for first, length in sorted(taken):
+        if first - place >= count:
+            break
+        place = max(place, first + length)
+    return place
+
+
+def samples_of_block(width: int, size: int, budget: int) -> int:
+    """How many samples a block may have, of so many numbers of `size` bytes; 0 where there is no room."""
+    return max(0, min(_MOST, budget // (width * size) // _STEP * _STEP))
+
+
+def over_blocks(samples: int) -> list[str]:
+    """The opening of a loop over blocks of a mini-batch, of about the same size."""
+    return [
+        f"const int blocks_ = (n + {samples - 1}) / {samples};",
+        "const int each_ = ((n + blocks_ - 1) / blocks_ + 3) / 4 * 4;",
+        "for (int i0 = 0; i0 < n; i0 += each_) {",
+        "const int i1 = n - i0 < each_ ? n : i0 + each_;",
+    ]
+
+
+def fetched(arrays: Sequence[Local], is_near: Mapping[str, bool]) -> Iterator[str]:
+    """Statements that fetch what a block needs of elsewhere; `is_near` tells of sources that lie as near."""
+    for array in arrays:
+        fours = array.count // 4
+        row = "(integer)slot[j]" if array.of_rows else "j"
+        there = f"{array.source} + {row} * {array.count} + k"
+        how = "copy_four" if is_near[array.source] else "fetch_four"
+        yield f"for (int e = LANE; e < (i1 - i0) * {fours}; e += LANES) {{"
+        yield f"const int j = i0 + e / {fours}, k = e % {fours} * 4;"
+        yield f"{how}({array.name} + (j - i0) * {array.stride} + k, {there});"
+        yield "}"
+    if arrays:
+        yield "FETCHED();"
+        yield "SYNC();"
