@@ -13,8 +13,17 @@ from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
+_FIXED_BYTES = 48 << 10
 _POOL_BYTES = 8
 """The driver's number for how much memory of a block a kernel may be given when it is launched."""
+
+
+def memory_of_block(device: torch.device) -> int:
+    """Bytes of a pool that a block can be given, beside what its kernel may have of fixed size."""
+    properties = torch.cuda.get_device_properties(device)
+    # Torch's annotations do not know it, nor do AMD's devices.
+    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return max(0, most - _FIXED_BYTES)
 
 
 class GpuKernel:

@@ -109,9 +109,9 @@ def lanes_for(batch: int) -> int:
 
 
 def fit_code(method: Method, fit: Fit, graphs: "Iterable[Lowered]", *, name: str, gpu: bool, double: bool,
-             batch: int) -> FitCode:  # fmt: skip
-    """The kernel of a fit whose losses are lowered."""
-    return _Writer(method, fit, list(graphs), name, gpu, double, batch).code()
+             batch: int, near: int | None = None) -> FitCode:  # fmt: skip
+    """The kernel of a fit whose losses are lowered; `near` bounds the memory a GPU's block is given."""
+    return _Writer(method, fit, list(graphs), name, gpu, double, batch, near).code()
 
 
 def lowered_steps(method: Method, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lowered]:
@@ -132,8 +132,9 @@ class _Writer:
     """Writes the text of a kernel."""
 
     def __init__(
-        self, method: Method, fit: Fit, graphs: list[Lowered], name: str, gpu: bool, double: bool, batch: int
-    ) -> None:
+        self, method: Method, fit: Fit, graphs: list[Lowered], name: str, gpu: bool, double: bool, batch: int,
+        near: int | None,
+    ) -> None:  # fmt: skip
         self.parameters: Mapping[str, Parameter] = method.parameters()
         self.fit = fit
         self.graphs = graphs
@@ -141,6 +142,8 @@ class _Writer:
         self.gpu = gpu
         self.double = double
         self.batch = batch
+        most = BYTES_PER_LANE * lanes_for(batch)
+        self.near_bytes = most if near is None else min(most, near)
         self.scratch = Scratch()
         self.fast_left = _SHARED_BYTES if gpu else _STACK_BYTES
         self.near: dict[str, bool] = {}
@@ -356,8 +359,7 @@ class _Writer:
         of_graphs = [places(graph.locals) for graph in self.graphs]
         width = max(1, *(width for _, width in of_graphs))
         parts = PARTS_PER_LANE * lanes_for(self.batch)
-        budget = BYTES_PER_LANE * lanes_for(self.batch)
-        self.block = samples_of_block(width, size, budget - parts * size)
+        self.block = samples_of_block(width, size, self.near_bytes - parts * size)
         if self.block:
             self.pool_bytes = (parts + width * self.block) * size
             yield f"POOL(pool, {self.pool_bytes});"

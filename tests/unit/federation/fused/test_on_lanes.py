@@ -90,3 +90,16 @@ def test_a_block_has_a_lane_for_every_sample_as_far_as_blocks_go():
     assert lanes == sorted(lanes)
     assert all(count >= min(batch, most) for batch, count in enumerate(lanes, start=1))
     assert all(count % 32 == 0 and most % count == 0 for count in lanes)
+
+
+def test_a_block_takes_no_more_memory_than_its_gpu_has():
+    name, changes = changes_of("products and sums by tiles")
+    method = method_of(name, *changes)
+    (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
+    pools = [
+        fused.code_of(method, fit, gpu=True, batch=256, near=near).source.pool_bytes
+        for near in (0, 60_000, 100_000, None)
+    ]
+    assert pools == sorted(pools)
+    assert pools[0] == 0
+    assert 0 < pools[1] <= 60_000
