@@ -6,8 +6,7 @@ stored. A fit that cannot be compiled is trained by the batched engine, and the 
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,25 +20,24 @@ from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.batched.memory import fitting_blocks
 from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
-from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
-from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
+from fedrec.federation.engines.fused.adam import lowest_root
+from fedrec.federation.engines.fused.compiling import (
+    Compiled,
+    compiled_fit,
+    doubles,
+    known_tables,
+    name_of,
+    power_of_two,
+    shrinking,
+)
 from fedrec.federation.engines.fused.key import key_of, numbers_of
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method
-from fedrec.native.kernel import Argument, Kernel
-from fedrec.native.on_gpu import memory_of_block
+from fedrec.native.kernel import Argument
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A fit that was compiled: its kernel, and what that is given."""
-
-    code: FitCode
-    kernel: Kernel
 
 
 class Compiler:
@@ -73,44 +71,11 @@ class Compiler:
             made = compiled_fit(method, fit, device, batch)
         except (UnsupportedError, NoCompilerError) as error:
             if label not in self.said:
-                logger.warning("%s: training of %s is not compiled: %s", _name_of(method), label, error)
+                logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
             self.said[label] = str(error)
             return str(error)
         self.said[label] = "compiled"
         return made
-
-
-def compiled_fit(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
-    """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
-    gpu = device.type == "cuda"
-    code = code_of(method, fit, gpu=gpu, batch=batch, near=memory_of_block(device) if gpu else None)
-    return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
-
-
-def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int, near: int | None = None) -> FitCode:
-    """The code of a fit; raise `UnsupportedError` where there is none.
-
-    `near` is how much memory a block of a GPU can be given, None for an H200's.
-    """
-    if any(step.guarded for step in fit.steps):
-        raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
-    if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
-        raise UnsupportedError("rates of its steps shrink each in their own way")
-    lifted = True
-    try:
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=True)
-    except UnsupportedError:
-        # A number may decide which way a loss goes: then there is a kernel for every number.
-        lifted = False
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
-    double = torch.get_default_dtype() == torch.float64
-    name = f"{_name_of(method)}_fit"
-    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch, near=near)
-    return replace(code, lifted=lifted)
-
-
-def _name_of(method: Method) -> str:
-    return type(method).__name__.lower()
 
 
 def _fit_key(fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
@@ -211,9 +176,9 @@ class Launch:
         arguments: dict[str, Argument] = {
             "sample_start": sampled.starts, "row_start": block.row_start, "slots": sampled.slots,
             "order": order.contiguous(), "all_labels": sampled.labels,
-            "constants": _doubles(code.constants, block.device),
-            "rates": _doubles(tuple(self._rates()), block.device),
-            "numbers": _doubles(tuple(self._numbers()), block.device),
+            "constants": doubles(code.constants, block.device),
+            "rates": doubles(tuple(self._rates()), block.device),
+            "numbers": doubles(tuple(self._numbers()), block.device),
             "losses": self.losses, "totals": self.totals, "means": self.means,
             "steps_done": self.done, "stopped": self.stopped,
             "epochs": len(order), "sample_count": order.shape[1], "batch": block.task.batch_size,
@@ -290,8 +255,8 @@ class Launch:
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
         # All steps of a fit shrink alike, or not at all.
         decay = min(step.batch_decay for step in self.fit.steps)
-        bounds = _power_of_two(self.most_steps), _power_of_two(longest)
-        tables = _tables(*bounds, decay, block.device, torch.get_default_dtype())
+        bounds = power_of_two(self.most_steps), power_of_two(longest)
+        tables = known_tables(*bounds, decay, block.device, torch.get_default_dtype())
         return {"steps_before": before, **tables}
 
     def _steps_before(self) -> Tensor:
@@ -348,34 +313,7 @@ class Launch:
 
     def _shrinking(self, step: Step) -> Tensor:
         """What a step's rates are multiplied by, mini-batch by mini-batch from 1."""
-        return _shrinking(self.most_steps, step.batch_decay).to(self.block.device)
-
-
-@lru_cache(maxsize=16)
-def _tables(
-    steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
-    slope, root = corrections(longest)
-    shrink = _shrinking(steps, decay)
-    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
-    made = numbers | adam_tables(slope, root, shrink)
-    return {name: value.to(device) for name, value in made.items()}
-
-
-@lru_cache(maxsize=64)
-def _doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
-    return torch.tensor([*values, 0.0], dtype=torch.float64, device=device)
-
-
-def _power_of_two(number: int) -> int:
-    """The next one that is no smaller."""
-    return 1 << max(0, number - 1).bit_length()
-
-
-def _shrinking(steps: int, decay: float) -> Tensor:
-    count = torch.arange(steps + 1, dtype=torch.float64)
-    return torch.tensor(decay, dtype=torch.float64) ** (count - 1).clamp(min=0)
+        return shrinking(self.most_steps, step.batch_decay).to(self.block.device)
 
 
 class FusedEngine(BatchedEngine):

@@ -7,7 +7,7 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fedrec.federation.engines.fused import cpu_samples
@@ -173,8 +173,8 @@ class Lowering:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._graph = graph = LossGraph(
-            graph.loss, {leaf: own_array(node) for leaf, node in graph.gradients.items()}
+        self._graph = graph = replace(
+            graph, gradients={leaf: own_array(node) for leaf, node in graph.gradients.items()}
         )
         self._order = list(in_order([graph.loss, *graph.gradients.values()]))
         for node in self._order:
@@ -297,7 +297,7 @@ class Lowering:
                 return f"{here}[({sample} - i0) * {stride(node.count)} + {place}]"
             if sample == "i":
                 return f"row_{name}[{place}]"
-            return f"table_{name}[(integer)slot[{sample}] * {node.shape[1]} + {place}]"
+            return f"table_{name}[(integer){self._slots(leaf)}[{sample}] * {node.shape[1]} + {place}]"
         if leaf.part == "whole":
             return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
         if leaf.part == "training_sum":
@@ -312,6 +312,10 @@ class Lowering:
             return "(real)n"
         letter = "x" if leaf.part == "value" else "derived"
         return f"{letter}_{name}[{flat(index, node.shape)}]"
+
+    def _slots(self, leaf: Leaf) -> str:
+        """The array that tells which row of a table a sample is about."""
+        return "user_slot" if leaf.name in self._graph.by_user else "slot"
 
     def _read_array(self, node: Node, index: Index) -> str:
         name = self._name(node)
@@ -775,8 +779,7 @@ class Lowering:
 
     def _noted(self, stage: int, node: Node) -> str:
         name = f"{self._prefix}here{stage}_{self._number[node]}"
-        is_input = isinstance(node, Input)
-        made_here = not is_input and self._stage[node] == stage and self._turn[node] > 0
+        made_here = not isinstance(node, Input) and self._stage[node] == stage and self._turn[node] > 0
         source = f"table_{c_name(node.leaf.name)}" if isinstance(node, Input) else self._name(node)
         self._here[stage, node] = Local(
             name,
@@ -785,7 +788,7 @@ class Lowering:
             born=self._turn[node] if made_here else 0,
             dies=self._last_turn(node, stage),
             source="" if made_here else source,
-            of_rows=is_input,
+            slots=self._slots(node.leaf) if isinstance(node, Input) else "",
         )
         return name
 

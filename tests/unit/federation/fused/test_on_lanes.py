@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from fedrec.central import compiled
+from fedrec.federation.engines.fused import compiling, gpu_blocks, lower
 from fedrec.federation.engines.fused import engine as fused
-from fedrec.federation.engines.fused import gpu_blocks, kernel, lower
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
 from tests.federations import (
@@ -32,8 +33,8 @@ CASES = {
 
 
 def made_for_lanes(method, fit, _device, batch):
-    code = fused.code_of(method, fit, gpu=True, batch=batch)
-    return fused.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
+    code = compiling.code_of(method, fit, gpu=True, batch=batch)
+    return compiling.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
 def changes_of(case):
@@ -68,11 +69,27 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
 @pytest.mark.parametrize("bytes_per_lane", [0, 300])
 def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
     # Without room blocks lie elsewhere; with little of it they have few samples.
-    monkeypatch.setattr(kernel, "BYTES_PER_LANE", bytes_per_lane)
-    monkeypatch.setattr(kernel, "_FEWEST", 8)
+    monkeypatch.setattr(gpu_blocks, "_BYTES_PER_LANE", bytes_per_lane)
+    monkeypatch.setattr(gpu_blocks, "_FEWEST", 8)
     monkeypatch.setattr(gpu_blocks, "_STEP", 4)
     for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
         assert_same(*both_ends(case, monkeypatch), relative=1e-9)
+
+
+@pytest.mark.parametrize("name", ["mf", "ncf"])
+def test_lanes_train_a_model_of_all_users(name, monkeypatch):
+    """Samples are about rows of two kinds, of which each has its own chains."""
+    monkeypatch.setattr(compiled, "compiled_fit", made_for_lanes)
+    ends = []
+    with precision(torch.float64):
+        for engine in ("loop", "fused"):
+            changes = ("d=4", f"batch_size={BATCH}", "rate=0.05")
+            learner = learner_of(name, clients_of(planted_blocks(users=5)), *changes, engine=engine)
+            learner.train_round(1)
+            learner.train_round(2)
+            ends.append(values_of(learner))
+    assert learner.steps.said == "compiled"
+    assert_same(*ends, relative=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -80,7 +97,7 @@ def test_a_gpu_takes_the_kernel(case):
     name, changes = changes_of(case)
     method = method_of(name, *changes)
     for fit in (operation for operation in trace(method, 1) if isinstance(operation, Fit)):
-        source = fused.code_of(method, fit, gpu=True, batch=BATCH).source
+        source = compiling.code_of(method, fit, gpu=True, batch=BATCH).source
         assert CudaCompiler().refusal(source, lanes_for(BATCH)) == ""
 
 
@@ -97,7 +114,7 @@ def test_a_block_takes_no_more_memory_than_its_gpu_has():
     method = method_of(name, *changes)
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     pools = [
-        fused.code_of(method, fit, gpu=True, batch=256, near=near).source.pool_bytes
+        compiling.code_of(method, fit, gpu=True, batch=256, near=near).source.pool_bytes
         for near in (0, 60_000, 100_000, None)
     ]
     assert pools == sorted(pools)
