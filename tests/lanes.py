@@ -24,6 +24,7 @@ _CUDA = r"""
 #define __forceinline__ inline
 #define __shared__ static
 #define __align__(bytes)
+#define POOL(name, bytes) static char name[bytes] __attribute__((aligned(16)))
 #define __global__
 #define __launch_bounds__(lanes)
 struct double2 { double x, y; };

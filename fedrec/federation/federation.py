@@ -26,10 +26,11 @@ from fedrec.federation.program import Needs, Program, Rewrite, needs_of, shape_o
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
+from fedrec.federation.table_sums import of_each
 from fedrec.random.purpose import Purpose
 
-_CHUNK = 1 << 25
-"""Numbers of whole tables that are looked at together."""
+_CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
+"""Numbers of whole tables that are looked at together: a GPU has time for few launches."""
 _SAMPLED = 100
 """Clients whose tables stand for those of all in notes on a run."""
 
@@ -342,7 +343,8 @@ class Federation:
         if self._derived is None:
             everyone = self.clients.everyone
             width = sum(part.count for part in self.state.parameters.values())
-            first, *others = everyone.split(max(1, _CHUNK // width))
+            chunk = _CHUNK_ON_GPU if everyone.device.type == "cuda" else _CHUNK
+            first, *others = everyone.split(max(1, chunk // width))
             # Most methods derive nothing, of anybody.
             chunks = [derived, *map(self._derive, others)] if (derived := self._derive(first)) else [{}]
             self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
@@ -405,7 +407,8 @@ class _ScoredTable:
 
     def squared_norm(self) -> Tensor:
         """The sum of the squares of each table."""
-        return reduced(self.whole(), 2)
+        whole = self.whole()
+        return reduced(whole, 2) if self.kept is None else of_each(whole, 2).to(whole.dtype).unsqueeze(1)
 
     def row_sum(self) -> Tensor:
         """The sum of the rows of each table."""

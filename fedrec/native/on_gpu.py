@@ -13,13 +13,24 @@ from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
 _MOST_CHARACTERS = 400
+_FIXED_BYTES = 48 << 10
+_POOL_BYTES = 8
+"""The driver's number for how much memory of a block a kernel may be given when it is launched."""
+
+
+def memory_of_block(device: torch.device) -> int:
+    """Bytes of a pool that a block can be given, beside what its kernel may have of fixed size."""
+    properties = torch.cuda.get_device_properties(device)
+    # Torch's annotations do not know it, nor do AMD's devices.
+    most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return max(0, most - _FIXED_BYTES)
 
 
 class GpuKernel:
     """A compiled kernel: called with the number of pieces of work and its packed arguments."""
 
-    def __init__(self, binary: Path, name: str, lanes: int, device: torch.device) -> None:
-        self._lanes, self._device = lanes, device
+    def __init__(self, binary: Path, name: str, lanes: int, device: torch.device, pool: int = 0) -> None:
+        self._lanes, self._device, self._pool = lanes, device, pool
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count
         # How much work is taken, and how many blocks have ended: every call leaves them 0 for the next one.
         # The driver needs torch's context to load into, which is there from here on.
@@ -30,10 +41,12 @@ class GpuKernel:
         _check(
             _driver().cuModuleGetFunction(ctypes.byref(self._function), module, name.encode()), f"find {name}"
         )
+        if pool:
+            _check(_driver().cuFuncSetAttribute(self._function, _POOL_BYTES, pool), f"give {name} its memory")
         blocks = ctypes.c_int()
         _check(
             _driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                ctypes.byref(blocks), self._function, lanes, ctypes.c_size_t(0)
+                ctypes.byref(blocks), self._function, lanes, ctypes.c_size_t(pool)
             ),
             f"fit {name}",
         )
@@ -51,9 +64,8 @@ class GpuKernel:
                 ctypes.addressof(arguments), ctypes.addressof(count), ctypes.addressof(place)
             )
             stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
-            result = _driver().cuLaunchKernel(
-                self._function, self.workers(items), 1, 1, self._lanes, 1, 1, 0, stream, pointers, None
-            )
+            shape = (self.workers(items), 1, 1, self._lanes, 1, 1, self._pool)
+            result = _driver().cuLaunchKernel(self._function, *shape, stream, pointers, None)
             _check(result, "launch a kernel")
 
 
@@ -66,7 +78,7 @@ def gpu_kernel(source: KernelSource, lanes: int, device: torch.device) -> GpuKer
     flags = (*_FLAGS, *exact, f"--gpu-architecture=sm_{major}{minor}")
     name = f"{source.name}-{hash_of(text, *flags, str(torch.version.cuda))}.cubin"
     binary = kept(name, text, lambda path: _compile(text, flags, path))
-    return GpuKernel(binary, source.name, lanes, device)
+    return GpuKernel(binary, source.name, lanes, device, source.pool_bytes)
 
 
 def _compile(text: str, flags: tuple[str, ...], path: Path) -> None:

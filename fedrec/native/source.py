@@ -7,6 +7,7 @@ on a CPU one thread does, as a block of one lane. The body of a kernel is writte
     LANE, LANES      which of the block's lanes this is, and how many there are
     SYNC()           all lanes have come here
     SHARED           what all lanes of a block share; it begins at a multiple of 16 bytes
+    POOL(p, bytes)   more of that on a GPU, where it is not little: `pool_bytes` of the source, once a kernel
     SUM(x)           the sum of x over all lanes, in a fixed order; all lanes must come here
     BEFORE(x)        the sum of the whole number x over the lanes before this one; all lanes must come here
     TAKE(p, x)       adds the whole number x to *p and gives what was there; lanes may do it at once
@@ -56,6 +57,9 @@ _ON_GPU = """
 #define LANES {lanes}
 #define SYNC() __syncthreads()
 #define SHARED __shared__ __align__(16)
+#ifndef POOL
+#define POOL(name, bytes) extern __shared__ __align__(16) char name[]
+#endif
 #define UNROLL _Pragma("unroll")
 #define INLINE __device__ __forceinline__
 #define TAKE(place, more) atomicAdd(place, more)
@@ -146,6 +150,7 @@ class KernelSource:
     functions: str = ""
     double: bool = False
     rounds_once: bool = False
+    pool_bytes: int = 0
 
     def for_cpu(self) -> str:
         """The whole program, in C."""

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from fedrec.federation.model.server_rule import PersonalValues
+from fedrec.federation.table_sums import add_weighted_sum
 
 _CHUNK = 1 << 24
 """Numbers of clients' values that are looked at together."""
@@ -27,6 +28,8 @@ def weighted_sums(values: Tensor, weights: Tensor) -> Tensor:
     """
     shape = values.shape[1:]
     total = torch.zeros((*weights.shape[:-1], *shape), dtype=torch.float64, device=values.device)
+    if add_weighted_sum(total, values, weights):
+        return total
     at_once = clients_at_once(shape)
     for some, by in zip(values.split(at_once), weights.double().split(at_once, dim=-1), strict=True):
         total += torch.tensordot(by, some.double(), 1)

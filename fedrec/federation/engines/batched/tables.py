@@ -11,8 +11,9 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
-from fedrec.federation.model.tables import GatheredRows, Values, powers
+from fedrec.federation.model.tables import GatheredRows, Values
 from fedrec.federation.model.weights import Weights
+from fedrec.federation.table_sums import of_each, summed
 
 
 class HeldRows:
@@ -107,7 +108,7 @@ class BlockWeights:
     def _reduced(self, name: str, power: int) -> Tensor:
         """A sum over each client's whole table (see `model.tables.reduced`): held rows, and those outside."""
         block = self.block
-        held = self._sum_held(powers(block.values[name], power))
+        held = summed(block.values[name], block.row_start, power)
         factor = block.factor[name].unsqueeze(1)
         if block.task.needs.whole_tables:
             return held.to(torch.get_default_dtype()).unsqueeze(1)
@@ -123,10 +124,9 @@ class BlockWeights:
         client, item, _ = self.replay.held(clients)
         # A table that is one for all is summed once.
         several = tables[:1] if tables.stride(0) == 0 else tables
-        whole = powers(several, power).sum(1).expand(len(tables), -1)
-        held = powers(tables[client, item], power)
+        whole = of_each(several, power).expand(len(tables), -1)
         starts = self.block.row_start[clients.start : clients.stop + 1]
-        return whole - summed(held, starts - starts[0])
+        return whole - summed(tables[client, item], starts - starts[0], power)
 
     def _training_sum(self, rows: Tensor, clients: int) -> Tensor:
         """The sum of the rows of each client's training items, each as often as it was trained on."""
@@ -139,11 +139,3 @@ class BlockWeights:
         total = rows.new_zeros(clients, rows.shape[1])
         end = ends[clients - 1]
         return total.index_add(0, rank[:end], functional.embedding(slot[:end], rows)).unsqueeze(1)
-
-    def _sum_held(self, rows: Tensor) -> Tensor:
-        return summed(rows, self.block.row_start)
-
-
-def summed(rows: Tensor, starts: Tensor) -> Tensor:
-    """The sum of each stretch of neighbouring rows, the same bytes every time; they begin at `starts`."""
-    return torch.segment_reduce(rows, "sum", offsets=starts, initial=0)

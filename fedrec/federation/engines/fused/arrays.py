@@ -29,6 +29,8 @@ class KernelMemory:
 
     def __init__(self, *, gpu: bool, double: bool, batch: int) -> None:
         self.scratch = Scratch()
+        self.near: set[str] = set()
+        """Arrays of samples that lie in a block's memory on the GPU."""
         self._gpu = gpu
         self._double = double
         self._batch = batch
@@ -50,6 +52,7 @@ class KernelMemory:
         width = 8 if kind == "real" and self._double else 4
         if self._gpu and size * width * self._batch <= self._fast_left:
             self._fast_left -= size * width * self._batch
+            self.near.add(name)
             yield f"SHARED {kind} {name}[{size * self._batch}];"
             return
         self.scratch.per_sample += size * width

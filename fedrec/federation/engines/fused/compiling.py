@@ -12,6 +12,7 @@ from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit
 from fedrec.native.kernel import Kernel
+from fedrec.native.on_gpu import memory_of_block
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,16 @@ class Compiled:
 
 def compiled_fit(method: Model, fit: Fit, device: torch.device, batch: int) -> Compiled:
     """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
-    code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
+    gpu = device.type == "cuda"
+    code = code_of(method, fit, gpu=gpu, batch=batch, near=memory_of_block(device) if gpu else None)
     return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
 
 
-def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
-    """The code of a fit; raise `UnsupportedError` where there is none."""
+def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, near: int | None = None) -> FitCode:
+    """The code of a fit; raise `UnsupportedError` where there is none.
+
+    `near` is how much memory a block of a GPU can be given, None for an H200's.
+    """
     if any(step.guarded for step in fit.steps):
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
     if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
@@ -43,7 +48,7 @@ def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
         steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
     double = torch.get_default_dtype() == torch.float64
     name = f"{name_of(method)}_fit"
-    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch)
+    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch, near=near)
     return replace(code, lifted=lifted)
 
 

@@ -79,6 +79,23 @@ template <int COUNT> INLINE void store(real* to, const real* from) {
 #endif
   UNROLL for (int k = 0; k < COUNT; k++) to[k] = from[k];
 }
+/* Four neighbours, from the memory of all into that of a block: on their way until FETCHED(). */
+INLINE void copy_four(real* to, const real* from) {
+  real four[4];
+  load<4>(four, from);
+  store<4>(to, four);
+}
+#if DOUBLE || !defined(__CUDACC__)
+#define fetch_four copy_four
+#define FETCHED()
+#else
+INLINE void fetch_four(real* to, const real* from) {
+  asm volatile(
+    "{ .reg .u64 near; .reg .u32 place; cvta.to.shared.u64 near, %0; cvt.u32.u64 place, near;"
+    " cp.async.cg.shared.global [place], [%1], 16; }" :: "l"(to), "l"(from) : "memory");
+}
+#define FETCHED() asm volatile("cp.async.wait_all;" ::: "memory")
+#endif
 /* A record of doubles of a table. */
 #define RECORD(count, name, table, number) \
   double name[count]; \
@@ -102,14 +119,14 @@ INLINE void add_stored(real* total, const real* stored) {
   load<4>(before, stored);
   UNROLL for (int b = 0; b < 4; b++) total[b] += before[b];
 }
-/* Sums of what groups of COUNT lanes have. */
-template <int COUNT> INLINE void sum_groups(real x, real* total) {
+/* Sums of what groups of COUNT lanes have, on top of what is there if `more`. */
+template <int COUNT> INLINE void sum_groups(real x, real* total, int more) {
   __shared__ real parts[LANES];
   parts[LANE] = x;
   SYNC();
   for (int k = LANE; k < COUNT; k += LANES) {
-    real sum = parts[k];
-    for (int group = 1; group < LANES / COUNT; group++) sum += parts[group * COUNT + k];
+    real sum = more ? total[k] : (real)0;
+    for (int group = 0; group < LANES / COUNT; group++) sum += parts[group * COUNT + k];
     total[k] = sum;
   }
   SYNC();

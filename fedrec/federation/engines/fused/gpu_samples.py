@@ -135,51 +135,58 @@ PRODUCT = "total[c][b]"
 """A number of a product, in its tile."""
 
 
-def product(reader: Reader, tiled: Tiled, turned: str, left: Epilogue) -> list[str]:
-    """Every sample's numbers times a matrix; `turned` is memory for one that lies the other way."""
+def turned(reader: Reader, tiled: Tiled, into: str) -> list[str]:
+    """A matrix that lies the other way, row by row; neighbouring lanes read and write different banks."""
+    columns, depth = tiled.sizes[tiled.of_right], tiled.sizes["s0"]
+    element = tiled.right.at(reader, {"s0": "s", tiled.of_right: "k"})
+    return [
+        f"for (int e = LANE; e < {columns * depth}; e += LANES) {{",
+        f"const int k = e % {columns}, s = (e / {columns} + k) % {depth};",
+        f"{into}[s * {columns} + k] = {element};",
+        "}",
+        "SYNC();",
+    ]
+
+
+def product(
+    reader: Reader, tiled: Tiled, matrix: str, left: Epilogue, targets: Sequence[str], beside: int
+) -> list[str]:
+    """Every sample's numbers times a matrix, which lies row by row from `matrix` on.
+
+    What is left of it goes to all `targets`. With as many products `beside` it that wait for nothing of each
+    other, other lanes begin. A lane's samples are far apart, so that those of neighbours are neighbours.
+    """
     column, inside = tiled.of_right, "s0"
     columns, depth = tiled.sizes[column], tiled.sizes[inside]
-    lines, right = [], tiled.right
-    along_columns = reader.is_run(right.node, right.index, column)
-    if not along_columns:
-        element = right.at(reader, {inside: f"(e / {columns})", column: f"(e % {columns})"})
-        lines += [
-            "SYNC();",
-            f"for (int e = LANE; e < {columns * depth}; e += LANES) {turned}[e] = {element};",
-            "SYNC();",
-        ]
     places = {"j": "j", inside: "s0", column: "column"}
-    matrix = (
-        right.fetched(reader, "right[c]", column, {inside: "(s0 + c)", column: "column"})
-        if along_columns
-        else [f"load<{SIDE}>(right[c], {turned} + (s0 + c) * {columns} + column);"]
-    )
-    target = reader.read(left.result, [places.get(place, place) for place in left.index])
     tiles = columns // SIDE
+    start = "(LANE + LANES / 2) % LANES" if beside % 2 else "LANE"
     return [
-        *lines,
-        f"for (int e = LANE; e < (n + {SIDE - 1}) / {SIDE} * {tiles}; e += LANES) {{",
-        f"const int j0 = e / {tiles} * {SIDE}, column = e % {tiles} * {SIDE};",
+        "{",
+        f"const int apart = (i1 - i0 + {SIDE - 1}) / {SIDE};",
+        f"for (int e = {start}; e < apart * {tiles}; e += LANES) {{",
+        f"const int j0 = i0 + e / {tiles}, column = e % {tiles} * {SIDE};",
         "real total[4][4];",
         "clear(total);",
         f"for (int s0 = 0; s0 < {depth}; s0 += {SIDE}) {{",
         "real left[4][4], right[4][4];",
         f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        "const int j = j0 + c < n ? j0 + c : n - 1;",
+        "const int j = j0 + c * apart < i1 ? j0 + c * apart : i1 - 1;",
         *tiled.left.fetched(reader, "left[c]", inside, places),
-        *matrix,
+        f"load<{SIDE}>(right[c], {matrix} + (s0 + c) * {columns} + column);",
         "}",
         "add_product(total, left, right);",
         "}",
         f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        "const int j = j0 + c;",
-        "if (j >= n) break;",
+        "const int j = j0 + c * apart;",
+        "if (j >= i1) break;",
         f"real own[{SIDE}];",
         f"UNROLL for (int b = 0; b < {SIDE}; b++) {{",
         f"const int {column} = column + b;",
         f"own[b] = {left.formula};",
         "}",
-        f"store<{SIDE}>(&{target}, own);",
+        *(f"store<{SIDE}>(&{target}, own);" for target in targets),
+        "}",
         "}",
         "}",
     ]
@@ -191,30 +198,38 @@ def outer(reader: Reader, node: Reduction, tiled: Tiled) -> list[str]:
     rows, columns = tiled.sizes[row] // SIDE, tiled.sizes[column] // SIDE
     places = {row: "a0", column: "b0"}
     line = reader.read(node, [{row: "(a0 + c)"}.get(place, places.get(place, place)) for place in _own(node)])
+    first = reader.read(node, ["0"] * len(node.shape))
     return [
         "{",
         f"const int tiles = {rows * columns}, most = LANES / tiles > 1 ? LANES / tiles : 1;",
         f"const int groups = most < {_MOST_GROUPS} ? most : {_MOST_GROUPS}, group = LANE / tiles;",
-        "for (int tile = LANE % tiles; tile < tiles; tile += LANES) {",
+        "for (int tile = LANE % tiles; tile < tiles && group < groups; tile += LANES) {",
         f"const int a0 = tile / {columns} * {SIDE}, b0 = tile % {columns} * {SIDE};",
         "real total[4][4];",
         "clear(total);",
-        "if (group < groups)",
-        '_Pragma("unroll 4") for (int j = group; j < n; j += groups) {',
+        '_Pragma("unroll 4") for (int j = i0 + group; j < i1; j += groups) {',
         "real left[4], right[4];",
         *tiled.left.fetched(reader, "left", row, places),
         *tiled.right.fetched(reader, "right", column, places),
         "add_outer(total, left, right);",
         "}",
-        "if (groups == 1) {",
-        f"if (group == 0) UNROLL for (int c = 0; c < {SIDE}; c++) store<{SIDE}>(&{line}, total[c]);",
-        "} else for (int g = 0; g < groups; g++) {",
-        f"if (group == g) UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        f"if (g) add_stored(total[c], &{line});",
+        f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
+        "if (groups > 1) {",
+        f"store<{SIDE}>(parts + group * {node.count} + (a0 + c) * {columns * SIDE} + b0, total[c]);",
+        "} else {",
+        f"if (i0) add_stored(total[c], &{line});",
         f"store<{SIDE}>(&{line}, total[c]);",
         "}",
-        "SYNC();",
         "}",
+        "}",
+        "if (groups > 1) {",
+        "SYNC();",
+        f"for (int e = LANE; e < {node.count}; e += LANES) {{",
+        f"real total = i0 ? (&{first})[e] : (real)0;",
+        f"for (int g = 0; g < groups; g++) total += parts[g * {node.count} + e];",
+        f"(&{first})[e] = total;",
+        "}",
+        "SYNC();",
         "}",
         "}",
     ]
@@ -235,16 +250,16 @@ def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
         f"const int groups = LANES / {count}, group = LANE / {count}, e = LANE % {count};",
         *places,
         "real total = 0;",
-        'if (group < groups) _Pragma("unroll 4") for (int j = group; j < n; j += groups) {', *add, "}",
-        f"sum_groups<{count}>(total, &{target});",
+        'if (group < groups) _Pragma("unroll 4") for (int j = i0 + group; j < i1; j += groups) {', *add, "}",
+        f"sum_groups<{count}>(total, &{target}, i0);",
         "}",
     ]  # fmt: skip
     some = [
         f"for (int e = LANE; e < {count}; e += LANES) {{",
         *places,
         "real total = 0;",
-        "for (int j = 0; j < n; j++) {", *add, "}",
-        f"(&{target})[e] = total;",
+        "for (int j = i0; j < i1; j++) {", *add, "}",
+        f"(&{target})[e] = i0 ? (&{target})[e] + total : total;",
         "}",
     ]  # fmt: skip
     return [f"#if LANES >= {2 * count}", *each, "#else", *some, "#endif"]
@@ -253,19 +268,19 @@ def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
 def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: str) -> list[str]:
     """A formula for every number of every sample: a lane fetches some before it stores the first."""
     count = node.count
-    places = [f"const int j = e / {count};", *_decoded(zip(index, node.shape, strict=True), count)]
+    places = [f"const int j = i0 + e / {count};", *_decoded(zip(index, node.shape, strict=True), count)]
     return [
-        f"for (int first_e = LANE; first_e < n * {count}; first_e += {_AT_ONCE} * LANES) {{",
+        f"for (int first_e = LANE; first_e < (i1 - i0) * {count}; first_e += {_AT_ONCE} * LANES) {{",
         f"real own[{_AT_ONCE}];",
         f"UNROLL for (int c = 0; c < {_AT_ONCE}; c++) {{",
-        f"const int e = first_e + c * LANES < n * {count} ? first_e + c * LANES : LANE;",
+        f"const int e = first_e + c * LANES < (i1 - i0) * {count} ? first_e + c * LANES : LANE;",
         *places,
         f"own[c] = {formula};",
         "}",
         f"UNROLL for (int c = 0; c < {_AT_ONCE}; c++) {{",
         "const int e = first_e + c * LANES;",
         *places,
-        f"if (e < n * {count}) {reader.read(node, index)} = own[c];",
+        f"if (e < (i1 - i0) * {count}) {reader.read(node, index)} = own[c];",
         "}",
         "}",
     ]

@@ -8,6 +8,7 @@ from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.arrays import KernelMemory, Scratch
 from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.gpu_blocks import BlockMemory
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
@@ -51,9 +52,9 @@ def lanes_for(batch: int) -> int:
 
 
 def fit_code(model: Model, fit: Fit, graphs: Iterable[Lowered], *, name: str, gpu: bool, double: bool,
-             batch: int) -> FitCode:  # fmt: skip
-    """The kernel of a fit whose losses are lowered."""
-    return _Writer(FitParts(model, fit, list(graphs)), name, gpu, double, batch).code()
+             batch: int, near: int | None = None) -> FitCode:  # fmt: skip
+    """The kernel of a fit whose losses are lowered; `near` bounds the memory a GPU's block is given."""
+    return _Writer(FitParts(model, fit, list(graphs)), name, gpu, double, batch, near).code()
 
 
 def lowered_steps(model: Model, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lowered]:
@@ -73,7 +74,9 @@ def lowered_steps(model: Model, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lo
 class _Writer:
     """Writes the text of a kernel."""
 
-    def __init__(self, layout: FitParts, name: str, gpu: bool, double: bool, batch: int) -> None:
+    def __init__(
+        self, layout: FitParts, name: str, gpu: bool, double: bool, batch: int, near: int | None
+    ) -> None:
         self.layout = layout
         self.fit = layout.fit
         self.graphs = layout.graphs
@@ -82,7 +85,13 @@ class _Writer:
         self.double = double
         self.batch = batch
         self.arrays = KernelMemory(gpu=gpu, double=double, batch=batch)
-        self.opening = Opening(layout, self.arrays, gpu=gpu)
+        self.blocks: BlockMemory | None = None
+        if any(stage.products for graph in self.graphs for stage in graph.stages):
+            self.blocks = BlockMemory(
+                [graph.locals for graph in self.graphs], lanes=lanes_for(batch), size=8 if double else 4,
+                near=near,
+            )  # fmt: skip
+        self.opening = Opening(layout, self.arrays, self.blocks, gpu=gpu)
         self.moves = Moves(layout, gpu=gpu)
 
     def code(self) -> FitCode:
@@ -93,7 +102,13 @@ class _Writer:
             functions += cpu_samples.tile_functions()
         return FitCode(
             source=KernelSource(
-                self.name, tuple(self._arguments()), body, functions, self.double, rounds_once=True
+                self.name,
+                tuple(self._arguments()),
+                body,
+                functions,
+                self.double,
+                rounds_once=True,
+                pool_bytes=self.blocks.pool_bytes if self.blocks else 0,
             ),
             tables=self.layout.tables,
             vectors=self.layout.vectors,
@@ -228,7 +243,7 @@ class _Writer:
             if Leaf("training_sum", name) in graph.leaves:
                 yield from self._training_sum(self.layout.tables[name])
         for place, stage in enumerate(graph.stages):
-            yield from self._stage(f"s{number}_", place, stage)
+            yield from self._stage(number, place, stage)
         if number == len(self.fit.steps) - 1:
             yield f"epoch_loss += (double)({graph.loss});"
         yield "SYNC();"
@@ -256,27 +271,22 @@ class _Writer:
         yield "}"
         yield "SYNC();"
 
-    def _stage(self, prefix: str, place: int, stage: Stage) -> Iterator[str]:
+    def _stage(self, number: int, place: int, stage: Stage) -> Iterator[str]:
         yield from stage.client
-        yield from stage.wide
+        if stage.wide:
+            yield from ("{", "const int i0 = 0, i1 = n;", *stage.wide, "}")
+        sums = f"s{number}_sum{place}", f"s{number}_total{place}"
         if stage.sums:
-            yield f"real {prefix}sum{place}[{stage.sums}];"
-            yield f"UNROLL for (int k = 0; k < {stage.sums}; k++) {prefix}sum{place}[k] = 0;"
+            yield from _none_yet(sums[0], stage.sums)
         if stage.tiles:
             block = cpu_samples.BLOCK
             yield f"for (int i0 = 0; i0 < n; i0 += {block}) {{"
             yield f"const int i1 = n - i0 < {block} ? n : i0 + {block};"
-        for lines, at_once in stage.parts:
+        for turn, lines, at_once in stage.parts:
             if at_once:
                 yield from lines
-                continue
-            yield f"for (int i = {'i0; i < i1; i++' if stage.tiles else 'LANE; i < n; i += LANES'}) {{"
-            text = "\n".join(lines)
-            for table in self.layout.tables.values():
-                if f"row_{table.c}[" in text:
-                    yield from self._row_loaded(table)
-            yield from lines
-            yield "}"
+            elif not (self.gpu and turn):
+                yield from self._loop(lines, "i0; i < i1; i++" if stage.tiles else "LANE; i < n; i += LANES")
         if stage.tiles:
             yield "}"
         if stage.row:
@@ -284,12 +294,45 @@ class _Writer:
             yield from stage.row
             yield "}"
         if stage.sums:
-            yield f"SHARED real {prefix}total{place}[{stage.sums}];"
-            yield f"SUM_LANES({prefix}sum{place}, {prefix}total{place}, {stage.sums});"
-        if stage.after:
+            yield from _added_up(*sums, stage.sums)
+        if stage.sample:
             yield "SYNC();"
-            yield from stage.after
-        if stage.sample or stage.after:
+        if self.gpu:
+            yield from self._turns_together(number, place, stage)
+
+    def _loop(self, lines: list[str], over: str) -> Iterator[str]:
+        """A loop over samples; a lane has the rows of its own in registers."""
+        yield f"for (int i = {over}) {{"
+        text = "\n".join(lines)
+        for table in self.layout.tables.values():
+            if f"row_{table.c}[" in text:
+                yield from self._row_loaded(table)
+        yield from lines
+        yield "}"
+
+    def _turns_together(self, number: int, place: int, stage: Stage) -> Iterator[str]:
+        """What lanes do together with samples, and by themselves behind that: of all, or block by block."""
+        turns = sorted(turn for turn in {*stage.together, *stage.turns} if turn)
+        if not turns:
+            return
+        sums = f"s{number}_sum{place}_late", f"s{number}_total{place}_late"
+        if stage.late_sums:
+            yield from _none_yet(sums[0], stage.late_sums)
+        yield "{"
+        if stage.products:
+            assert self.blocks is not None
+            yield from self.blocks.opened(number, place, self.arrays)
+        else:
+            yield "const int i0 = 0, i1 = n;"
+        for turn in turns:
+            if turn in stage.together:
+                yield from (*stage.together[turn], "SYNC();")
+            if turn in stage.turns:
+                yield from self._loop(stage.turns[turn], "i0 + LANE; i < i1; i += LANES")
+                yield "SYNC();"
+        yield "}}" if stage.products else "}"
+        if stage.late_sums:
+            yield from _added_up(*sums, stage.late_sums)
             yield "SYNC();"
 
     def _row_loaded(self, table: Table) -> Iterator[str]:
@@ -327,6 +370,16 @@ class _Writer:
                     yield f"for (int e = LANE; e < {size}; e += LANES)"
                     yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
+
+
+def _none_yet(sums: str, count: int) -> Iterator[str]:
+    yield f"real {sums}[{count}];"
+    yield f"UNROLL for (int k = 0; k < {count}; k++) {sums}[k] = 0;"
+
+
+def _added_up(sums: str, total: str, count: int) -> Iterator[str]:
+    yield f"SHARED real {total}[{count}];"
+    yield f"SUM_LANES({sums}, {total}, {count});"
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

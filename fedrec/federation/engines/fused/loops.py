@@ -60,7 +60,7 @@ def _innermost(loops: list[str], word: str) -> list[str]:
 def looped(
     shape: Sequence[int], index: Index, body: list[str], by_lanes: bool, unroll: bool = True
 ) -> list[str]:
-    """Statements for every element; `by_lanes` divides them, and all samples, among the lanes of a block."""
+    """Statements for every element; `by_lanes` divides them, and samples from i0 to i1, among lanes."""
     loops = [
         (place, size) for place, size in zip(index, shape, strict=True) if size not in (SAMPLES, ROWS, 1)
     ]
@@ -75,9 +75,9 @@ def looped(
 
 def _looped_by_lanes(loops: list[tuple[str, int]], sample: str, body: list[str]) -> list[str]:
     total = math.prod(size for _, size in loops)
-    lines = [f"for (int e = LANE; e < {f'n * {total}' if sample else total}; e += LANES) {{"]
+    lines = [f"for (int e = LANE; e < {f'(i1 - i0) * {total}' if sample else total}; e += LANES) {{"]
     if sample:
-        lines.append(f"const int {sample} = e / {total};")
+        lines.append(f"const int {sample} = i0 + e / {total};")
     behind = total
     for number, (place, size) in enumerate(loops):
         behind //= size

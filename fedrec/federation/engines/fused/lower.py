@@ -6,12 +6,15 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from fedrec.federation.engines.fused import cpu_samples
+from fedrec.federation.engines.fused.gpu_blocks import Local, stride
 from fedrec.federation.engines.fused.gpu_samples import (
     PRODUCT,
+    SIDE,
     Epilogue,
     Tiled,
     each_number_of_samples,
@@ -21,6 +24,7 @@ from fedrec.federation.engines.fused.gpu_samples import (
     outer_of,
     product,
     product_of,
+    turned,
 )
 from fedrec.federation.engines.fused.loops import (
     adding,
@@ -60,6 +64,7 @@ from fedrec.federation.engines.fused.readers import (
     written_where_read,
 )
 
+NodeT = TypeVar("NodeT", bound=Node)
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 """Numbers that are written into the code; others are given with each call, since rounds may change them."""
 _FEW = 40
@@ -81,15 +86,21 @@ class Stage:
 
     client: list[str] = field(default_factory=list)
     wide: list[str] = field(default_factory=list)
-    """What lanes compute of all samples together, number by number."""
+    """What lanes compute of all samples together, number by number, before anything else."""
     turns: dict[int, list[str]] = field(default_factory=dict)
     """What is done with a sample, by the loop over samples that does it."""
     tiles: dict[int, list[str]] = field(default_factory=dict)
     """What a CPU does with a block of samples at once, by its turn among those loops."""
     row: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    """What lanes add up once every sample has left what it has."""
+    together: dict[int, list[str]] = field(default_factory=dict)
+    """What lanes of a GPU do together with samples, by its turn; none of it comes in the first."""
     sums: int = 0
+    late_sums: int = 0
+    """Those that a GPU's loops behind the first make."""
+    turned: dict[str, str] = field(default_factory=dict)
+    """Matrices that lie the other way for products, and where they are turned to."""
+    products: int = 0
+    """Products by tiles and sums of such, for which samples are looked at block by block."""
 
     @property
     def loops(self) -> list[list[str]]:
@@ -97,11 +108,11 @@ class Stage:
         return [lines for _, lines in sorted(self.turns.items())]
 
     @property
-    def parts(self) -> list[tuple[list[str], bool]]:
-        """All that is done with samples, in order, and whether it is done with a block of them at once."""
+    def parts(self) -> list[tuple[int, list[str], bool]]:
+        """All that is done with samples, by turns, and whether it is done with a block of them at once."""
         both = [(turn, lines, False) for turn, lines in self.turns.items()]
         both += [(turn, lines, True) for turn, lines in self.tiles.items()]
-        return [(lines, at_once) for _, lines, at_once in sorted(both, key=lambda part: part[0])]
+        return sorted(both, key=lambda part: part[0])
 
     @property
     def sample(self) -> list[str]:
@@ -120,6 +131,8 @@ class Lowered:
     """Arrays of the client, by name, and their numbers."""
     kept: dict[str, int]
     """Arrays of one entry per sample, by name, and the numbers in an entry."""
+    locals: list[Local]
+    """Arrays of a block of samples."""
     constants: list[float]
     """Numbers to be given with each call."""
     loss: str
@@ -192,7 +205,7 @@ class Lowering:
         self._sum_place: dict[Node, int] = {}
         self._tiled = {} if gpu else dict(self._tiled_on_cpu())
         """Products and sums over samples that a CPU does by tiles."""
-        self._turn = dict.fromkeys(self._order, 0) if gpu else self._turns()
+        self._turn = self._turns_of_lanes() if gpu else self._turns()
         self._check_rows()
         self._kept = set(self._needed_later())
         self._direct = {node for node in by_samples if gpu and self._is_direct(node)}
@@ -206,8 +219,18 @@ class Lowering:
         self._epilogue = dict(self._epilogues(readers))
         """Products of which nothing is left but a formula of them: computed where they are."""
         self._kept -= set(self._epilogue)
+        self._turn |= {last: self._turn[node] for node, last in self._epilogue.items()}
+        self._blocked = {self._stage[node] for node in self._by_lanes if self._is_by_tiles(node)}
+        """Stages that go over samples block by block."""
+        self._local = {node for node in self._kept if self._is_of_block(node, readers)}
+        """What no other stage needs, nor rows."""
+        self._here: dict[tuple[int, Node], Local] = {}
+        """What a stage has near of what others made or need, too."""
+        self._block: int | None = None
+        """The stage whose lanes work together on a block, while that is written."""
         self._standing_for: dict[Node, str] = {}
         self._arrays: dict[str, int] = {}
+        self._turned: dict[str, int] = {}
         self._constants: list[Constant] = []
         self._leaves: dict[Leaf, tuple[int, ...]] = {}
 
@@ -233,9 +256,14 @@ class Lowering:
             if leaf.part != "rows" or gradient.is_direct:
                 # Reads what it needs: leaves and constants are noted.
                 gradient.at(*("0" for _ in gradient.node.shape))
-        kept = {self._name(node): node.count for node in self._order if node in self._kept}
+        kept = {
+            self._name(node): node.count
+            for node in self._order
+            if node in self._kept and node not in self._local
+        }
         constants = [node.value for node in self._constants]
-        return Lowered(stages, self._leaves, self._arrays, kept, constants, loss, gradients)
+        arrays = self._turned | self._arrays
+        return Lowered(stages, self._leaves, arrays, kept, self._locals(), constants, loss, gradients)
 
     def read(self, node: Node, index: Sequence[str]) -> str:
         """The expression of an element of a tensor; `i` is the sample or row at hand."""
@@ -264,10 +292,12 @@ class Lowering:
         name = c_name(leaf.name)
         if leaf.part == "rows":
             sample, place = index
+            here = self._nearby(node)
+            if here:
+                return f"{here}[({sample} - i0) * {stride(node.count)} + {place}]"
             if sample == "i":
                 return f"row_{name}[{place}]"
-            slot = "user_slot" if leaf.name in self._graph.by_user else "slot"
-            return f"table_{name}[(integer){slot}[{sample}] * {node.shape[1]} + {place}]"
+            return f"table_{name}[(integer){self._slots(leaf)}[{sample}] * {node.shape[1]} + {place}]"
         if leaf.part == "whole":
             return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
         if leaf.part == "training_sum":
@@ -283,24 +313,35 @@ class Lowering:
         letter = "x" if leaf.part == "value" else "derived"
         return f"{letter}_{name}[{flat(index, node.shape)}]"
 
+    def _slots(self, leaf: Leaf) -> str:
+        """The array that tells which row of a table a sample is about."""
+        return "user_slot" if leaf.name in self._graph.by_user else "slot"
+
     def _read_array(self, node: Node, index: Index) -> str:
         name = self._name(node)
         static = flat(index, node.shape)
         if SAMPLES in node.shape:
             sample = index[node.shape.index(SAMPLES)]
+            here = name if node in self._local else self._nearby(node)
+            if here:
+                return f"{here}[({sample} - i0) * {stride(node.count)} + {static}]"
             if node in self._kept:
                 return f"{name}[{sample} * {node.count} + {static}]"
             assert sample == "i", "only what is kept is known of other samples"
             return name if node.count == 1 else f"{name}[{static}]"
         if node in self._sum_place:
-            return f"{self._sums(self._stage[node])}[{self._sum_place[node]} + {static}]"
+            return f"{self._sums(node)}[{self._sum_place[node]} + {static}]"
         return name if node.count == 1 else f"{name}[{static}]"
 
     def _name(self, node: Node) -> str:
         return f"{self._prefix}{self._number[node]}"
 
-    def _sums(self, stage: int) -> str:
-        return f"{self._prefix}total{stage}"
+    def _sums(self, node: Node) -> str:
+        return f"{self._prefix}total{self._stage[node]}{'_late' if self._is_late(node) else ''}"
+
+    def _is_late(self, node: Node) -> bool:
+        """Whether a GPU's loop over samples behind the first one makes a sum."""
+        return self._gpu and self._turn[node] > 0
 
     def _constant(self, node: Constant) -> str:
         value = node.value
@@ -318,12 +359,14 @@ class Lowering:
     def _emit(self, node: Node, stage: Stage) -> None:
         if node in self._by_lanes:
             assert isinstance(node, Reduction)
-            stage.after += self._shared_out(node)
+            self._emit_together(node, stage, self._shared_out)
         elif node in self._tiled:
             assert isinstance(node, Reduction)
             self._emit_tiles(node, self._tiled[node], stage)
         elif isinstance(node, Reduction) and goes_over_varying(node):
             self._emit_sum(node, stage)
+        elif node in self._wide and self._turn[node]:
+            self._emit_together(node, stage, self._numbers_of_block)
         elif node in self._wide:
             stage.wide += [*self._of_all_samples(node), "SYNC();"]
         elif SAMPLES in node.shape:
@@ -332,6 +375,14 @@ class Lowering:
             stage.row += self._assigned(node)
         else:
             stage.client += self._of_client(node)
+
+    def _emit_together(self, node: NodeT, stage: Stage, written: Callable[[NodeT, Stage], list[str]]) -> None:
+        """What lanes do together with samples."""
+        number, turn = self._stage[node], self._turn[node]
+        if number in self._blocked:
+            self._block = number
+        stage.together.setdefault(turn, []).extend(written(node, stage))
+        self._block = None
 
     def _emit_tiles(self, node: Reduction, tiled: Tiled, stage: Stage) -> None:
         """A product of all samples, or a sum of such over them, block by block of samples."""
@@ -350,9 +401,13 @@ class Lowering:
 
     def _summed(self, node: Reduction, stage: Stage) -> str:
         """Where the sums of a reduction over samples or rows begin."""
-        self._sum_place[node] = stage.sums
-        stage.sums += node.count
-        return f"{self._prefix}sum{self._stage[node]} + {self._sum_place[node]}"
+        if self._is_late(node):
+            self._sum_place[node] = stage.late_sums
+            stage.late_sums += node.count
+        else:
+            self._sum_place[node] = stage.sums
+            stage.sums += node.count
+        return f"{self._sums(node).replace('total', 'sum')} + {self._sum_place[node]}"
 
     def _assigned(self, node: Node) -> list[str]:
         """Statements that compute a tensor of one sample or row, or a number of the client."""
@@ -385,6 +440,13 @@ class Lowering:
         assert isinstance(node, Pointwise)
         index = of_any_sample(loop_index(node.shape))
         return each_number_of_samples(self, node, index, self._formula(node, index))
+
+    def _numbers_of_block(self, node: Node, _stage: Stage) -> list[str]:
+        """Statements that compute a tensor of a block, number by number."""
+        sources = [each for inner in node.inputs for each in self._sources(inner) if SAMPLES in each.shape]
+        place = (self._stage[node], self._turn[node])
+        waits = any((self._stage[each], self._turn[each]) == place for each in sources)
+        return [*(["SYNC();"] if waits else []), *self._of_all_samples(node)]
 
     def is_run(self, node: Node, index: Sequence[str], place: str) -> bool:
         """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
@@ -478,23 +540,45 @@ class Lowering:
         by_samples = SAMPLES in node.over
         (stage.turns.setdefault(self._turn[node], []) if by_samples else stage.row).extend(lines)
 
-    def _shared_out(self, node: Reduction) -> list[str]:
+    def _shared_out(self, node: Reduction, stage: Stage) -> list[str]:
         """A sum or product that lanes share out, once every sample has left what it has."""
+        stage.products += self._is_by_tiles(node)
         if SAMPLES in node.over:
             self._arrays[self._name(node)] = node.count
             both = outer_of(node)
             return outer(self, node, both) if both else grouped_sum(self, node)
         tiled = product_of(node)
         if tiled:
-            turned = f"{self._prefix}turned"
-            self._arrays[turned] = max(self._arrays.get(turned, 0), math.prod(node.over) * node.count)
-            return product(self, tiled, turned, self._left_over(node))
+            left = self._left_over(node)
+            matrix = self._matrix(tiled, stage)
+            return product(self, tiled, matrix, left, self._targets(left), stage.products)
         index = of_any_sample(loop_index(node.shape))
         inner = tuple(f"s{number}" for number in range(len(node.over)))
         add = [f"total += {self._term(node, index, inner)};"]
         loops = looped(node.over, inner, add, by_lanes=False, unroll=False)
         body = ["real total = 0;", *loops, f"{self._read_array(node, index)} = total;"]
         return looped(node.shape, index, body, by_lanes=True)
+
+    def _matrix(self, tiled: Tiled, stage: Stage) -> str:
+        """Where a matrix lies row by row; one that does not is turned before samples are looked at."""
+        right, column = tiled.right, tiled.of_right
+        if self.is_run(right.node, right.index, column):
+            return f"(&{right.at(self, {'s0': '0', column: '0'})})"
+        key = right.at(self, {"s0": "s", column: "k"})
+        if key not in stage.turned:
+            stage.turned[key] = f"{self._prefix}turned{len(self._turned)}"
+            self._turned[stage.turned[key]] = tiled.sizes[column] * tiled.sizes["s0"]
+            stage.client += turned(self, tiled, stage.turned[key])
+        return stage.turned[key]
+
+    def _targets(self, left: Epilogue) -> list[str]:
+        """Where lanes leave what a product came to: for other stages, for the block at hand, or for both."""
+        index = [{"j": "j"}.get(place, "column" if place != "0" else "0") for place in left.index]
+        near = self.read(left.result, index)
+        self._block, block = None, self._block
+        far = self.read(left.result, index)
+        self._block = block
+        return [far] if near == far else [far, near]
 
     def _left_over(self, node: Reduction) -> Epilogue:
         """What is stored of a product: itself, or the formula that alone reads it."""
@@ -516,7 +600,7 @@ class Lowering:
             if last is None or last not in self._wide or last.shape != node.shape or not product_of(node):
                 continue
             others = [each for inner in last.inputs for each in self._sources(inner) if each is not node]
-            known = all(self._ready(each) <= self._stage[node] for each in others)
+            known = all(self._is_before(each, node) for each in others)
             if isinstance(last, Pointwise) and known:
                 yield node, last
 
@@ -538,7 +622,7 @@ class Lowering:
 
     def _ready(self, node: Node) -> int:
         """The first stage in which a tensor can be read."""
-        if node in self._by_lanes or (isinstance(node, Reduction) and goes_over_varying(node)):
+        if isinstance(node, Reduction) and goes_over_varying(node):
             return self._stage[node] + 1
         return self._stage[node]
 
@@ -560,7 +644,9 @@ class Lowering:
             and SAMPLES in node.shape
             and node.count > 1
             and all(
-                each in self._wide or self._ready(each) < self._stage[node] or each in self._by_lanes
+                each in self._wide
+                or self._stage[each] < self._stage[node]
+                or (self._turn[each] < self._turn[node] and each in self._kept)
                 for inner in node.inputs
                 for each in self._sources(inner)
                 if SAMPLES in each.shape
@@ -609,6 +695,127 @@ class Lowering:
                         "its loss computes something of every row of a table, and needs it twice"
                     )
 
+    def _is_before(self, source: Node, node: Node) -> bool:
+        """Whether a tensor is known when lanes begin with a product."""
+        if SAMPLES in source.shape:
+            return (self._stage[source], self._turn[source]) < (self._stage[node], self._turn[node])
+        return self._ready(source) <= self._stage[node]
+
+    def _is_by_tiles(self, node: Node) -> bool:
+        """Whether lanes do a product, or a sum of such over samples, by tiles."""
+        return isinstance(node, Reduction) and bool(
+            outer_of(node) if SAMPLES in node.over else product_of(node)
+        )
+
+    def _is_together(self, node: Node) -> bool:
+        """Whether lanes compute a tensor together, if anything else is to read it."""
+        return node in self._by_lanes or node in self._spread
+
+    def _turns_of_lanes(self) -> dict[Node, int]:
+        """Which of a stage's turns computes a tensor, on a GPU.
+
+        A lane goes on by itself with what it has of its sample in registers. What lanes do together waits for
+        what is left of all samples, and is waited for.
+        """
+        turns = dict.fromkeys(self._order, 0)
+        for node in self._order:
+            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
+                continue
+            if SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over):
+                if self._is_together(node):
+                    turns[node] = 1 + self._latest(node.inputs, self._stage[node], turns)
+                else:
+                    turns[node] = self._turn_of_lane(node.inputs, self._stage[node], turns)
+        return turns
+
+    def _turn_of_lane(self, read: Sequence[Node], stage: int, turns: "Mapping[Node, int]") -> int:
+        """The first turn in which a lane can read some tensors by itself."""
+        sources = [source for each in read for source in self._sources(each)]
+        return max(
+            (
+                turns[each] + self._is_together(each)
+                for each in sources
+                if SAMPLES in each.shape and self._stage[each] == stage
+            ),
+            default=0,
+        )
+
+    def _is_of_block(self, node: Node, readers: Readers) -> bool:
+        """Whether a tensor of samples is made and needed in the blocks of one stage alone."""
+        stage = self._stage[node]
+        return (
+            stage in self._blocked
+            and self._turn[node] > 0
+            and all(
+                reader is not None and self._stage[reader] == stage
+                for reader in self._readers_through(node, readers)
+            )
+        )
+
+    def _readers_through(self, node: Node, readers: Readers) -> Iterator[Node | None]:
+        """What reads a node, through formulas that are written there."""
+        for reader in readers[node]:
+            if reader is not None and reader in self._inlined:
+                yield from self._readers_through(reader, readers)
+            else:
+                yield reader
+
+    def _nearby(self, node: Node) -> str:
+        """The array of the block at hand that has a tensor of others, which is noted; empty if none has."""
+        stage = self._block
+        if stage is None or node.count % SIDE or not self._is_fetched_or_left(node, stage):
+            return ""
+        known = self._here.get((stage, node))
+        return known.name if known else self._noted(stage, node)
+
+    def _is_fetched_or_left(self, node: Node, stage: int) -> bool:
+        """Whether a block fetches a tensor of samples when it begins, or leaves it near, too."""
+        if isinstance(node, Input):
+            return True
+        if self._stage[node] < stage or not self._turn[node]:
+            return True
+        made = [each for each, last in self._epilogue.items() if last is node] or [node]
+        return self._is_by_tiles(made[0]) and self._last_turn(node, stage) > self._turn[node]
+
+    def _noted(self, stage: int, node: Node) -> str:
+        name = f"{self._prefix}here{stage}_{self._number[node]}"
+        made_here = not isinstance(node, Input) and self._stage[node] == stage and self._turn[node] > 0
+        source = f"table_{c_name(node.leaf.name)}" if isinstance(node, Input) else self._name(node)
+        self._here[stage, node] = Local(
+            name,
+            node.count,
+            stage,
+            born=self._turn[node] if made_here else 0,
+            dies=self._last_turn(node, stage),
+            source="" if made_here else source,
+            slots=self._slots(node.leaf) if isinstance(node, Input) else "",
+        )
+        return name
+
+    def _last_turn(self, node: Node, stage: int) -> int:
+        """The last turn of a stage that reads a tensor of samples."""
+        turns = [
+            self._turn[reader]
+            for reader in self._order
+            if self._stage[reader] == stage
+            and not isinstance(reader, Reindexed | Input)
+            and reader not in self._inlined
+            and any(each is node for inner in reader.inputs for each in self._read_by(inner))
+        ]
+        return max(turns, default=0)
+
+    def _locals(self) -> list[Local]:
+        """The arrays of blocks."""
+        own = [
+            Local(
+                self._name(node), node.count, self._stage[node], self._turn[node],
+                max(self._turn[node], self._last_turn(node, self._stage[node])),
+            )
+            for node in self._order
+            if node in self._local
+        ]  # fmt: skip
+        return [*own, *self._here.values()]
+
     def _is_behind(self, reader: Node, source: Node) -> bool:
         """Whether another loop than that over samples which computes a tensor reads it."""
         places = [(self._stage[each], self._turn[each]) for each in (source, reader)]
@@ -654,6 +861,8 @@ class Lowering:
 
     def _output_turn(self, gradient: Node) -> int:
         """The loop that leaves a gradient where its row will find it."""
+        if self._gpu:
+            return self._turn_of_lane([gradient], self._output_stage(gradient), self._turn)
         before = self._latest([gradient], self._output_stage(gradient), self._turn)
         return _next_turn(before, _PLAIN)
 

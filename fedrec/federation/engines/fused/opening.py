@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from fedrec.federation.engines.fused import cpu_rows
 from fedrec.federation.engines.fused.arrays import KernelMemory
+from fedrec.federation.engines.fused.gpu_blocks import BlockMemory
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
 from fedrec.federation.engines.fused.loops import c_name
@@ -13,9 +14,12 @@ from fedrec.federation.engines.fused.loops import c_name
 class Opening:
     """Writes the first statements of a kernel."""
 
-    def __init__(self, layout: FitParts, arrays: KernelMemory, *, gpu: bool) -> None:
+    def __init__(
+        self, layout: FitParts, arrays: KernelMemory, blocks: BlockMemory | None, *, gpu: bool
+    ) -> None:
         self._layout = layout
         self._arrays = arrays
+        self._blocks = blocks
         self._gpu = gpu
 
     def statements(self) -> Iterator[str]:
@@ -64,6 +68,8 @@ class Opening:
                 yield from self._arrays.fixed(name, size)
             for name, size in graph.kept.items():
                 yield from self._arrays.per_sample("real", name, size)
+        if self._blocks is not None:
+            yield from self._blocks.declared(self._arrays)
         for table in self._layout.trained:
             if self._layout.leaves_gradients(table):
                 yield from self._arrays.per_sample("real", f"gradient_{table.c}", table.width)

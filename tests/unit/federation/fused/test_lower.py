@@ -27,7 +27,7 @@ def test_a_loss_of_one_sum_over_samples_has_one_loop_over_them():
     first, *later = code(METHOD.loss).stages
     assert first.sums == 1 + 4, "the loss, and the gradient by the user's vector"
     assert any("gradient_Q[" in line for line in first.sample)
-    assert not any(stage.sample or stage.row or stage.after for stage in later)
+    assert not any(stage.sample or stage.row or stage.together for stage in later)
 
 
 def test_what_follows_from_a_sum_over_samples_comes_in_the_next_loop():
@@ -61,9 +61,9 @@ def test_sums_of_many_numbers_are_shared_out_on_a_gpu_and_nowhere_else():
     wide = method_of("fedmf", "d=64")
     on_cpu, on_gpu = (code(wide.loss, wide, gpu=gpu).stages for gpu in (False, True))
     assert on_cpu[0].sums == 1 + 64
-    assert not any(stage.after for stage in on_cpu)
+    assert not any(stage.together for stage in on_cpu)
     assert on_gpu[0].sums == 1
-    assert "for (int j = 0; j < n; j++) {" in on_gpu[0].after
+    assert "for (int j = i0; j < i1; j++) {" in on_gpu[0].together[1]
 
 
 def test_numbers_that_rounds_may_change_are_given_with_each_call():

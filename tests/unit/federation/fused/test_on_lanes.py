@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.central import compiled
-from fedrec.federation.engines.fused import compiling, lower
+from fedrec.federation.engines.fused import compiling, gpu_blocks, lower
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
@@ -43,8 +43,8 @@ def changes_of(case):
     return name, gentle(name, *own)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
+def both_ends(case, monkeypatch):
+    """What a round of the plain loop and one of lanes come to."""
     name, changes = changes_of(case)
     monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
     # Small as they are here, lanes share out what they would of wider tables.
@@ -58,7 +58,22 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
             learner.train_round(1)
             ends.append(values_of(learner))
     assert set(learner.engine.notes()["training"].values()) == {"compiled"}
-    assert_same(*ends, relative=1e-9)
+    return ends
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
+    assert_same(*both_ends(case, monkeypatch), relative=1e-9)
+
+
+@pytest.mark.parametrize("bytes_per_lane", [0, 300])
+def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
+    # Without room blocks lie elsewhere; with little of it they have few samples.
+    monkeypatch.setattr(gpu_blocks, "_BYTES_PER_LANE", bytes_per_lane)
+    monkeypatch.setattr(gpu_blocks, "_FEWEST", 8)
+    monkeypatch.setattr(gpu_blocks, "_STEP", 4)
+    for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
+        assert_same(*both_ends(case, monkeypatch), relative=1e-9)
 
 
 @pytest.mark.parametrize("name", ["mf", "ncf"])
@@ -92,3 +107,16 @@ def test_a_block_has_a_lane_for_every_sample_as_far_as_blocks_go():
     assert lanes == sorted(lanes)
     assert all(count >= min(batch, most) for batch, count in enumerate(lanes, start=1))
     assert all(count % 32 == 0 and most % count == 0 for count in lanes)
+
+
+def test_a_block_takes_no_more_memory_than_its_gpu_has():
+    name, changes = changes_of("products and sums by tiles")
+    method = method_of(name, *changes)
+    (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
+    pools = [
+        compiling.code_of(method, fit, gpu=True, batch=256, near=near).source.pool_bytes
+        for near in (0, 60_000, 100_000, None)
+    ]
+    assert pools == sorted(pools)
+    assert pools[0] == 0
+    assert 0 < pools[1] <= 60_000

@@ -1,0 +1,113 @@
+"""Sums over whole tables of clients, in double precision; on a GPU each number is read once, where it lies.
+
+torch would make other tensors of all numbers first, and has one thread there for the sum of a client's rows.
+"""
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.model.tables import powers
+from fedrec.native.kernel import AnyKernel, kernel_or_none
+from fedrec.native.source import KernelSource
+
+_SQUARES = 2
+_DOUBLE_SUM = """
+INLINE double over_lanes(double x) {
+  SHARED double parts[LANES];
+  SYNC();
+  parts[LANE] = x;
+  SYNC();
+  for (int apart = LANES / 2; apart; apart /= 2) {
+    if (LANE < apart) parts[LANE] += parts[LANE + apart];
+    SYNC();
+  }
+  return parts[0];
+}
+"""
+SUM_SQUARES = KernelSource(
+    "sum_squares",
+    (("const real*", "rows"), ("const integer*", "start"), ("integer", "width"), ("double*", "total")),
+    """
+  const integer last = start[item + 1] * width;
+  double sum = 0;
+  _Pragma("unroll 8") for (integer at = start[item] * width + LANE; at < last; at += LANES)
+    sum += (double)rows[at] * (double)rows[at];
+  sum = over_lanes(sum);
+  if (LANE == 0) total[item] = sum;
+""",
+    _DOUBLE_SUM,
+)
+"""A piece of work is a stretch of neighbouring rows: each lane adds up some numbers, then lanes are."""
+
+SUM_WEIGHTED = KernelSource(
+    "sum_weighted",
+    (
+        ("const real*", "values"), ("const double*", "weight"), ("integer", "clients"), ("integer", "width"),
+        ("double*", "total"),
+    ),
+    """
+  const integer column = item * LANES + LANE;
+  double sum = 0;
+  if (column < width)
+    _Pragma("unroll 8") for (integer client = 0; client < clients; client++)
+      sum += weight[client] * (double)values[client * width + column];
+  if (column < width) total[column] += sum;
+""",
+)  # fmt: skip
+"""A piece of work is as many columns as there are lanes: each adds up one of them, client by client."""
+_LANES = 256
+_WIDE = 1 << 14
+"""Columns from which on a lane for each of them keeps a GPU busy."""
+
+
+def summed(rows: Tensor, starts: Tensor, power: int) -> Tensor:
+    """What stretches of neighbouring rows, which begin at `starts`, add to sums over tables: see `powers`.
+
+    The same bytes every time.
+    """
+    kernel = _kernel(SUM_SQUARES, rows) if power == _SQUARES else None
+    if kernel is None:
+        return torch.segment_reduce(powers(rows, power), "sum", offsets=starts, initial=0)
+    return sum_squares_by(kernel, rows, starts)
+
+
+def of_each(tables: Tensor, power: int) -> Tensor:
+    """What all rows of each table (tables, items, d) add to sums over it: see `powers`."""
+    kernel = _kernel(SUM_SQUARES, tables) if power == _SQUARES else None
+    if kernel is None:
+        return powers(tables, power).sum(1)
+    starts = torch.arange(len(tables) + 1, device=tables.device) * tables.shape[1]
+    return sum_squares_by(kernel, tables.flatten(0, 1), starts)
+
+
+def sum_squares_by(kernel: AnyKernel, rows: Tensor, starts: Tensor) -> Tensor:
+    """The sum of the squares of all numbers of each stretch of rows, by the kernel of `SUM_SQUARES`."""
+    total = torch.empty(len(starts) - 1, 1, dtype=torch.float64, device=rows.device)
+    kernel(len(total), rows=rows.contiguous(), start=starts.contiguous(), width=rows.shape[1], total=total)
+    return total
+
+
+def add_weighted_sum(total: Tensor, values: Tensor, weight: Tensor) -> bool:
+    """Add the sum over clients, the leading axis, of weight x value to `total`; False where no kernel can."""
+    wide = weight.dim() == 1 and total.numel() >= _WIDE
+    kernel = _kernel(SUM_WEIGHTED, values) if wide else None
+    if kernel is None:
+        return False
+    add_weighted_sum_by(kernel, total, values, weight)
+    return True
+
+
+def add_weighted_sum_by(kernel: AnyKernel, total: Tensor, values: Tensor, weight: Tensor) -> None:
+    """What `add_weighted_sum` does, by the kernel of `SUM_WEIGHTED`."""
+    width = total.numel()
+    kernel(
+        -(-width // _LANES), values=values.contiguous(), weight=weight.double().contiguous(),
+        clients=len(values), width=width, total=total,
+    )  # fmt: skip
+
+
+def _kernel(source: KernelSource, values: Tensor) -> AnyKernel | None:
+    """The kernel of a GPU for numbers of single precision."""
+    if values.device.type == "cpu" or values.dtype != torch.float32:
+        return None
+    return kernel_or_none(source, values.device, _LANES)
