@@ -1,7 +1,7 @@
 """A federated method in training: who takes part, local rounds, aggregation, scores."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -16,6 +16,7 @@ from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.tables import Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
@@ -92,7 +93,10 @@ class Federation:
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
-        loss, count, slowest = self._trained(task)
+        training = self._trained(task)
+        # Plain means of numbers that are not finite do no harm: a GPU is waited for when it has all its work.
+        plain = type(self.method.server) is ServerRule and self.recorder is None
+        loss = None if plain else training.mean()
         trained = time.perf_counter()
         together = round_ >= self.settings["aggregate_from"]
         if together:
@@ -107,13 +111,13 @@ class Federation:
             who_mixed = server.side().who if server.mixed else server.who
             self.recorder.round_ended(self.state, round_, who_mixed, server.mixed, together=together)
         return Report(
-            loss=loss,
-            clients=count,
+            loss=training.mean() if loss is None else loss,
+            clients=training.clients,
             down=self._downloaded() if server.uploaded and together else 0,
             up=sum(server.uploaded.values()) if together else 0,
             local_seconds=trained - start + time.perf_counter() - answered,
             server_seconds=answered - trained,
-            slowest=slowest,
+            slowest=training.slowest,
         )
 
     def scores(self, who: Tensor, items: Tensor) -> Tensor:
@@ -224,14 +228,14 @@ class Federation:
     def _all_marked(self) -> Tensor:
         return torch.ones_like(self.state.joined)
 
-    def _trained(self, task: Task) -> tuple[float, int, float | None]:
-        """Let clients train: their mean loss, how many they are, and the seconds of the slowest."""
+    def _trained(self, task: Task) -> "_Training":
+        """Let clients train."""
         if self.peers.size > 1:
             return self._trained_together(task)
         outcome = self.engine.run(task)
-        return outcome.mean, len(task.who), outcome.slowest
+        return _Training(outcome.mean, len(task.who), outcome.slowest)
 
-    def _trained_together(self, task: Task) -> tuple[float, int, float | None]:
+    def _trained_together(self, task: Task) -> "_Training":
         """The same of the clients of all processes; where those of one diverge, all of them end the round."""
         if self.recorder is not None:
             self.recorder.expects(self.state, task.server.sources)
@@ -240,6 +244,7 @@ class Federation:
             # The clients of others may train where none of these does.
             if len(task.who):
                 outcome = self.engine.run(task)
+                outcome.mean()
                 slowest = -1.0 if outcome.slowest is None else outcome.slowest
                 told = [outcome.loss.double().sum().item(), len(task.who), slowest, 0.0]
         except DivergenceError as diverged:
@@ -249,7 +254,8 @@ class Federation:
             raise DivergenceError(next(filter(None, self.peers.each(error))))
         slowest = float(seconds.max())
         count = int(counts.sum())
-        return float(losses.sum()) / max(1, count), count, slowest if slowest >= 0 else None
+        mean = float(losses.sum()) / max(1, count)
+        return _Training(lambda: mean, count, slowest if slowest >= 0 else None)
 
     def _after_aggregation(self, task: Task) -> None:
         """Run the clients' hook after aggregation."""
@@ -265,7 +271,7 @@ class Federation:
             task, program=program, needs=needs, who=working, samples=samples, alone=alone, late=True
         )
         if self.peers.size == 1:
-            self.engine.run(late)
+            self.engine.run(late).mean()
         else:
             self._trained_together(late)
 
@@ -380,6 +386,15 @@ class Federation:
         share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)
         weight[aggregated] = share / self.peers.total(share.sum())
         return weight
+
+
+@dataclass(frozen=True)
+class _Training:
+    """Local training: the mean loss of clients (see `Outcome`), how many, and the seconds of the slowest."""
+
+    mean: Callable[[], float]
+    clients: int
+    slowest: float | None
 
 
 @dataclass(frozen=True)

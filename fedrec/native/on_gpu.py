@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class GpuKernel:
         # How much work is taken, and how many blocks have ended: every call leaves them 0 for the next one.
         # The driver needs torch's context to load into, which is there from here on.
         self._counts = torch.zeros(2, dtype=torch.int64, device=device)
+        self._place = ctypes.c_uint64(self._counts.data_ptr())
+        self._number = self._counts.get_device()
         module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         image = binary.read_bytes()
         _check(_driver().cuModuleLoadData(ctypes.byref(module), image), f"load {name}")
@@ -58,12 +61,14 @@ class GpuKernel:
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
         """Start the work on torch's stream. Calls of one kernel do not run beside each other."""
-        with torch.cuda.device(self._device):
-            count, place = ctypes.c_longlong(items), ctypes.c_uint64(self._counts.data_ptr())
+        # To enter a device takes as long as a launch, and hardly ever is another one the present one.
+        inside = torch.cuda.current_device() == self._number
+        with nullcontext() if inside else torch.cuda.device(self._device):
+            count = ctypes.c_longlong(items)
             pointers = (ctypes.c_void_p * 3)(
-                ctypes.addressof(arguments), ctypes.addressof(count), ctypes.addressof(place)
+                ctypes.addressof(arguments), ctypes.addressof(count), ctypes.addressof(self._place)
             )
-            stream = ctypes.c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
+            stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._number))
             shape = (self.workers(items), 1, 1, self._lanes, 1, 1, self._pool)
             result = _driver().cuLaunchKernel(self._function, *shape, stream, pointers, None)
             _check(result, "launch a kernel")

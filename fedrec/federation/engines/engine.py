@@ -2,6 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,11 +80,13 @@ class Task:
 class Outcome:
     """What a round of local training reports: each client's mean loss in its last epoch, and their mean.
 
-    `slowest` is the seconds the slowest client took; None where clients are not timed one by one.
+    A GPU is waited for when the mean is asked for, which raises `DivergenceError` where a client left the
+    finite numbers. `slowest` is the seconds the slowest client took; None where clients are not timed one
+    by one.
     """
 
     loss: Tensor
-    mean: float
+    mean: Callable[[], float]
     slowest: float | None = None
 
 

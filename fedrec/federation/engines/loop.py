@@ -213,7 +213,7 @@ class LoopEngine(Engine):
             losses.append(client.last_loss)
             slowest = max(slowest, time.perf_counter() - start)
         loss = torch.stack(losses)
-        return Outcome(loss, float(loss.mean()), slowest)
+        return Outcome(loss, lambda: float(loss.mean()), slowest)
 
 
 def make(memory: int, alone: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps

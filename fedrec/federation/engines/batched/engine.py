@@ -1,7 +1,6 @@
 """The engine that trains many clients at once, in plain torch, on CPU or GPU, block by block."""
 
 import logging
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -173,7 +172,6 @@ class BatchedEngine(Engine):
     def run(self, task: Task) -> Outcome:
         loss = torch.empty(len(task.who), device=task.who.device)
         waiting = list(self._cuts(task))
-        mean = math.nan
         while waiting:
             cut = waiting.pop(0)
             try:
@@ -199,10 +197,7 @@ class BatchedEngine(Engine):
                 block.check(block.last_loss.mean())
             deliver(block, round_.replay)
             loss.index_copy_(0, lineup.chosen, block.last_loss)
-            if not waiting:
-                # A GPU is waited for when it has all of the round's work.
-                mean = block.check(loss.mean())
-        return Outcome(loss, mean)
+        return Outcome(loss, lambda: block.check(loss.mean()))
 
     def _lineup(self, task: Task, cut: Cut) -> Lineup:
         """The lineup of a block; where it is that of all clients, it is kept for other rounds."""
