@@ -198,7 +198,14 @@ def test_what_must_stay_on_the_client_stays(engine, sent, said, monkeypatch):
 def listen(monkeypatch):
     """The parameters of the server that anything was received for."""
     received = set()
-    for name in ("receive", "receive_values", "receive_rows", "receive_scaling", "receive_through"):
+    for name in (
+        "receive",
+        "receive_values",
+        "receive_rows",
+        "receive_held_rows",
+        "receive_scaling",
+        "receive_through",
+    ):
         plain = getattr(Server, name)
 
         def heard(self, into, *arguments, plain=plain):

@@ -72,7 +72,8 @@ def known_tables(
 @lru_cache(maxsize=64)
 def doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
     """Numbers as a kernel reads them."""
-    return torch.tensor([*values, 0.0], dtype=torch.float64, device=device)
+    # Not by torch.tensor: it would wait until a GPU has done all of its work.
+    return torch.tensor([*values, 0.0], dtype=torch.float64).to(device, non_blocking=True)
 
 
 def power_of_two(number: int) -> int:

@@ -7,6 +7,7 @@ stored. A fit that cannot be compiled is trained by the batched engine, and the 
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import NoCompilerError
+from fedrec.federation.draw_kernels import Sizes
 from fedrec.federation.draws import orders
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
@@ -99,7 +101,7 @@ class FusedRound(BlockRound):
     def __init__(self, block: Block, compiler: Compiler) -> None:
         super().__init__(block)
         self._compiler = compiler
-        self._sampled: dict[Half | None, _Sampled] = {}
+        self._sampled: dict[Half, _Sampled] = {}
 
     @override
     def fit(self, fit: Fit) -> None:
@@ -108,9 +110,12 @@ class FusedRound(BlockRound):
         if made is None:
             super().fit(fit)
             return
-        launch = Launch(self, made, fit, self._samples(fit.samples))
+        self.part_uploads()
+        sampled = self._samples(fit.samples)
+        # A GPU shuffles while it is told of the rest.
+        order = self._orders(sampled, fit.epochs)
+        launch = Launch(self, made, fit, sampled)
         together = not made.code.derived
-        order = self._orders(launch.sampled, fit.epochs)
         for part in [order] if together else order.split(1):
             if not together:
                 self.weights.derive()
@@ -118,9 +123,11 @@ class FusedRound(BlockRound):
         launch.finish()
 
     def _samples(self, half: Half | None) -> "_Sampled":
+        block = self.block
+        if half is None:
+            return _Sampled(block.size, block.lineup.start, block.own_slot, block.labels)
         if half not in self._sampled:
             size, slot, labels = self.chosen_samples(half)
-            block = self.block
             starts = torch.nn.functional.pad(size.cumsum(0), (1, 0))
             clients = torch.arange(len(size), device=block.device)
             owner = torch.repeat_interleave(clients, size, output_size=len(slot))
@@ -133,7 +140,7 @@ class FusedRound(BlockRound):
         block, task = self.block, self.block.task
         first = block.epochs_done
         block.epochs_done += epochs
-        known = (len(sampled.slots), block.most)
+        known = Sizes(sampled.starts[:-1], len(sampled.slots), block.lineup.most)
         return orders(block.number, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
@@ -158,8 +165,8 @@ class Launch:
         clients, device = len(block), block.device
         self.factor_before = dict(block.factor)
         self.losses = block.last_loss.double()
-        self.totals, self.means = (torch.zeros(clients, dtype=torch.float64, device=device) for _ in range(2))
-        self.done, self.stopped = (torch.zeros(clients, dtype=torch.int32, device=device) for _ in range(2))
+        self.totals, self.means = torch.zeros((2, clients), dtype=torch.float64, device=device)
+        self.done, self.stopped = torch.zeros((2, clients), dtype=torch.int32, device=device)
         self.launched = False
         self.most_rows = block.most_rows
         self.workers = self.kernel.workers(clients)
@@ -219,17 +226,16 @@ class Launch:
     def _client_numbers(self) -> dict[str, Argument]:
         """What a method sees of a client beside its parameters."""
         block, parts = self.block, self.code.parts
-        nothing = torch.empty(1, device=block.device)
+        nothing = _nothing(block.device)
         numbers: dict[str, Argument] = dict.fromkeys(("all_interactions", "all_held"), nothing)
         asked = parts & {"interactions", "held"}
         others = self.round.weights.others(len(block)) if asked else {}
         numbers |= {f"all_{part}": others[part].reshape(-1).contiguous() for part in asked}
         if "training_sum" in parts:
             positive = block.labels == 1
-            rows = block.row_start
             counts = torch.bincount(block.rank[positive], minlength=len(block))
             zero = torch.zeros(1, dtype=torch.int64, device=block.device)
-            numbers["positives"] = (block.slot[positive] - rows[block.rank[positive]]).int()
+            numbers["positives"] = block.own_slot[positive]
             numbers["positive_start"] = torch.cat((zero, counts.cumsum(0)))
         else:
             numbers |= {"positives": nothing, "positive_start": nothing}
@@ -249,7 +255,7 @@ class Launch:
     def _schedule(self) -> dict[str, Tensor]:
         """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
         block = self.block
-        batches = -(-block.most // block.task.batch_size)
+        batches = -(-block.lineup.most // block.task.batch_size)
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
@@ -262,7 +268,7 @@ class Launch:
     def _steps_before(self) -> Tensor:
         block = self.block
         if not self.keeps:
-            return torch.zeros(1, device=block.device)
+            return _nothing(block.device)
         kept = next(name for step in self.fit.steps if step.keep_state for name in step.rates)
         return block.task.state.moments(kept)[2][block.who]
 
@@ -298,22 +304,35 @@ class Launch:
 
     def _scale(self) -> None:
         """What weight decay has made of the rows of tables that are not held."""
-        block = self.block
+        block, done = self.block, None
         for name in block.factor:
-            decays = [
-                step for step in self.fit.steps if step.optimiser == "sgd" and step.weight_decay.get(name)
-            ]
+            decays = [(step, decay) for step in self.fit.steps if (decay := _decay_of(step, name))]
             if decays:
-                factor = self.factor_before[name]
-                for step in decays:
-                    each = 1 - step.rates[name] * step.weight_decay[name] * self._shrinking(step)
-                    each[0] = 1.0
-                    factor = factor * each.cumprod(0)[self.done.long()]
+                factor, done = self.factor_before[name], self.done.long() if done is None else done
+                for step, decay in decays:
+                    factor = factor * _left(self.most_steps, decay, step.batch_decay, block.device)[done]
                 block.factor[name] = factor
 
-    def _shrinking(self, step: Step) -> Tensor:
-        """What a step's rates are multiplied by, mini-batch by mini-batch from 1."""
-        return shrinking(self.most_steps, step.batch_decay).to(self.block.device)
+
+def _decay_of(step: Step, name: str) -> float:
+    """What a step takes off the rows of a table that are not held, as a share of them; Adam leaves them."""
+    if step.optimiser != "sgd" or name not in step.rates:
+        return 0.0
+    return step.rates[name] * step.weight_decay.get(name, 0.0)
+
+
+@lru_cache(maxsize=16)
+def _left(steps: int, decay: float, batch_decay: float, device: torch.device) -> Tensor:
+    """What weight decay leaves of a number after each mini-batch, and before the first."""
+    each = 1 - decay * shrinking(steps, batch_decay)
+    each[0] = 1.0
+    return each.cumprod(0).to(device, non_blocking=True)
+
+
+@cache
+def _nothing(device: torch.device) -> Tensor:
+    """What a kernel is given where it reads nothing."""
+    return torch.zeros(1, device=device)
 
 
 class FusedEngine(BatchedEngine):
