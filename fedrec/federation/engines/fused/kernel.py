@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.arrays import KernelMemory, Scratch
+from fedrec.federation.engines.fused.block_memory import BlockMemory
 from fedrec.federation.engines.fused.functions import functions_for
-from fedrec.federation.engines.fused.gpu_blocks import BlockMemory
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table

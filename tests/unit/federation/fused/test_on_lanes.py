@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.central import compiled
-from fedrec.federation.engines.fused import compiling, gpu_blocks, lower
+from fedrec.federation.engines.fused import block_memory, compiling, gpu_blocks, lower
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
@@ -69,8 +69,8 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
 @pytest.mark.parametrize("bytes_per_lane", [0, 300])
 def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
     # Without room blocks lie elsewhere; with little of it they have few samples.
-    monkeypatch.setattr(gpu_blocks, "_BYTES_PER_LANE", bytes_per_lane)
-    monkeypatch.setattr(gpu_blocks, "_FEWEST", 8)
+    monkeypatch.setattr(block_memory, "_BYTES_PER_LANE", bytes_per_lane)
+    monkeypatch.setattr(block_memory, "_FEWEST", 8)
     monkeypatch.setattr(gpu_blocks, "_STEP", 4)
     for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
         assert_same(*both_ends(case, monkeypatch), relative=1e-9)
