@@ -478,6 +478,18 @@ def shared() -> str:
     )
 
 
+def epochs() -> str:
+    """Seconds of an epoch of centralised methods, step by step and as one compiled loop."""
+    return markdown(
+        ("machine", "dataset", "method", "step by step", "compiled"),
+        (
+            (row["machine"], row["dataset"], f"`{row['method']}`", row["steps_s"], row["compiled_s"])
+            for row in numbers("epochs")
+        ),
+        right=2,
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": six_lines,
     "methods": methods,
@@ -486,6 +498,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused": fused,
     "processes": processes,
     "shared": shared,
+    "epochs": epochs,
     "floor": floor,
     "versions": versions,
     "fused on cpu": fused_on_cpu,

@@ -33,7 +33,7 @@ struct float4 { float x, y, z, w; };
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 struct place { unsigned x; };
 static thread_local place threadIdx;
-static place blockIdx;
+static place blockIdx, gridDim = {1};
 static pthread_barrier_t barrier;
 static void __syncthreads() { pthread_barrier_wait(&barrier); }
 template <class T> static T atomicAdd(T* p, T x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
@@ -56,15 +56,15 @@ template <class T> static T __shfl_up_sync(unsigned, T x, int apart) {
 _BLOCK = r"""
 static const arguments* all;
 static integer all_items;
-static word64 following;
+static word64 counts[2];
 static void* lane(void* number) {
   threadIdx.x = (unsigned)(size_t)number;
-  NAME(*all, all_items, &following);
+  NAME(*all, all_items, counts);
   return 0;
 }
 extern "C" void run_block(const arguments* given, integer items) {
   pthread_t lanes[LANES];
-  all = given, all_items = items, following = 0;
+  all = given, all_items = items;
   pthread_barrier_init(&barrier, 0, LANES);
   for (size_t i = 0; i < LANES; i++) pthread_create(&lanes[i], 0, lane, (void*)i);
   for (int i = 0; i < LANES; i++) pthread_join(lanes[i], 0);

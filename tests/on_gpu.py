@@ -34,9 +34,14 @@ class CentralCase(Case):
 
 
 CENTRAL = [
-    CentralCase(name, changes)
-    for name in ("mf", "ncf", "lightgcn", "centrap")
-    for changes in (("batch_size=8",), ("batch_size=100000",))
+    CentralCase(name, (*gentle, size))
+    for name, gentle in (
+        ("mf", ()),
+        ("ncf", ()),
+        ("lightgcn", ()),
+        ("centrap", ("item_rate=1.0", "rate=1.0")),
+    )
+    for size in ("batch_size=8", "batch_size=100000")
 ]
 """Many mini-batches in an epoch, and one."""
 

@@ -18,17 +18,17 @@ class Adam:
     """
 
     def __init__(self, values: Mapping[str, Tensor], rate: float) -> None:
-        self._values = values
-        self._rate = rate
+        self.values = values
+        self.rate = rate
         self._state = {name: _start(value) for name, value in values.items()}
 
     def step(self, loss: Tensor) -> None:
         """One step down the gradient of `loss`; what it does not depend on stays as it is."""
-        gradients = torch.autograd.grad(loss, list(self._values.values()), allow_unused=True)
-        moved = {name: g for name, g in zip(self._values, gradients, strict=True) if g is not None}
+        gradients = torch.autograd.grad(loss, list(self.values.values()), allow_unused=True)
+        moved = {name: g for name, g in zip(self.values, gradients, strict=True) if g is not None}
         with torch.no_grad():
             adam(
-                [self._values[name] for name in moved],
+                [self.values[name] for name in moved],
                 list(moved.values()),
                 [self._state[name]["exp_avg"] for name in moved],
                 [self._state[name]["exp_avg_sq"] for name in moved],
@@ -40,11 +40,25 @@ class Adam:
                 amsgrad=False,
                 beta1=_BETA1,
                 beta2=_BETA2,
-                lr=self._rate,
+                lr=self.rate,
                 weight_decay=0.0,
                 eps=_EPSILON,
                 maximize=False,
             )
+
+    @property
+    def taken(self) -> int:
+        """How many steps were taken."""
+        return max(int(state["step"]) for state in self._state.values())
+
+    def moments(self, name: str) -> tuple[Tensor, Tensor]:
+        """Both moments of a value, where they are kept."""
+        return self._state[name]["exp_avg"], self._state[name]["exp_avg_sq"]
+
+    def advance(self, steps: int) -> None:
+        """Count steps of all values that were taken elsewhere."""
+        for state in self._state.values():
+            state["step"] += steps
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The moments and number of steps of each value, by `value/what`."""

@@ -9,14 +9,14 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.central.adam import Adam
+from fedrec.central.finite import check_model_finite
 from fedrec.central.method import CentralMethod
-from fedrec.central.steps import EpochSamples, steps_on
-from fedrec.errors import DivergenceError
+from fedrec.central.steps import EpochSamples, Steps
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import first_words
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model.parameters import initial_values
-from fedrec.federation.model.tables import Values
+from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.pairs import counted
 from fedrec.random.purpose import Purpose
 
@@ -24,12 +24,21 @@ _OPTIMISER = "optimiser/"
 
 
 class CentralLearner(Learner):
-    """A `Learner` that trains a `CentralMethod` with Adam, whose state lasts over all epochs."""
+    """A `Learner` that trains a `CentralMethod` with Adam, whose state lasts over all epochs.
+
+    With `plain` it takes its steps one by one, as torch does them: what faster steps have to equal.
+    """
 
     logits = True
 
     def __init__(
-        self, method: CentralMethod, clients: Clients, settings: Mapping[str, Any], seed: int
+        self,
+        method: CentralMethod,
+        clients: Clients,
+        settings: Mapping[str, Any],
+        seed: int,
+        *,
+        plain: bool = False,
     ) -> None:
         clients.check_pools(settings["negatives"])
         method.meet(clients)
@@ -37,11 +46,22 @@ class CentralLearner(Learner):
         self.clients = clients
         self.settings = settings
         self.seed = seed
-        self.weights = Values(initial_values(method.parameters(), seed, clients.device))
-        for value in self.weights.values():
+        parameters = method.parameters()
+        self.values = initial_values(parameters, seed, clients.device)
+        for value in self.values.values():
             value.requires_grad_()
-        self.optimiser = Adam(self.weights, settings["rate"])
-        self.steps = steps_on(clients.device)(method, self.weights, self.optimiser, settings["batch_size"])
+        self.weights = Values(
+            {
+                name: PlainTable(value) if parameters[name].table else value
+                for name, value in self.values.items()
+            }
+        )
+        self.optimiser = Adam(self.values, settings["rate"])
+        self.steps = (
+            Steps(method, self.weights, self.optimiser, settings["batch_size"])
+            if plain
+            else method.steps(self.weights, self.optimiser, clients.device)
+        )
         self._scored_with: Values | None = None
 
     @override
@@ -58,7 +78,7 @@ class CentralLearner(Learner):
         order = torch.argsort(word, stable=True)
         mean = self.steps.epoch(EpochSamples(user[order], item[order], label[order]))
         self._scored_with = None
-        check_model_finite(round_, mean, self.weights)
+        check_model_finite(round_, mean, self.values)
         return Report(mean, len(everyone), 0, 0, time.perf_counter() - start, 0.0)
 
     @override
@@ -71,7 +91,7 @@ class CentralLearner(Learner):
     @override
     def tensors(self) -> dict[str, Tensor]:
         """The model and Adam's moments and steps."""
-        tensors = {f"shared/{name}": value.detach() for name, value in self.weights.items()}
+        tensors = {f"shared/{name}": value.detach() for name, value in self.values.items()}
         tensors |= {f"{_OPTIMISER}{name}": tensor for name, tensor in self.optimiser.tensors()}
         return tensors
 
@@ -79,21 +99,15 @@ class CentralLearner(Learner):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         self._scored_with = None
         with torch.no_grad():
-            for name, value in self.weights.items():
+            for name, value in self.values.items():
                 value.copy_(tensors[f"shared/{name}"])
         own = {name.removeprefix(_OPTIMISER): tensor for name, tensor in tensors.items()}
         self.optimiser.load(own)
 
     @override
+    def notes(self, rounds: int) -> dict[str, Any]:
+        return self.steps.notes()
+
+    @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
-
-
-def check_model_finite(epoch: int, loss: float, values: Mapping[str, Tensor]) -> None:
-    """Raise `DivergenceError` unless the loss and all values are numbers."""
-    broken = [name for name, value in values.items() if not value.isfinite().all()]
-    if broken or loss != loss:
-        raise DivergenceError(
-            f"epoch {epoch}: training diverged; {', '.join(broken) or 'the loss'} is not finite. "
-            "Lower the learning rate."
-        )

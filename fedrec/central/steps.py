@@ -1,13 +1,13 @@
 """The steps of an epoch: one after the other, or on a GPU recorded once and played again."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from fedrec.central.adam import Adam
-from fedrec.central.method import CentralMethod
 from fedrec.federation.model.tables import Values
 
 _STEPS_BEFORE_RECORDING = 3
@@ -31,14 +31,31 @@ class EpochSamples:
         return EpochSamples(*(tensor[first:last] for tensor in self.tensors()))
 
 
+class Differentiable(Protocol):
+    """What steps need of a method; see `CentralMethod`."""
+
+    def forward(self, w: Values) -> Values:
+        """What a loss is made of."""
+
+    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+        """The loss of a mini-batch."""
+
+
 class Steps:
     """Steps of Adam on mini-batches of `batch_size`."""
 
-    def __init__(self, method: CentralMethod, weights: Values, optimiser: Adam, batch_size: int) -> None:
+    said = ""
+    """Why they are not compiled, where they might be, or that they are."""
+
+    def __init__(self, method: Differentiable, weights: Values, optimiser: Adam, batch_size: int) -> None:
         self._method = method
         self._weights = weights
         self._optimiser = optimiser
         self._batch_size = batch_size
+
+    def notes(self) -> dict[str, Any]:
+        """Facts about them for `run.json`."""
+        return {"training": {", ".join(self._optimiser.values): self.said}} if self.said else {}
 
     def epoch(self, samples: EpochSamples) -> float:
         """Take all steps of an epoch; their mean loss."""
@@ -111,8 +128,3 @@ class RecordedSteps(Steps):
             self._number += 1
             self._place += self._batch_size
         return record
-
-
-def steps_on(device: torch.device) -> type[Steps]:
-    """The fastest steps that a device has."""
-    return RecordedSteps if device.type == "cuda" else Steps

@@ -8,17 +8,23 @@ from numpy.typing import NDArray
 from fedrec.errors import ConfigurationError, did_you_mean
 
 CUTOFFS = (5, 10, 20)
-METRICS = tuple(f"{name}@{cutoff}" for cutoff in CUTOFFS for name in ("hr", "ndcg", "mrr"))
 _OF_A_HIT: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "hr": np.ones_like,
     "ndcg": lambda rank: 1 / np.log2(1 + rank),
     "mrr": lambda rank: 1 / rank,
 }
+METRICS = tuple(f"{name}@{cutoff}" for cutoff in CUTOFFS for name in _OF_A_HIT)
 
 
 def metrics_of(ranks: NDArray[np.float32]) -> dict[str, float]:
     """Every metric of `METRICS`, as the mean over users."""
-    return {metric: float(per_user(ranks, metric).mean()) for metric in METRICS}
+    rank = ranks.astype(np.float64)
+    of_a_hit = {name: of(rank) for name, of in _OF_A_HIT.items()}
+    return {
+        f"{name}@{cutoff}": float(np.where(rank <= cutoff, of_a_hit[name], 0.0).mean())
+        for cutoff in CUTOFFS
+        for name in _OF_A_HIT
+    }
 
 
 def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:

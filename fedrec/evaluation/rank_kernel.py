@@ -1,4 +1,4 @@
-"""Ranks in the whole catalogue as a kernel: one pass over each client's scores for each held-out item."""
+"""Ranks as kernels: one pass over each client's scores for each held-out item."""
 
 import torch
 from torch import Tensor
@@ -12,6 +12,12 @@ _COUNTS = """
    they are, whatever a compiler does to the smallest fractions. */
 INLINE bits ordered(bits score) { return (score & MOST) == 0 ? 0 : score ^ (score < 0 ? MOST : 0); }
 INLINE int is_nan(bits score) { return (score & MOST) > INFINITE; }
+
+/* The rank behind `better` ones and `equal` ones; behind all `others` where a score is broken. */
+INLINE float rank_behind(int better, int equal, int broken, integer others, int half) {
+  float ahead = half ? better + 0.5f * equal : (float)(better + equal);
+  return 1 + (broken ? (float)others : ahead);
+}
 
 /* The rank of one item among those that are not hidden; `hidden` has a bit for each item. */
 INLINE void rank_of(float* rank, const bits* score, integer items, integer target, word32* hidden, int half) {
@@ -38,10 +44,8 @@ INLINE void rank_of(float* rank, const bits* score, integer items, integer targe
   equal += BEFORE(equal);
   broken += BEFORE(broken);
   others += BEFORE(others);
-  if (LANE == LANES - 1) {
-    float ahead = half ? better + 0.5f * equal : (float)(better + equal);
-    *rank = 1 + (broken || is_nan(score[target]) ? (float)(items + others) : ahead);
-  }
+  if (LANE == LANES - 1)
+    *rank = rank_behind(better, equal, broken || is_nan(score[target]), items + others, half);
 }
 """
 _TYPES = {
@@ -50,8 +54,13 @@ _TYPES = {
 }
 
 
-def _ranks(dtype: torch.dtype) -> KernelSource:
+def _functions(dtype: torch.dtype) -> str:
     kind, most, infinite = _TYPES[dtype]
+    return f"typedef {kind} bits;\n#define MOST {most}\n#define INFINITE {infinite}\n" + _COUNTS
+
+
+def _ranks(dtype: torch.dtype) -> KernelSource:
+    kind = _TYPES[dtype][0]
     return KernelSource(
         "catalogue_ranks",
         (
@@ -73,8 +82,47 @@ def _ranks(dtype: torch.dtype) -> KernelSource:
   SYNC();
   rank_of(rank + 2 * item + 1, own, items, test[client], hidden, (int)half);
 """,
-        f"typedef {kind} bits;\n#define MOST {most}\n#define INFINITE {infinite}\n" + _COUNTS,
+        _functions(dtype),
     )  # fmt: skip
+
+
+def _first_ranks(dtype: torch.dtype) -> KernelSource:
+    return KernelSource(
+        "first_ranks",
+        (
+            (f"const {_TYPES[dtype][0]}*", "score"), ("integer", "scores"), ("integer", "half"),
+            ("float*", "rank"),
+        ),
+        """
+  const bits* own = score + item * scores;
+  bits target = ordered(own[0]);
+  int better = 0, equal = 0, broken = is_nan(own[0]);
+  for (integer other = 1 + LANE; other < scores; other += LANES) {
+    bits one = ordered(own[other]);
+    better += one > target;
+    equal += one == target;
+    broken += is_nan(own[other]);
+  }
+  better += BEFORE(better);
+  equal += BEFORE(equal);
+  broken += BEFORE(broken);
+  if (LANE == LANES - 1) rank[item] = rank_behind(better, equal, broken, scores - 1, (int)half);
+""",
+        _functions(dtype),
+    )  # fmt: skip
+
+
+FIRST_RANKS = {dtype: _first_ranks(dtype) for dtype in _TYPES}
+"""The rank of the first score of a client among all of its scores. A piece of work is one client."""
+
+
+def first_ranks_by(kernel: AnyKernel, scores: Tensor, ties: TieRule) -> Tensor:
+    """The rank of each client's first score (n) among all of its `scores` (n x k)."""
+    rank = torch.empty(len(scores), dtype=torch.float32, device=scores.device)
+    kernel(
+        len(scores), score=scores.contiguous(), scores=scores.shape[1], half=ties == "target_mean", rank=rank
+    )
+    return rank
 
 
 RANKS = {dtype: _ranks(dtype) for dtype in _TYPES}

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from fedrec.evaluation.rank_kernel import RANKS, ranks_by
-from fedrec.evaluation.ranking import rank_in_catalogue, rank_of_target
+from fedrec.evaluation.rank_kernel import FIRST_RANKS, RANKS, first_ranks_by, ranks_by
+from fedrec.evaluation.ranking import TieRule, rank_in_catalogue, rank_of_target
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner
 from fedrec.native.kernel import kernel_or_none
@@ -15,16 +15,28 @@ _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 22}
 """Scores computed at once: each needs a row of every table, and more. A CPU keeps what it works on near, a
 GPU is kept busy."""
 
+_LANES = 128
+"""Threads of a GPU for the candidates of one client."""
+
 
 def candidate_ranks(learner: Learner, clients: Clients, part: str) -> Tensor:
     """The rank of each client's held-out item among its candidates, by its protocol."""
     held_out, candidates = clients.held_out[part], clients.candidates[part]
     ranks = []
-    for who in clients.everyone.split(max(1, _CHUNK[clients.device.type] // (1 + candidates.shape[1]))):
-        items = torch.cat((held_out[who].unsqueeze(1), candidates[who]), dim=1)
-        scores = protocol_scores(learner, clients, who, items)
-        ranks.append(rank_of_target(scores[:, 0], scores[:, 1:], clients.protocol.rank_ties))
-    return torch.cat(ranks)
+    at_once = max(1, _CHUNK[clients.device.type] // (1 + candidates.shape[1]))
+    chunks = (each.split(at_once) for each in (clients.everyone, held_out.unsqueeze(1), candidates))
+    for who, target, others in zip(*chunks, strict=True):
+        scores = protocol_scores(learner, clients, who, torch.cat((target, others), dim=1))
+        ranks.append(first_ranks(scores, clients.protocol.rank_ties))
+    return ranks[0] if len(ranks) == 1 else torch.cat(ranks)
+
+
+def first_ranks(scores: Tensor, ties: TieRule) -> Tensor:
+    """The rank of each client's first score (n) among all of its `scores` (n x k)."""
+    kernel = kernel_or_none(FIRST_RANKS[scores.dtype], scores.device, _LANES)
+    if kernel is None:
+        return rank_of_target(scores[:, 0], scores[:, 1:], ties)
+    return first_ranks_by(kernel, scores, ties)
 
 
 def protocol_scores(learner: Learner, clients: Clients, who: Tensor, items: Tensor) -> Tensor:

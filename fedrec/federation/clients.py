@@ -1,7 +1,7 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -26,14 +26,31 @@ _DRAWN_AT_ONCE = 1 << 22
 class Samples:
     """The training samples of some clients in one round: positives and their negatives.
 
-    Samples of a client stand together, clients in the order they were asked for; `size` is
-    the number of samples of each client, and `group` of each positive with its negatives.
+    Samples of a client stand together, clients in the order they were asked for, and of these each positive
+    before its negatives, `group` in all; `positives` is the number of positives of each client.
     """
 
     item: Tensor
-    label: Tensor
-    size: Tensor
+    positives: Tensor
     group: int
+
+    @cached_property
+    def size(self) -> Tensor:
+        """The number of samples of each client."""
+        return self.positives * self.group
+
+    @property
+    def label(self) -> Tensor:
+        """1 for positives, 0 for negatives; to be looked at only."""
+        return _labels(len(self.item), self.group, self.item.device, torch.get_default_dtype())
+
+
+@lru_cache(maxsize=2)
+def _labels(samples: int, group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Labels of so many samples; most rounds of a run ask for the same."""
+    label = torch.zeros(samples, dtype=dtype, device=device)
+    label[::group] = 1
+    return label
 
 
 @dataclass(frozen=True)
@@ -193,17 +210,16 @@ class Clients:
     ) -> Samples:
         """The samples of the clients `who` in `round_`: each training interaction and its negatives."""
         item = self._with_negatives(who, per_positive, seed, round_, purpose)
-        label = torch.zeros(item.shape, device=self.device)
-        label[:, 0] = 1
-        width = item.shape[1]
-        return Samples(item.reshape(-1), label.reshape(-1), self.sizes[who] * width, width)
+        positives = self.sizes if who is self.everyone else self.sizes[who]
+        return Samples(item.reshape(-1), positives, item.shape[1])
 
     def _with_negatives(self, who: Tensor, count: int, seed: int, round_: int, purpose: Purpose) -> Tensor:
         """The training items of the clients `who`, and behind each its negatives."""
         kernel = kernel_or_none(SAMPLES, self.device)
         if kernel is not None:
             held = (self.start, self.train_item, self.forbidden)
-            return samples(kernel, who, *held, count, seed, round_, purpose, self.before)
+            rows = (self.start[:-1], len(self.train_item)) if who is self.everyone else None
+            return samples(kernel, who, *held, count, seed, round_, purpose, self.before, rows)
         positive, owner = self.training(who)
         places = counted(self.sizes[who])
         item = positive.new_empty(len(owner), 1 + count)

@@ -1,5 +1,7 @@
 """The draws of a round as kernels: the very numbers that `draws` has in torch."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -92,6 +94,23 @@ FIRST_WORDS = KernelSource(
 """A piece of work are some numbers, one after the other."""
 
 
+class Sizes(NamedTuple):
+    """What follows from how many samples each client has: where its own begin, how many there are in all, and
+    that nobody has more than `most`.
+    """
+
+    start: Tensor
+    samples: int
+    most: int
+
+
+def sizes_of(size: Tensor) -> Sizes:
+    """The sizes of clients of whom each has `size`; a GPU is waited for."""
+    end = size.cumsum(0)
+    samples, most = torch.stack((end[-1], size.max())).tolist()
+    return Sizes(end - size, samples, most)
+
+
 def first_words_by_kernel(
     kernel: AnyKernel, place: Tensor, user: Tensor, seed: int, round_: int, purpose: Purpose
 ) -> Tensor:
@@ -115,18 +134,17 @@ def orders_by_kernel(
     first_epoch: int,
     epochs: int,
     purpose: Purpose,
-    known: tuple[int, int] | None = None,
+    known: Sizes | None = None,
 ) -> Tensor:
     """See `draws.orders`."""
     if not len(who):
         return torch.empty((epochs, 0), dtype=torch.int32, device=who.device)
-    end = size.cumsum(0)
-    samples, widest = known or torch.stack((end[-1], size.max())).tolist()
+    start, samples, widest = known or sizes_of(size)
     order = torch.empty((epochs, samples), dtype=torch.int32, device=who.device)
     items = epochs * len(who)
     kernel(
         items,
-        who=who.contiguous(), size=size.contiguous(), start=end - size,
+        who=who.contiguous(), size=size.contiguous(), start=start,
         clients=len(who), samples=samples, widest=widest,
         space=torch.empty(kernel.workers(items) * 2 * widest, dtype=torch.int64, device=who.device),
         seed=seed, round=round_, purpose=int(purpose), first_epoch=first_epoch,
@@ -146,20 +164,23 @@ def samples(
     round_: int,
     purpose: Purpose,
     before: int = 0,
+    rows: tuple[Tensor, int] | None = None,
 ) -> Tensor:
     """The training interactions of some clients, none twice, and behind each its `count` negatives.
 
     `start` and `train_item` hold the training items of all clients; negatives are those of `draws.negatives`.
+    A GPU is not waited for where `rows` are known: where those of each client begin in the result, and how
+    many there are.
     """
-    size = start.diff()[who]
-    end = size.cumsum(0)
-    # Of everyone the number is known: a GPU need not be waited for.
-    everyone = len(who) == len(start) - 1
-    rows = len(train_item) if everyone else int(end[-1]) if len(who) else 0
-    sample = torch.empty((rows, 1 + count), dtype=torch.int64, device=who.device)
+    if rows is None:
+        size = start[who + 1] - start[who]
+        end = size.cumsum(0)
+        rows = end - size, int(end[-1]) if len(who) else 0
+    row, total = rows
+    sample = torch.empty((total, 1 + count), dtype=torch.int64, device=who.device)
     kernel(
         len(who),
-        who=who.contiguous(), row=end - size,
+        who=who.contiguous(), row=row,
         start=start, train_item=train_item,
         forbidden=forbidden.key, forbidden_start=forbidden.start, items=forbidden.items,
         count=count, before=before, seed=seed, round=round_, purpose=int(purpose),

@@ -95,12 +95,12 @@ def orders(
     first_epoch: int,
     epochs: int,
     purpose: Purpose = Purpose.SHUFFLE,
-    known: tuple[int, int] | None = None,
+    known: draw_kernels.Sizes | None = None,
 ) -> Tensor:
     """An order of each client's own samples, counted from 0, in some epochs: epochs x samples, of 32 bits.
 
     Samples stand client by client, `size` of each: what `shuffled` tells by their numbers among all. A GPU is
-    not waited for where it is `known` how many there are, and that nobody has more than so many.
+    not waited for where it is `known` what follows from sizes.
     """
     kernel = kernel_or_none(draw_kernels.SHUFFLES, who.device)
     if kernel is not None:

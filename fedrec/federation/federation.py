@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -70,6 +71,9 @@ class Federation:
         self._uploads = 0
         """Parameters a client sent in the last round."""
         self._derived: dict[str, Tensor] | None = None
+        self._beside: dict[str, Tensor] | None = None
+        self._of_everyone: tuple[Tensor, Tensor] | None = None
+        """The weights of all clients, and those who have any."""
         self._needs: dict[tuple[Any, ...], Needs] = {}
         """Of programs met so far, by their shape."""
 
@@ -77,12 +81,13 @@ class Federation:
         """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who, aggregated = self._participants(round_)
+        # First of all, so that a GPU draws while it is told of the rest.
+        samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
         self.state.join(who)
-        server = self._server(self._weights(aggregated), round_)
+        server = self._server(round_, *self._weights(aggregated))
         task = Task(
             self.method, *self._checked(trace(self.method, round_), server),
-            self.state, server, self.clients, who,
-            self.clients.samples(who, self.settings["negatives"], self.seed, round_),
+            self.state, server, self.clients, who, samples,
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
         )  # fmt: skip
@@ -92,8 +97,9 @@ class Federation:
         if together:
             server.aggregate(self.method.server)
             self.method.server.finish(server.side())
-        self.done, self._derived, self._uploads = round_, None, len(server.uploaded)
-        self.took_part.append(torch.zeros_like(self.state.joined).index_fill_(0, who, True))
+        self.done, self._uploads = round_, len(server.uploaded)
+        self._derived = self._beside = None
+        self.took_part.append(self._marked(who))
         answered = time.perf_counter()
         self._after_aggregation(task)
         if self.recorder is not None:
@@ -116,10 +122,15 @@ class Federation:
 
     def seen(self, who: Tensor) -> Weights:
         """The parameters of some clients as the method sees them when it scores."""
-        values = self._values(who)
+        values, those = self._values(who), self._those(who)
         with torch.no_grad():
-            values |= {name: value[who] for name, value in self._derived_values().items()}
+            values |= {name: value[those] for name, value in self._derived_values().items()}
         return cast(Weights, values)
+
+    def _those(self, who: Tensor) -> Tensor | slice:
+        """What picks the clients `who` from all: without a copy where they are neighbours."""
+        span = self.clients.span(who)
+        return who if span is None else span
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything it has learnt."""
@@ -141,6 +152,7 @@ class Federation:
         if self.recorder is not None:
             self.recorder.load(tensors)
         self.done = int(tensors["rounds"])
+        self._derived = self._beside = None
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
@@ -165,8 +177,7 @@ class Federation:
         """Who trains in a round, once the server is ready for it, and whose uploads are aggregated."""
         clients, count = self.clients.everywhere, self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
-        nobody = torch.zeros(len(self.clients), device=self.clients.device)
-        side = self._server(nobody, round_).side()
+        side = self._server(round_, self._nobody).side()
         self.method.server.begin(side)
         chosen = self.method.server.choose(side, max(1, int(clients * share)))
         if chosen is None and min(share, self.settings["aggregated"]) >= 1:
@@ -190,19 +201,34 @@ class Federation:
             return self.clients.everyone
         return self.clients.own(numbers)
 
-    def _server(self, weight: Tensor, round_: int) -> Server:
-        """The server of a round, in which each client has some weight."""
+    def _server(self, round_: int, weight: Tensor, weighted: Tensor | None = None) -> Server:
+        """The server of a round, in which each client has some weight; `weighted` are those with any."""
         return Server(
-            self.state, weight, self.seed, round_,
-            recorder=self.recorder, peers=self.peers, elsewhere=self.clients.elsewhere,
+            self.state, weight, self.seed, round_, recorder=self.recorder, peers=self.peers,
+            elsewhere=self.clients.elsewhere, weighted=weighted,
         )  # fmt: skip
+
+    @cached_property
+    def _nobody(self) -> Tensor:
+        """Weights of which no client has any."""
+        return torch.zeros(len(self.clients), device=self.clients.device)
+
+    def _marked(self, who: Tensor) -> Tensor:
+        """Which clients these are, as a mark for each."""
+        if who is self.clients.everyone:
+            return self._all_marked
+        return torch.zeros_like(self.state.joined).index_fill_(0, who, True)
+
+    @cached_property
+    def _all_marked(self) -> Tensor:
+        return torch.ones_like(self.state.joined)
 
     def _trained(self, task: Task) -> tuple[float, int, float | None]:
         """Let clients train: their mean loss, how many they are, and the seconds of the slowest."""
         if self.peers.size > 1:
             return self._trained_together(task)
         outcome = self.engine.run(task)
-        return float(outcome.loss.mean()), len(task.who), outcome.slowest
+        return outcome.mean, len(task.who), outcome.slowest
 
     def _trained_together(self, task: Task) -> tuple[float, int, float | None]:
         """The same of the clients of all processes; where those of one diverge, all of them end the round."""
@@ -264,17 +290,26 @@ class Federation:
         return program, self._needs[shape]
 
     def _values(self, who: Tensor) -> Values:
-        """What some clients are scored with, but for what is derived from it."""
-        values = Values()
+        """What some clients are scored with, but for what is derived from it; to be looked at only."""
+        values, those = Values(), self._those(who)
         for name in self.state.visible:
             kept, common = self._scored_with(name), self._common(name)
             if self.state.parameters[name].table:
                 values[name] = _ScoredTable(self.clients, who, kept, common)
+            elif kept is None:
+                values[name] = common
             else:
-                values[name] = common if kept is None else kept.whole(who)
-        values["interactions"] = self.clients.sizes[who].to(torch.get_default_dtype())[:, None, None]
-        values["held"] = self.state.held[who].to(torch.get_default_dtype())[:, None, None]
+                values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
+        values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
         return values
+
+    def _beside_parameters(self) -> dict[str, Tensor]:
+        """What a method sees of everyone beside parameters; the same until the next round."""
+        if self._beside is None:
+            numbers = {"interactions": self.clients.sizes, "held": self.state.held}
+            dtype = torch.get_default_dtype()
+            self._beside = {name: each.to(dtype)[:, None, None] for name, each in numbers.items()}
+        return self._beside
 
     def _common(self, name: str) -> Tensor:
         """The server's value, or else what everyone starts from."""
@@ -307,7 +342,9 @@ class Federation:
         if self._derived is None:
             everyone = self.clients.everyone
             width = sum(part.count for part in self.state.parameters.values())
-            chunks = [self._derive(who) for who in everyone.split(max(1, _CHUNK // width))]
+            first, *others = everyone.split(max(1, _CHUNK // width))
+            # Most methods derive nothing, of anybody.
+            chunks = [derived, *map(self._derive, others)] if (derived := self._derive(first)) else [{}]
             self._derived = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
         return self._derived
 
@@ -323,8 +360,19 @@ class Federation:
         parts = self.state.parameters.values()
         return sum(part.count for part in parts if part.location in on_server and part.sent)
 
-    def _weights(self, aggregated: Tensor) -> Tensor:
-        """Each client's share of the mean: by training interactions (or samples, a multiple), or equal."""
+    def _weights(self, aggregated: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Each client's share of the mean: by training interactions (or samples, a multiple), or equal.
+
+        Of everyone it is the same in every round, and known who has any.
+        """
+        if aggregated is not self.clients.everyone:
+            return self._shares(aggregated), None
+        if self._of_everyone is None:
+            shares = self._shares(aggregated)
+            self._of_everyone = shares, shares.nonzero().squeeze(1)
+        return self._of_everyone
+
+    def _shares(self, aggregated: Tensor) -> Tensor:
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
         sizes = self.method.server.weights(self.clients.sizes[aggregated]).double()
         share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)

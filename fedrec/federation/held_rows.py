@@ -1,17 +1,20 @@
 """Which rows of an item table each client holds: those of the items it samples, each once."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from fedrec.federation.pairs import counted
 from fedrec.native.kernel import AnyKernel, Argument, kernel_or_none
 from fedrec.native.source import KernelSource
 
 _GIVEN = (
-    ("const integer*", "item_of"), ("const integer*", "size"), ("const integer*", "end"),
+    ("const integer*", "item_of"), ("const integer*", "size"), ("const integer*", "first_sample"),
     ("integer", "words"), ("int*", "space"),
 )  # fmt: skip
 _MARKED = """
-  const integer* sampled = item_of + end[item] - size[item];
+  const integer* sampled = item_of + first_sample[item];
   word32* mark = (word32*)space + 2 * worker * words;
   for (integer word = LANE; word < words; word += LANES) mark[word] = 0;
   SYNC();
@@ -29,14 +32,14 @@ _MARKED = """
 COUNT = KernelSource(
     "count_rows",
     (*_GIVEN, ("integer*", "count")),
-    _MARKED + "  if (LANE == LANES - 1) count[item] = row + rows;\n",
+    _MARKED + "  if (LANE == LANES - 1) count[item + 1] = row + rows;\n",
 )
 FILL = KernelSource(
     "fill_rows",
     (
         *_GIVEN,
-        ("const integer*", "first_row"), ("integer*", "row_item"), ("integer*", "row_client"),
-        ("integer*", "slot"),
+        ("const integer*", "first_row"), ("const integer*", "first_own"), ("integer*", "row_item"),
+        ("integer*", "row_client"), ("int*", "own"),
     ),
     _MARKED
     + """
@@ -53,45 +56,76 @@ FILL = KernelSource(
   for (integer sample = LANE; sample < size[item]; sample += LANES) {
     integer word = sampled[sample] >> 5;
     word32 below = (1u << (sampled[sample] & 31)) - 1;
-    slot[end[item] - size[item] + sample] = first_row[item] + before[word] + ONES(mark[word] & below);
+    own[first_own[item] + sample] = before[word] + ONES(mark[word] & below);
   }
 """,
 )  # fmt: skip
 """A piece of work of either is one client."""
 
 
-def held_rows(item: Tensor, size: Tensor, items: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Item and client of each held row, sorted by client and item, and the row of each sample.
+class Sampled(NamedTuple):
+    """The samples of some clients: their items, where in `item` those of each begin, and how many they are.
 
-    `item` are the items of all samples, client by client, `size` of each.
+    `start` tells where they begin if clients stand one behind the other, as in what follows from samples.
     """
-    kernels = kernel_or_none(COUNT, item.device), kernel_or_none(FILL, item.device)
+
+    item: Tensor
+    first: Tensor
+    size: Tensor
+    start: Tensor
+    total: int
+    """How many samples there are."""
+
+
+class Held(NamedTuple):
+    """Item and client of each held row, sorted by client and item; where each client's begin, and at last
+    where they end; and the row of each sample, counted from the first one of its client, of 32 bits.
+    """
+
+    row_item: Tensor
+    row_client: Tensor
+    row_start: Tensor
+    own: Tensor
+
+
+def held_rows(sampled: Sampled, items: int) -> Held:
+    """The rows of the items that clients sample, of so many."""
+    device = sampled.item.device
+    kernels = kernel_or_none(COUNT, device), kernel_or_none(FILL, device)
     if kernels[0] is None or kernels[1] is None:
-        return held_rows_in_torch(item, size, items)
-    return held_rows_by(kernels[0], kernels[1], item, size, items)
+        return held_rows_in_torch(sampled, items)
+    return held_rows_by(kernels[0], kernels[1], sampled, items)
 
 
-def held_rows_in_torch(item: Tensor, size: Tensor, items: int) -> tuple[Tensor, Tensor, Tensor]:
+def held_rows_in_torch(sampled: Sampled, items: int) -> Held:
     """What `held_rows` gives, where there are no kernels."""
-    client = torch.repeat_interleave(torch.arange(len(size), device=item.device), size)
-    pair, slot = torch.unique(client * items + item, return_inverse=True)
-    return pair % items, pair // items, slot
+    size = sampled.size
+    clients = torch.arange(len(size) + 1, device=size.device)
+    owner = torch.repeat_interleave(clients[:-1], size, output_size=sampled.total)
+    item = sampled.item[sampled.first[owner] + counted(size, sampled.total)]
+    pair, slot = torch.unique(owner * items + item, return_inverse=True)
+    row_client = pair // items
+    row_start = torch.searchsorted(row_client, clients)
+    return Held(pair % items, row_client, row_start, (slot - row_start[owner]).int())
 
 
-def held_rows_by(
-    count: AnyKernel, fill: AnyKernel, item: Tensor, size: Tensor, items: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def held_rows_by(count: AnyKernel, fill: AnyKernel, sampled: Sampled, items: int) -> Held:
     """What `held_rows` gives, by the kernels of `COUNT` and `FILL`."""
+    item, size = sampled.item, sampled.size
     clients, words = len(size), -(-items // 32)
-    rows = torch.empty_like(size)
     workers = max(count.workers(clients), fill.workers(clients))
     given: dict[str, Argument] = {
-        "item_of": item, "size": size, "end": size.cumsum(0), "words": words,
+        "item_of": item, "size": size, "first_sample": sampled.first, "words": words,
         "space": torch.empty(2 * workers * words, dtype=torch.int32, device=item.device),
     }  # fmt: skip
+    rows = size.new_zeros(clients + 1)
     count(clients, **given, count=rows)
-    end = rows.cumsum(0)
-    held = int(end[-1]) if clients else 0
-    row_item, row_client, slot = (item.new_empty(length) for length in (held, held, len(item)))
-    fill(clients, **given, first_row=end - rows, row_item=row_item, row_client=row_client, slot=slot)
-    return row_item, row_client, slot
+    row_start = rows.cumsum(0)
+    held = int(row_start[-1])
+    row_item, row_client = item.new_empty(held), item.new_empty(held)
+    own = item.new_empty(sampled.total, dtype=torch.int32)
+    fill(
+        clients, **given, first_row=row_start, first_own=sampled.start, row_item=row_item,
+        row_client=row_client, own=own,
+    )  # fmt: skip
+    return Held(row_item, row_client, row_start, own)

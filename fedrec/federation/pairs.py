@@ -21,7 +21,7 @@ _STRETCHES_PER_PAIR = 8
 
 def keys(client: Tensor, item: Tensor, items: int) -> Tensor:
     """The number of each pair; `client` and `item` broadcast."""
-    return client * items + item
+    return torch.add(item, client, alpha=items)
 
 
 def check_keys(clients: int, items: int) -> None:

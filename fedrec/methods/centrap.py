@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 from typing_extensions import override
 
-from fedrec.central.learner import check_model_finite
+from fedrec.central.finite import check_model_finite
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import first_words

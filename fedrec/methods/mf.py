@@ -5,13 +5,12 @@ training  Adam on the mean binary cross-entropy of mini-batches mixed over users
 """
 
 from torch import Tensor
-from torch.nn import functional
 
-from fedrec.central.method import CentralMethod
-from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
+from fedrec.central.compiled import RowModel
+from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, item_table, user_table
 
 
-class MF(CentralMethod):
+class MF(RowModel):
     """Centralised matrix factorisation."""
 
     paper = Citation(
@@ -25,11 +24,11 @@ class MF(CentralMethod):
     def parameters(self) -> dict[str, Parameter]:
         """One vector per user, one per item."""
         d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
-        return {"P": matrix(self.users, d, "shared", spread), "Q": matrix(self.items, d, "shared", spread)}
+        return {"P": user_table(self.users, d, spread), "Q": item_table(self.items, d, "shared", spread)}
 
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """Inner product of user vector p and item row q."""
-        return dot(functional.embedding(users, w.P), functional.embedding(items, w.Q))
+        return dot(w.P[users], w.Q[items])
 
 
 METHOD = MF

@@ -8,13 +8,21 @@ The tower alone (no GMF branch), as in the papers that compare with it.
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from fedrec.central.method import CentralMethod
-from fedrec.federation.model import Citation, Initial, Parameter, Values, matrix, mlp, perceptron
+from fedrec.central.compiled import RowModel
+from fedrec.federation.model import (
+    Citation,
+    Initial,
+    Parameter,
+    Values,
+    item_table,
+    mlp,
+    perceptron,
+    user_table,
+)
 
 
-class NCF(CentralMethod):
+class NCF(RowModel):
     """Centralised neural collaborative filtering."""
 
     paper = Citation(
@@ -29,14 +37,14 @@ class NCF(CentralMethod):
         """One vector per user, one per item, and the tower."""
         d, spread = self.settings["d"], Initial("normal", self.settings["spread"])
         return {
-            "P": matrix(self.users, d, "shared", spread),
-            "Q": matrix(self.items, d, "shared", spread),
+            "P": user_table(self.users, d, spread),
+            "Q": item_table(self.items, d, "shared", spread),
             **mlp("mlp", (2 * d, *self.settings["layers"], 1), "shared"),
         }
 
     def score(self, w: Values, users: Tensor, items: Tensor) -> Tensor:
         """The tower's output for both vectors side by side."""
-        both = torch.cat((functional.embedding(users, w.P), functional.embedding(items, w.Q)), dim=-1)
+        both = torch.cat((w.P[users], w.Q[items]), dim=-1)
         return perceptron(w, "mlp", both).squeeze(-1)
 
 

@@ -62,10 +62,15 @@ def kernel_or_none(source: KernelSource, device: torch.device, lanes: int = 256)
 
 def packed(source: KernelSource, arguments: dict[str, Argument]) -> "ctypes.Array[ctypes.c_uint64]":
     """The arguments of a kernel, eight bytes each, in the order of its parameters."""
-    words = (ctypes.c_uint64 * max(1, len(source.parameters)))()
-    for place, (kind, name) in enumerate(source.parameters):
-        words[place] = _bits(arguments[name], kind)
-    return words
+    words = []
+    for kind, name in source.parameters:
+        value = arguments[name]
+        if isinstance(value, Tensor):
+            assert value.is_contiguous()
+            words.append(value.data_ptr())
+        else:
+            words.append(_bits(value, kind))
+    return (ctypes.c_uint64 * max(1, len(words)))(*words)
 
 
 @cache
@@ -73,11 +78,8 @@ def _say(reason: str) -> None:
     logger.warning("no compiled kernels, so that rounds are slower: %s", reason)
 
 
-def _bits(value: Argument, kind: str) -> int:
-    """The eight bytes of an argument."""
-    if isinstance(value, Tensor):
-        assert value.is_contiguous()
-        return value.data_ptr()
+def _bits(value: float, kind: str) -> int:
+    """The eight bytes of a number."""
     if kind == "double":
         (bits,) = struct.unpack("<Q", struct.pack("<d", value))
         return int(bits)

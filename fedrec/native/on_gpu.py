@@ -21,8 +21,9 @@ class GpuKernel:
     def __init__(self, binary: Path, name: str, lanes: int, device: torch.device) -> None:
         self._lanes, self._device = lanes, device
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count
-        # The driver needs torch's context to load into.
-        torch.zeros((), device=device)
+        # How much work is taken, and how many blocks have ended: every call leaves them 0 for the next one.
+        # The driver needs torch's context to load into, which is there from here on.
+        self._counts = torch.zeros(2, dtype=torch.int64, device=device)
         module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         image = binary.read_bytes()
         _check(_driver().cuModuleLoadData(ctypes.byref(module), image), f"load {name}")
@@ -43,10 +44,9 @@ class GpuKernel:
         return max(1, min(self._resident, items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
-        """Start the work on torch's stream."""
+        """Start the work on torch's stream. Calls of one kernel do not run beside each other."""
         with torch.cuda.device(self._device):
-            following = torch.zeros(1, dtype=torch.int64, device=self._device)
-            count, place = ctypes.c_longlong(items), ctypes.c_uint64(following.data_ptr())
+            count, place = ctypes.c_longlong(items), ctypes.c_uint64(self._counts.data_ptr())
             pointers = (ctypes.c_void_p * 3)(
                 ctypes.addressof(arguments), ctypes.addressof(count), ctypes.addressof(place)
             )

@@ -123,9 +123,11 @@ extern "C" __global__ void __launch_bounds__({lanes}) {name}(
     if (LANE == 0) taken = (integer)atomicAdd(next, 1ull);
     __syncthreads();
     integer item = taken;
-    if (item >= items) return;
+    if (item >= items) break;
     work(item, (integer)blockIdx.x, &given);
   }}
+  /* The last block to end leaves both counts as it found them: 0, for the next call. */
+  if (LANE == 0 && atomicAdd(next + 1, 1ull) == gridDim.x - 1) next[0] = next[1] = 0;
 }}
 """
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
+from fedrec.central.compiled import RowModel
 from fedrec.config.methods import canonical, resolve
 from fedrec.errors import ConfigurationError
-from fedrec.federation.engines.fused.engine import code_of
+from fedrec.federation.engines.fused.compiling import code_of
 from fedrec.federation.engines.fused.kernel import lanes_for
+from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
-from fedrec.federation.model.method import Method
 from fedrec.federation.program import Fit, Program, Step, trace, trace_after
-from fedrec.runs.kinds import ITEMS
-from fedrec.runs.registry import make_method
+from fedrec.runs.kinds import ITEMS, USERS
+from fedrec.runs.registry import make_central, make_method
 
 _OPTIMISERS = {"adam": "Adam", "sgd": "SGD"}
 
@@ -52,11 +53,8 @@ def kernels_text(
         raise ConfigurationError(f"--round: rounds count from 1, {round_} is none.")
     composition = canonical(methods, name)
     settings, _, paper = resolve(methods, composition, paper, "any", changes)
-    method = make_method(composition, settings, ITEMS)
-    if method is None:
-        raise ConfigurationError(f"{composition} has no clients that train: there is nothing to compile.")
+    method, parts = _programs(composition, settings, round_)
     target = KernelTarget(gpu, double, settings["batch_size"])
-    parts = {"the local round": trace(method, round_), "after aggregation": trace_after(method, round_)[0]}
     with _precision(double):
         texts = [
             f"/* {composition}, settings of {paper}, round {round_}, {part}: {text}"
@@ -68,7 +66,19 @@ def kernels_text(
     return "\n\n".join(texts) + "\n"
 
 
-def _of_program(method: Method, program: Program, target: KernelTarget) -> Iterator[str]:
+def _programs(name: str, settings: Mapping[str, Any], round_: int) -> tuple[Model, dict[str, Program]]:
+    """A method, and what it does by gradients in a round, by the part of the round."""
+    method = make_method(name, settings, ITEMS)
+    if method is not None:
+        local, after = trace(method, round_), trace_after(method, round_)[0]
+        return method, {"the local round": local, "after aggregation": after}
+    central = make_central(name, settings, USERS, ITEMS)
+    if isinstance(central, RowModel):
+        return central, {"an epoch of all users": (central.epoch(),)}
+    raise ConfigurationError(f"{name} has no gradient steps that are compiled: there is nothing to show.")
+
+
+def _of_program(method: Model, program: Program, target: KernelTarget) -> Iterator[str]:
     """Of every fit, the rest of its heading, and its kernel."""
     fits = [operation for operation in program if isinstance(operation, Fit)]
     for number, fit in enumerate(fits, start=1):

@@ -44,10 +44,10 @@ def make_learner(
         )
     if recorder is not None:
         raise ConfigurationError(f"{name} has no clients that train: there is nothing --record could see.")
-    method = _class_of(modules_of(name)[0], "METHOD", settings)
-    if issubclass(method, CentralMethod):
-        return CentralLearner(method(settings, len(clients), clients.items), clients, settings, seed)
-    learner: Learner = method(clients, settings, seed)
+    central = make_central(name, settings, len(clients), clients.items)
+    if central is not None:
+        return CentralLearner(central, clients, settings, seed, plain=engine.name == "loop")
+    learner: Learner = _class_of(modules_of(name)[0], "METHOD", settings)(clients, settings, seed)
     return learner
 
 
@@ -81,6 +81,12 @@ def make_method(name: str, settings: Mapping[str, Any], items: int) -> Method | 
         _refuse_alone(name, made)
         made = _class_of(plugin, "PLUGIN", settings)(made, settings, items)
     return made
+
+
+def make_central(name: str, settings: Mapping[str, Any], users: int, items: int) -> CentralMethod | None:
+    """The method `name` as a model of all users; None for one that is no such model."""
+    method = _class_of(modules_of(name)[0], "METHOD", settings)
+    return method(settings, users, items) if issubclass(method, CentralMethod) else None
 
 
 def loaded(module: str, kind: str) -> ModuleType:

@@ -77,12 +77,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a round of local training reports: each client's mean loss in its last epoch.
+    """What a round of local training reports: each client's mean loss in its last epoch, and their mean.
 
     `slowest` is the seconds the slowest client took; None where clients are not timed one by one.
     """
 
     loss: Tensor
+    mean: float
     slowest: float | None = None
 
 

@@ -212,7 +212,8 @@ class LoopEngine(Engine):
             check_clients_finite(task, client.who, client.last_loss.unsqueeze(0), values)
             losses.append(client.last_loss)
             slowest = max(slowest, time.perf_counter() - start)
-        return Outcome(torch.stack(losses), slowest)
+        loss = torch.stack(losses)
+        return Outcome(loss, float(loss.mean()), slowest)
 
 
 def make(memory: int, alone: int) -> Engine:  # noqa: ARG001 - one client fits, or nothing helps

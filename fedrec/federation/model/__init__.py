@@ -23,6 +23,7 @@ from fedrec.federation.model.parameters import (
     item_table,
     matrix,
     mlp,
+    user_table,
     vector,
 )
 from fedrec.federation.model.plugin import Plugin, refuse_guarded
@@ -80,5 +81,6 @@ __all__ = [
     "mlp",
     "perceptron",
     "refuse_guarded",
+    "user_table",
     "vector",
 ]

@@ -27,7 +27,8 @@ class Initial:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One part of a model, as one client sees it. A table has one row per item.
+    """One part of a model, as one client sees it. A table has one row per item, or in one model of all users
+    one row per user (`by`).
 
     Where it lives:
     `shared`    on the server, one for all; a client trains a copy and may upload it
@@ -50,6 +51,7 @@ class Parameter:
     location: Location
     initial: Initial
     table: bool = False
+    by: Literal["item", "user"] = "item"
     start: str | None = None
     renewed: bool = False
     combine: Combine = "mean"
@@ -74,6 +76,11 @@ def item_table(
 ) -> Parameter:
     """A table of one vector per item."""
     return Parameter((items, size), location, initial, table=True, combine=combine)
+
+
+def user_table(users: int, size: int, initial: Initial) -> Parameter:
+    """A table of one vector per user, of a model that has all of them."""
+    return Parameter((users, size), "shared", initial, table=True, by="user")
 
 
 def vector(size: int, location: Location, initial: Initial) -> Parameter:

@@ -3,25 +3,38 @@
 import torch
 from torch import Tensor
 
+from fedrec.federation.table_rows import take_rows
 from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
-ADD_ROWS = KernelSource(
-    "add_rows",
-    (
-        ("const integer*", "order"), ("const integer*", "start"), ("const real*", "row"),
-        ("integer", "width"), ("real*", "total"),
-    ),
-    """
-  SHARED real part[LANES];
+DTYPES = {torch.float32: "float", torch.float64: "double"}
+"""What rows may be made of, and its name in C."""
+
+
+def _sums_by_item(number: str) -> KernelSource:
+    return KernelSource(
+        "add_rows",
+        (
+            ("const integer*", "order"), ("const integer*", "start"), (f"const {number}*", "row"),
+            ("integer", "is_change"), (f"const {number}*", "before"),
+            ("integer", "is_weighted"), ("const integer*", "owner"), ("const double*", "weight"),
+            ("integer", "width"), ("double*", "total"),
+        ),
+        f"typedef {number} number;"
+        """
+  SHARED double part[LANES];
   integer columns = width < LANES ? width : LANES, groups = LANES / columns;
   integer group = LANE / columns;
   for (integer from = 0; from < width; from += columns) {
     integer column = from + LANE % columns;
-    real sum = 0;
-    if (group < groups && column < width)
-      for (integer at = start[item] + group; at < start[item + 1]; at += groups)
-        sum += row[order[at] * width + column];
+    double sum = 0;
+    if (group < groups && column < width) {
+      number less = is_change ? (number)0 : before[item * width + column];
+      for (integer at = start[item] + group; at < start[item + 1]; at += groups) {
+        double change = (double)(row[order[at] * width + column] - less);
+        sum += is_weighted ? weight[owner[order[at]]] * change : change;
+      }
+    }
     part[LANE] = sum;
     SYNC();
     if (group == 0 && column < width)
@@ -30,49 +43,76 @@ ADD_ROWS = KernelSource(
     SYNC();
   }
 """,
-    double=True,
-)  # fmt: skip
-"""A piece of work is one item: each lane adds up some of its rows, in order, then lanes are added up."""
+        double=True,
+    )  # fmt: skip
+
+
+ADD_ROWS = {dtype: _sums_by_item(number) for dtype, number in DTYPES.items()}
+"""For the lanes of a GPU, by what rows are made of. A piece of work is one item: each lane adds up some of
+its rows, in order, then lanes are added up."""
 
 
 ADD_WEIGHTED = {
     dtype: KernelSource(
         "add_weighted",
         (
-            ("const integer*", "item_of"), ("const real*", "row"), ("const double*", "weight"),
+            ("const integer*", "item_of"), ("const real*", "row"), ("integer", "is_change"),
+            ("const real*", "before"), ("const integer*", "owner"), ("const double*", "weight"),
             ("integer", "rows"), ("integer", "width"), ("double*", "total"),
         ),
         """
   for (integer at = 0; at < rows; at++) {
     const real* own = row + at * width;
+    const real* less = before + item_of[at] * width;
     double* sum = total + item_of[at] * width;
-    for (integer column = 0; column < width; column++) sum[column] += weight[at] * (double)own[column];
+    double share = weight[owner[at]];
+    if (is_change)
+      for (integer column = 0; column < width; column++) sum[column] += share * (double)own[column];
+    else
+      for (integer column = 0; column < width; column++)
+        sum[column] += share * (double)(own[column] - less[column]);
   }
 """,
         double=dtype == torch.float64,
     )
-    for dtype in (torch.float32, torch.float64)
+    for dtype in DTYPES
 }  # fmt: skip
 """For one thread: all rows in their order are one piece of work, and no product of them is kept."""
 
 
-def add_weighted_rows(total: Tensor, item: Tensor, rows: Tensor, weight: Tensor) -> None:
-    """What `add_rows` does with `rows` times `weight` (n x 1), in double precision."""
-    kernel = kernel_or_none(ADD_WEIGHTED[rows.dtype], total.device) if total.device.type == "cpu" else None
+def add_weighted_rows(
+    total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor, before: Tensor | None = None
+) -> None:
+    """What `add_rows` does with each of `rows` times the `weight` of its owner (n), in double precision.
+
+    With `before`, a table like `total`, rows are what owners have, and their changes from there are added.
+    """
+    on_cpu = total.device.type == "cpu"
+    kernel = kernel_or_none((ADD_WEIGHTED if on_cpu else ADD_ROWS)[rows.dtype], total.device)
     if kernel is None:
-        add_rows(total, item, rows.double() * weight)
+        changes = rows if before is None else rows - take_rows(before, item)
+        add_rows(total, item, changes.double() * weight.double()[owner].unsqueeze(1))
+    elif on_cpu:
+        add_weighted_rows_by(kernel, total, item, rows, weight, owner, before)
     else:
-        add_weighted_rows_by(kernel, total, item, rows, weight)
+        add_rows_by(kernel, total, item, rows, weight, owner, before)
 
 
 def add_weighted_rows_by(
-    kernel: AnyKernel, total: Tensor, item: Tensor, rows: Tensor, weight: Tensor
+    kernel: AnyKernel,
+    total: Tensor,
+    item: Tensor,
+    rows: Tensor,
+    weight: Tensor,
+    owner: Tensor,
+    before: Tensor | None = None,
 ) -> None:
     """What `add_weighted_rows` does, by a kernel of `ADD_WEIGHTED`."""
     count, width = rows.shape
     kernel(
-        1, item_of=item.contiguous(), row=rows.contiguous(), weight=weight.double().contiguous(), rows=count,
-        width=width, total=total,
+        1, item_of=item.contiguous(), row=rows.contiguous(), is_change=before is None,
+        before=total if before is None else before.contiguous(), owner=owner.contiguous(),
+        weight=weight.double().contiguous(), rows=count, width=width, total=total,
     )  # fmt: skip
 
 
@@ -84,16 +124,32 @@ def add_rows(total: Tensor, item: Tensor, rows: Tensor) -> None:
     if total.device.type == "cpu":
         total.index_add_(0, item, rows)
         return
-    kernel = kernel_or_none(ADD_ROWS, total.device)
+    kernel = kernel_or_none(ADD_ROWS[rows.dtype], total.device)
     if kernel is None:
         total.index_put_((item,), rows, accumulate=True)
     else:
         add_rows_by(kernel, total, item, rows)
 
 
-def add_rows_by(kernel: AnyKernel, total: Tensor, item: Tensor, rows: Tensor) -> None:
-    """What `add_rows` does, by the kernel of `ADD_ROWS`."""
-    ordered, order = torch.sort(item, stable=True)
-    items = torch.arange(len(total) + 1, device=item.device)
+def add_rows_by(
+    kernel: AnyKernel,
+    total: Tensor,
+    item: Tensor,
+    rows: Tensor,
+    weight: Tensor | None = None,
+    owner: Tensor | None = None,
+    before: Tensor | None = None,
+) -> None:
+    """What `add_rows` does, or with weights of owners `add_weighted_rows`, by a kernel of `ADD_ROWS`."""
+    # Shorter numbers are sorted sooner.
+    short = torch.int16 if len(total) <= torch.iinfo(torch.int16).max else torch.int32
+    ordered, order = torch.sort(item.to(short), stable=True)
+    items = torch.arange(len(total) + 1, dtype=short, device=item.device)
     start = torch.searchsorted(ordered, items)
-    kernel(len(total), order=order, start=start, row=rows.contiguous(), width=rows.shape[1], total=total)
+    # What is not there is not read.
+    kernel(
+        len(total), order=order, start=start, row=rows.contiguous(), is_change=before is None,
+        before=total if before is None else before.contiguous(), is_weighted=weight is not None,
+        owner=order if owner is None else owner.contiguous(),
+        weight=total if weight is None else weight.double().contiguous(), width=rows.shape[1], total=total,
+    )  # fmt: skip

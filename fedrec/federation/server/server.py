@@ -18,6 +18,7 @@ from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
+from fedrec.federation.table_rows import take_rows
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Server:
     peers: Peers = ALONE
     elsewhere: int = 0
     """Clients of other processes."""
+    weighted: Tensor | None = None
+    """The clients whose weight is not 0, where they are known: a GPU need not be waited for."""
     _change: dict[str, Tensor] = field(default_factory=dict)
     _factor: dict[str, Tensor] = field(default_factory=dict)
     _counted: dict[str, Tensor] = field(default_factory=dict)
@@ -55,7 +58,7 @@ class Server:
     @cached_property
     def who(self) -> Tensor:
         """The clients whose uploads are aggregated, of this process."""
-        return self.weight.nonzero().squeeze(1)
+        return self.weight.nonzero().squeeze(1) if self.weighted is None else self.weighted
 
     def side(self) -> ServerSide:
         """What a rule may use of it."""
@@ -91,13 +94,28 @@ class Server:
             return self.state.shared[into].unsqueeze(0)
         return self.state.kept[into].whole(who)
 
-    def receive_rows(self, into: str, who: Tensor, item: Tensor, change: Tensor) -> None:
-        """Rows of a shared table that clients changed: for each its client, its item, and its change."""
-        self._report(into, who, lambda chosen: change[chosen].double(), item)
-        weight = self._row_weight(into, self.weight[who].unsqueeze(1), change)
-        add_weighted_rows(self._sum(into), item, change, weight)
-        if into in self._counted:
-            add_rows(self._counted[into], item, weight)
+    def receive_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, change: Tensor) -> None:
+        """Rows of a shared table that the clients `who` changed: for each its owner among them, its item, and
+        its change.
+        """
+        if self.recorder is not None:
+            self._report(into, who[owner], lambda chosen: change[chosen].double(), item)
+        share = self.weight[who]
+        if self.state.parameters[into].combine == "mean":
+            add_weighted_rows(self._sum(into), item, change, share, owner)
+            return
+        weight = self._row_weight(into, share[owner].unsqueeze(1), change)
+        each = torch.arange(len(item), device=item.device)
+        add_weighted_rows(self._sum(into), item, change, weight.squeeze(1), each)
+        add_rows(self._counts(into), item, weight)
+
+    def receive_held_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
+        """What the clients `who` have of rows of a shared table, as they are: see `receive_rows`."""
+        before = self.state.shared[into]
+        if self.recorder is None and self.state.parameters[into].combine == "mean":
+            add_weighted_rows(self._sum(into), item, rows, self.weight[who], owner, before)
+        else:
+            self.receive_rows(into, who, owner, item, rows - take_rows(before, item))
 
     def receive_scaling(self, into: str, who: Tensor, factor: Tensor) -> None:
         """A shared table that clients multiplied by 1 + `factor`, one number each."""
@@ -161,16 +179,17 @@ class Server:
         """Replace shared parameters by the weighted mean of uploads, personal ones as `rule` mixes them."""
         self._add_up()
         for name, change in self._change.items():
-            before = self.state.shared[name].double()
+            before = self.state.shared[name]
             factor, counted = self._factor.get(name), self._counted.get(name)
             # A row that nobody changed has no weight and no change.
             mean = change if counted is None else change / torch.where(counted > 0, counted, 1.0)
-            total = before + mean if factor is None else before + mean + factor * before
-            self.state.shared[name] = total.to(self.state.shared[name].dtype)
+            # In double precision, as the mean is.
+            total = mean + before if factor is None else mean + before + factor * before.double()
+            self.state.shared[name] = total.to(before.dtype)
         who = self.who
         self.state.held.zero_()
         if self.sources:
-            self.state.held[who] = True
+            self.state.held.index_fill_(0, who, True)
         for name in self.state.personal:
             if name in self.sources:
                 self.state.kept[name].alter(who, partial(self._mix, rule, name))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.federation.pairs import keys
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.table_rows import put_rows, take_rows
 
@@ -26,7 +27,7 @@ class DenseKept(Kept):
 
     @override
     def put(self, who: Tensor, values: Tensor) -> None:
-        self.value[who] = values
+        self.value.index_copy_(0, who, values)
 
     @override
     def alter(self, who: Tensor, change: Callable[[Tensor], None]) -> None:
@@ -39,11 +40,11 @@ class DenseKept(Kept):
 
     @override
     def rows(self, who: Tensor, item: Tensor) -> Tensor:
-        return take_rows(self._all_rows(), who * self.value.shape[1] + item)
+        return take_rows(self._all_rows(), keys(who, item, self.value.shape[1]))
 
     @override
     def put_rows(self, who: Tensor, item: Tensor, rows: Tensor) -> None:
-        put_rows(self._all_rows(), who * self.value.shape[1] + item, rows)
+        put_rows(self._all_rows(), keys(who, item, self.value.shape[1]), rows)
 
     def _all_rows(self) -> Tensor:
         """The rows of all clients' tables, where they lie."""
@@ -52,12 +53,15 @@ class DenseKept(Kept):
     @override
     def scale(self, who: Tensor, factor: Tensor) -> None:
         everyone = torch.ones(len(self.value), dtype=self.value.dtype, device=self.value.device)
-        everyone[who] = factor.to(self.value.dtype)
+        everyone.index_copy_(0, who, factor.to(self.value.dtype))
         self.value.mul_(everyone[:, None, None])
 
     @override
     def restart(self, who: Tensor, value: Tensor) -> None:
-        self.value[who] = value
+        if len(who) == len(self.value):
+            self.value.copy_(value)
+        else:
+            self.value[who] = value
 
     @override
     def tensors(self) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedrec.cli.main import main
-from fedrec.federation.engines.fused.engine import compiled_fit
+from fedrec.federation.engines.fused.compiling import compiled_fit
 from fedrec.federation.program import Fit, trace, trace_after
 from tests.conftest import ROOT
 from tests.federations import METHODS, method_of, precision, settings_of
@@ -41,6 +41,13 @@ def test_what_is_printed_is_what_is_compiled(capsys, dtype):
     assert program.strip() == kernel.source.for_cpu().strip()
     assert "fedmf" in heading
     assert "Trains Q, p by Adam: 10 epochs over its samples, mini-batches of 256." in heading
+
+
+@pytest.mark.parametrize("name", ["mf", "ncf"])
+def test_a_model_of_all_users_has_an_epoch(capsys, name):
+    text = printed(capsys, name)
+    assert "round 1, an epoch of all users: fit 1 of 1.\n   Trains P, Q" in text
+    assert f"void {name}_fit(" in text
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -92,7 +99,8 @@ def test_precision_is_what_it_was_afterwards(capsys):
     ("arguments", "answer"),
     [
         (("fedmff",), "Did you mean 'fedmf'?"),
-        (("popularity",), "popularity has no clients that train: there is nothing to compile."),
+        (("popularity",), "popularity has no gradient steps that are compiled: there is nothing to show."),
+        (("lightgcn",), "lightgcn has no gradient steps that are compiled: there is nothing to show."),
         (("fedmf", "--paper", "pfedcrl"), "--paper: unknown paper 'pfedcrl'. Did you mean 'pfedclr'?"),
         (("fedmf", "--round", "0"), "--round: rounds count from 1, 0 is none."),
     ],

@@ -1,11 +1,12 @@
-"""Ranks in the catalogue by a kernel are those by torch, whoever computes them."""
+"""Ranks by a kernel are those by torch, whoever computes them."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from fedrec.evaluation.rank_kernel import RANKS, ranks_by
+from fedrec.evaluation.rank_kernel import FIRST_RANKS, RANKS, first_ranks_by, ranks_by
+from fedrec.evaluation.ranking import rank_of_target
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, ranks_in_torch
 from fedrec.federation.clients import Clients
 from fedrec.native.kernel import Kernel
@@ -60,6 +61,22 @@ def test_ranks_are_those_of_torch(dtype, ties):
     assert broken
 
 
+@pytest.mark.parametrize("ties", ["target_last", "target_mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ranks_of_first_scores_are_those_of_torch(dtype, ties):
+    kernel, broken = Kernel(FIRST_RANKS[dtype], CPU), 0
+    for seed, (count, items) in enumerate(((1, 1), (9, 5), (40, 101), (7, 300))):
+        _, scores = made(seed, count, items, dtype, ties)
+        expected = rank_of_target(scores[:, 0], scores[:, 1:], ties)
+        broken += int(scores.isnan().any(1).sum())
+        assert torch.equal(first_ranks_by(kernel, scores, ties), expected)
+        assert torch.equal(with_two_threads(lambda: first_ranks_by(kernel, scores, ties)), expected)  # noqa: B023
+        if count < 10:
+            assert torch.equal(first_ranks_by(LanesKernel(FIRST_RANKS[dtype]), scores, ties), expected)
+    assert broken
+
+
 @pytest.mark.parametrize("dtype", RANKS)
-def test_a_gpu_takes_the_kernel(dtype):
-    assert CudaCompiler().refusal(RANKS[dtype]) == ""
+@pytest.mark.parametrize("sources", [RANKS, FIRST_RANKS], ids=["in the catalogue", "of first scores"])
+def test_a_gpu_takes_the_kernel(sources, dtype):
+    assert CudaCompiler().refusal(sources[dtype]) == ""

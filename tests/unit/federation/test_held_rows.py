@@ -3,25 +3,43 @@
 import pytest
 import torch
 
-from fedrec.federation.held_rows import COUNT, FILL, held_rows, held_rows_by, held_rows_in_torch
+from fedrec.federation.held_rows import COUNT, FILL, Sampled, held_rows, held_rows_by, held_rows_in_torch
 from fedrec.native.kernel import Kernel
 from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
 
 CPU = torch.device("cpu")
 
 
+def sampled(item, size, clients):
+    """The samples of `clients`, in this order, of all whose samples stand behind each other."""
+    total = size[clients].sum()
+    start = torch.cat((total.new_zeros(1), size[clients].cumsum(0)))
+    return Sampled(item, (size.cumsum(0) - size)[clients], size[clients], start, int(total))
+
+
 def made(seed, clients, items, most):
+    """Samples of two thirds of all clients, in any order."""
     generator = torch.Generator().manual_seed(seed)
     size = torch.randint(0, most, (clients,), generator=generator)
-    return torch.randint(0, items, (int(size.sum()),), generator=generator), size, items
+    some = torch.randperm(clients, generator=generator)[: -(-2 * clients // 3)]
+    return sampled(torch.randint(0, items, (int(size.sum()),), generator=generator), size, some), items
 
 
 def test_each_item_of_a_client_is_held_once_and_in_order():
     item, size = torch.tensor([7, 2, 7, 40, 2, 0]), torch.tensor([4, 0, 2])
-    row_item, row_client, slot = held_rows(item, size, 41)
-    assert row_item.tolist() == [2, 7, 40, 0, 2]
-    assert row_client.tolist() == [0, 0, 0, 2, 2]
-    assert slot.tolist() == [1, 0, 1, 2, 4, 3]
+    held = held_rows(sampled(item, size, torch.arange(3)), 41)
+    assert held.row_item.tolist() == [2, 7, 40, 0, 2]
+    assert held.row_client.tolist() == [0, 0, 0, 2, 2]
+    assert held.row_start.tolist() == [0, 3, 3, 5]
+    assert held.own.tolist() == [1, 0, 1, 2, 1, 0]
+
+
+def test_clients_are_held_in_the_order_they_are_asked_for():
+    item, size = torch.tensor([7, 2, 7, 40, 2, 0]), torch.tensor([4, 0, 2])
+    held = held_rows(sampled(item, size, torch.tensor([2, 0])), 41)
+    assert held.row_item.tolist() == [0, 2, 2, 7, 40]
+    assert held.row_client.tolist() == [0, 0, 1, 1, 1]
+    assert held.own.tolist() == [1, 0, 1, 0, 1, 2]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -58,7 +58,7 @@ def test_changed_rows_by_hand(combine):
     """A row that is sent unchanged (item 1 of the first client) counts as one that is not sent."""
     server = server_of(combine, [0.75, 0.25])
     who, item = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
-    server.receive_rows("Q", who, item, torch.tensor(CHANGES)[who, item])
+    server.receive_rows("Q", torch.arange(2), who, item, torch.tensor(CHANGES)[who, item])
     assert answered(server) == [pytest.approx(row) for row in EXPECTED[combine]]
 
 
@@ -71,7 +71,7 @@ def test_who_is_not_aggregated_does_not_count(combine):
             server.receive("Q", torch.arange(3), changes)
         else:
             who, item = torch.arange(3).repeat_interleave(3), torch.arange(3).repeat(3)
-            server.receive_rows("Q", who, item, changes[who, item])
+            server.receive_rows("Q", torch.arange(3), who, item, changes[who, item])
         assert answered(server) == [pytest.approx(row) for row in EXPECTED[combine]]
 
 

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.errors import ConfigurationError, DivergenceError
+from fedrec.federation.engines.engine import engine_named
 from fedrec.methods import centrap as module
 from fedrec.runs.registry import make_learner
 from tests.by_hand import ENGINES, clients_with, federation_of, kept, near
@@ -25,7 +26,11 @@ RATES = (
 
 def centrap(clients, *changes, seed=0):
     return make_learner(
-        "centrap", clients, settings_of("centrap", "personal_rate=null", *changes), seed, engine=None
+        "centrap",
+        clients,
+        settings_of("centrap", "personal_rate=null", *changes),
+        seed,
+        engine=engine_named("loop", 0),
     )
 
 

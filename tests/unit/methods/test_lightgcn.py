@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("double_precision")
 
 def lightgcn(clients, *changes, paper=None):
     settings = settings_of("lightgcn", *changes, paper=paper)
-    return make_learner("lightgcn", clients, settings, 0, engine=None)
+    return make_learner("lightgcn", clients, settings, 0, engine=engine_named("loop", 0))
 
 
 def with_vectors(learner, users, items):

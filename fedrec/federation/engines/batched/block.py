@@ -5,14 +5,16 @@ factor per client (SGD's weight decay) or by a rewrite; see `replay`. Where a pr
 tables, all rows are held. Clients are sorted by their number of mini-batches, most first.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from fedrec.federation.engines.batched.lineup import Lineup
 from fedrec.federation.engines.engine import Task, check_clients_finite
-from fedrec.federation.held_rows import held_rows
+from fedrec.federation.held_rows import Held, Sampled, held_rows
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.table_rows import take_rows
 
@@ -20,29 +22,18 @@ from fedrec.federation.table_rows import take_rows
 class Block:
     """Some clients in one round: what they hold, and what training has made of it so far."""
 
-    def __init__(self, task: Task, chosen: Tensor, sample: Tensor, most: int) -> None:
-        """`chosen` are indices into the task's clients, `sample` their samples, client by client, no more
-        than `most` of one.
-        """
+    def __init__(self, task: Task, lineup: Lineup) -> None:
         self.task = task
-        self.most = most
-        self.who = task.who[chosen]
-        self.number = task.clients.number(self.who)
-        """What each draws by."""
-        self.size = task.samples.size[chosen]
+        self.lineup = lineup
+        self.who, self.number, self.size = lineup.who, lineup.number, lineup.size
+        """The clients, what each draws by, and how many samples it has."""
         self.device = self.who.device
-        self.labels = task.samples.label[sample]
-        clients = torch.arange(len(chosen) + 1, device=self.device)
-        self.rank = torch.repeat_interleave(clients[:-1], self.size, output_size=len(sample))
-        self.row_item, self.row_client, self.slot = self._held_rows(task.samples.item[sample])
-        """Item and client of each held row, and the index of each sample's row."""
-        self.row_start = torch.searchsorted(self.row_client, clients)
-        """Where each client's held rows begin, and where the last one's end."""
+        self.row_item, self.row_client, self.row_start, self.own_slot = self._held_rows()
+        """Item and client of each held row; where each client's begin, and where the last one's end; and the
+        row of each sample, counted from its client's first.
+        """
         self.values = {name: self._downloaded(name) for name in task.state.visible}
-        self.start = {
-            name: self.values[name].clone() for name in task.state.shared if self.parameter(name).table
-        }
-        self.factor = {name: self.ones() for name in self.values if self.parameter(name).table}
+        self.factor = {name: lineup.ones for name in self.values if self.parameter(name).table}
         """What rows outside the block were multiplied by, one number per client."""
         self.scaled: set[str] = set()
         """The tables of which that may not be 1."""
@@ -50,10 +41,34 @@ class Block:
         """Adam's moments and steps that outlast the round, by parameter and part."""
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
-        self.last_loss = torch.full((len(chosen),), task.no_loss, device=self.device)
+        self.last_loss = torch.full((len(self),), task.no_loss, device=self.device)
 
     def __len__(self) -> int:
         return len(self.who)
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels of the samples: a client's positives stand before their negatives, whoever it is."""
+        return self.task.samples.label[: self.lineup.samples]
+
+    @property
+    def rank(self) -> Tensor:
+        """The client of each sample."""
+        return self.lineup.rank
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """The index of each sample's row."""
+        return self.row_start[self.rank] + self.own_slot
+
+    @cached_property
+    def row_who(self) -> Tensor:
+        """The client of each held row, by its place among all."""
+        return self.who[self.row_client]
+
+    def started(self, name: str) -> Tensor:
+        """The held rows of a shared table as all clients started from them."""
+        return take_rows(self.task.state.shared[name], self.row_item)
 
     @cached_property
     def row_end(self) -> list[int]:
@@ -65,7 +80,7 @@ class Block:
     def most_rows(self) -> int:
         """No client holds more rows of a table."""
         items = self.task.clients.items
-        return items if self.task.needs.whole_tables else min(items, self.most)
+        return items if self.task.needs.whole_tables else min(items, self.lineup.most)
 
     def parameter(self, name: str) -> Parameter:
         """The description of a parameter."""
@@ -80,10 +95,6 @@ class Block:
         first = int(self.row_end[clients.start - 1]) if clients.start else 0
         return slice(first, int(self.row_end[clients.stop - 1]))
 
-    def ones(self) -> Tensor:
-        """A factor of 1 per client."""
-        return torch.ones(len(self.who), dtype=torch.float64, device=self.device)
-
     def changing(self) -> Iterator[tuple[str, Tensor, bool]]:
         """Everything training changes: its key, its value, and whether it has a leading axis of rows."""
         for name, value in self.values.items():
@@ -93,12 +104,15 @@ class Block:
         for (name, part), moment in self.moments.items():
             yield f"{name}/{part}", moment, part != "steps" and self.parameter(name).table
 
-    def check(self) -> None:
-        """Raise `DivergenceError` if a client left the finite numbers."""
+    def check(self, loss: Tensor) -> float:
+        """Raise `DivergenceError` if a client left the finite numbers; else the number of `loss`, a mean.
+
+        A GPU is waited for once for all of it.
+        """
         # A sum is finite only where every number is: a block without a broken one is done with here.
-        sums = [value.sum().double() for value in (*self.values.values(), self.last_loss)]
-        if torch.stack(sums).isfinite().all():
-            return
+        *sums, mean = torch.stack([*(value.sum() for value in self.values.values()), loss]).tolist()
+        if all(map(math.isfinite, (*sums, mean))):
+            return float(mean)
         broken = {}
         for name, value in self.values.items():
             bad = ~value.flatten(1).isfinite().all(1)
@@ -106,15 +120,13 @@ class Block:
                 bad = torch.bincount(self.row_client[bad], minlength=len(self.who)) > 0
             broken[name] = torch.where(bad, torch.nan, 0.0).unsqueeze(1)
         check_clients_finite(self.task, self.who, self.last_loss, broken)
+        return float(mean)
 
-    def _held_rows(self, item: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        items = self.task.clients.items
+    def _held_rows(self) -> Held:
+        items, lineup, sampled = self.task.clients.items, self.lineup, self.task.samples.item
         if self.task.needs.whole_tables:
-            clients = len(self.who)
-            row_item = torch.arange(items, device=self.device).repeat(clients)
-            row_client = torch.arange(clients, device=self.device).repeat_interleave(items)
-            return row_item, row_client, self.rank * items + item
-        return held_rows(item, self.size, items)
+            return Held(*lineup.every_row(items), lineup.ordered(sampled).int())
+        return held_rows(Sampled(sampled, lineup.first, lineup.size, lineup.start, lineup.samples), items)
 
     def _downloaded(self, name: str) -> Tensor:
         """A fresh copy of what the clients start from."""
@@ -122,7 +134,7 @@ class Block:
         if self.task.starts_alone(name):
             kept = state.kept[name]
             if parameter.table:
-                return kept.rows(self.who[self.row_client], self.row_item)
+                return kept.rows(self.row_who, self.row_item)
             return kept.whole(self.who)
         value = state.shared.get(name, state.initial[name])
         return take_rows(value, self.row_item) if parameter.table else value.repeat(len(self.who), 1, 1)

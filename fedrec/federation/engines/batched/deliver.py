@@ -114,9 +114,9 @@ class Delivery:
         if not self.task.starts_alone(name):
             # The rows of a kept copy that are not held are the server's.
             kept.restart(block.who, self.task.state.shared[name])
-        if name in block.scaled and (block.factor[name] != 1).any():
+        if name in block.scaled:
             kept.scale(block.who, block.factor[name])
-        kept.put_rows(block.who[block.row_client], block.row_item, block.values[name])
+        kept.put_rows(block.row_who, block.row_item, block.values[name])
 
     def _kept_tables(self) -> Iterator[tuple[str, Kept]]:
         for name, kept in self.task.state.kept.items():
@@ -126,26 +126,33 @@ class Delivery:
     def _send_changes(self, event: Uploaded) -> None:
         """Upload changes to the table all clients started from."""
         block, server, name = self.block, self.task.server, event.name
-        shrunk, before = event.factor - 1, block.start[name]
-        if name in block.scaled:
-            before = event.factor[block.row_client].to(event.values.dtype).unsqueeze(1) * before
-        change = event.values - before
+        # A factor that nothing has changed is the very one that a block begins with.
+        factor = None if event.factor is block.lineup.ones else event.factor
+        if factor is None and self.task.privacy is None:
+            server.receive_held_rows(event.into, block.who, block.row_client, block.row_item, event.values)
+            return
+        start = before = block.started(name)
+        if factor is not None:
+            before = factor[block.row_client].to(event.values.dtype).unsqueeze(1) * start
+        change, kept = event.values - before, None
         if self.task.privacy is not None:
-            kept = self.task.privacy.shrinkage(self._change_norm(name, change, shrunk))
-            change, shrunk = change * kept[block.row_client].to(change.dtype).unsqueeze(1), shrunk * kept
-        server.receive_rows(event.into, block.who[block.row_client], block.row_item, change)
-        if name in block.scaled and (shrunk != 0).any():
+            shrunk = (block.lineup.ones if factor is None else factor) - 1
+            kept = self.task.privacy.shrinkage(self._change_norm(name, start, change, shrunk))
+            change = change * kept[block.row_client].to(change.dtype).unsqueeze(1)
+        server.receive_rows(event.into, block.who, block.row_client, block.row_item, change)
+        if factor is not None:
+            shrunk = factor - 1 if kept is None else (factor - 1) * kept
             server.receive_scaling(event.into, block.who, shrunk)
         self._send_noise(event.into, block.who)
 
-    def _change_norm(self, name: str, change: Tensor, shrunk: Tensor) -> Tensor:
+    def _change_norm(self, name: str, start: Tensor, change: Tensor, shrunk: Tensor) -> Tensor:
         """The L1 norm of each client's change: what its held rows gained, and the shrinkage of all rows.
 
-        Held rows of `change` come on top of the shrinkage, which is part of theirs too.
+        Held rows of `change` come on top of the shrinkage, which is part of theirs too: of those of `start`.
         """
         block = self.block
         whole = self.task.state.shared[name].double().abs().sum() * shrunk.abs()
-        shrunken = shrunk[block.row_client].unsqueeze(1) * block.start[name]
+        shrunken = shrunk[block.row_client].unsqueeze(1) * start
         gained = (change + shrunken).double().abs().sum(1) - shrunken.double().abs().sum(1)
         return whole.index_add(0, block.row_client, gained)
 

@@ -1,6 +1,7 @@
 """The engine that trains many clients at once, in plain torch, on CPU or GPU, block by block."""
 
 import logging
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +13,13 @@ from fedrec.errors import OutOfMemoryError
 from fedrec.federation.draws import halves, shuffled
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.deliver import deliver
-from fedrec.federation.engines.batched.memory import Cut, blocks
+from fedrec.federation.engines.batched.lineup import Cut, Lineup
+from fedrec.federation.engines.batched.memory import blocks
 from fedrec.federation.engines.batched.optimiser import BlockOptimiser
 from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, Uploaded
 from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
 from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
-from fedrec.federation.pairs import counted
 from fedrec.federation.program import Fit, Half, Rewrite, Upload, WholeTable
 
 logger = logging.getLogger(__name__)
@@ -36,9 +37,12 @@ class BlockRound(Interpreter):
     @override
     def fit(self, fit: Fit) -> None:
         """Train; clients that stop early go on with the others, and are then given back what they had."""
+        self.part_uploads()
         block, schedule = self.block, self._schedule(fit.samples)
         optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
-        factor_before = {name: factor.clone() for name, factor in block.factor.items()}
+        # Factors are changed in place: in copies.
+        factor_before = block.factor
+        block.factor = {name: factor.clone() for name, factor in factor_before.items()}
         done = torch.zeros(len(block), dtype=torch.bool, device=block.device)
         finished: dict[str, Tensor] = {}
         total = torch.zeros(len(block), dtype=torch.float64, device=block.device)
@@ -58,10 +62,13 @@ class BlockRound(Interpreter):
         self._take_back(done, finished)
         for optimiser in optimisers:
             optimiser.store()
-        for name, factor in block.factor.items():
-            if not torch.equal(factor, factor_before[name]):
+        for name, before_fit in factor_before.items():
+            factor = block.factor[name]
+            if torch.equal(factor, before_fit):
+                block.factor[name] = before_fit
+            else:
                 block.scaled.add(name)
-                self.replay.events.append(Scaled(name, factor / factor_before[name]))
+                self.replay.events.append(Scaled(name, factor / before_fit))
 
     def _epoch(self, fit: Fit, schedule: Schedule, optimisers: list[BlockOptimiser]) -> Tensor:
         """Go once over the samples; return the sum of each client's losses."""
@@ -75,6 +82,7 @@ class BlockRound(Interpreter):
 
     @override
     def rewrite(self, rewrite: Rewrite) -> None:
+        self.part_uploads()
         block, name, rows = self.block, rewrite.name, rewrite.rows
         if isinstance(rows, WholeTable):
             tables = block.values[name].unflatten(0, (len(block), -1))
@@ -96,9 +104,15 @@ class BlockRound(Interpreter):
     @override
     def upload(self, upload: Upload) -> None:
         block, name = self.block, upload.name
-        factor = block.factor[name].clone() if block.parameter(name).table else block.ones()
-        event = Uploaded(name, upload.into, block.values[name].clone(), factor, upload.through)
-        self.replay.events.append(event)
+        factor = block.factor[name] if block.parameter(name).table else None
+        self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.through))
+
+    def part_uploads(self) -> None:
+        """Let training go on with copies of what was uploaded, which is to stay as it is."""
+        block = self.block
+        for event in self.replay.events:
+            if isinstance(event, Uploaded) and event.values is block.values[event.name]:
+                block.values[event.name] = event.values.clone()
 
     def _schedule(self, half: Half | None) -> Schedule:
         """The mini-batches of all samples, or of a half of each client's training interactions."""
@@ -152,39 +166,53 @@ class BatchedEngine(Engine):
         self.alone = alone
         self._everyone: tuple[Any, list[Cut]] | None = None
         """The blocks of all clients, and for whom and what they were cut."""
+        self._only: tuple[Cut, Lineup] | None = None
+        """The lineup of the one block that all clients are, if they are one."""
 
     @override
     def run(self, task: Task) -> Outcome:
-        end = task.samples.size.cumsum(0)
         loss = torch.empty(len(task.who), device=task.who.device)
         waiting = list(self._cuts(task))
+        mean = math.nan
         while waiting:
             cut = waiting.pop(0)
-            chosen = cut.clients.to(task.who.device, non_blocking=True)
-            size = task.samples.size[chosen]
             try:
-                block = Block(task, chosen, _ranges(end[chosen] - size, size, cut.samples), cut.most)
+                lineup = self._lineup(task, cut)
+                block = Block(task, lineup)
                 round_ = self.make_round(block)
                 round_.run(task.program)
             except torch.OutOfMemoryError as error:
                 # Nothing was sent or stored yet: do the same clients again, in two halves.
-                if len(chosen) == 1:
+                if len(cut.clients) == 1:
+                    who = int(task.clients.user[task.who[int(cut.clients[0])]])
                     raise OutOfMemoryError(
-                        f"round {task.round_}: client {int(task.clients.user[task.who[chosen[0]]])} alone "
-                        f"does not fit into the device's memory. Lower batch_size or d. ({error})"
+                        f"round {task.round_}: client {who} alone does not fit into the device's "
+                        f"memory. Lower batch_size or d. ({error})"
                     ) from error
-                logger.warning("round %s: %s clients do not fit at once; halving", task.round_, len(chosen))
+                logger.warning(
+                    "round %s: %s clients do not fit at once; halving", task.round_, len(cut.clients)
+                )
                 self.memory //= 2
                 waiting[:0] = cut.halved()
                 continue
             if waiting:
-                block.check()
+                block.check(block.last_loss.mean())
             deliver(block, round_.replay)
-            loss[chosen] = block.last_loss
+            loss.index_copy_(0, lineup.chosen, block.last_loss)
             if not waiting:
                 # A GPU is waited for when it has all of the round's work.
-                block.check()
-        return Outcome(loss)
+                mean = block.check(loss.mean())
+        return Outcome(loss, mean)
+
+    def _lineup(self, task: Task, cut: Cut) -> Lineup:
+        """The lineup of a block; where it is that of all clients, it is kept for other rounds."""
+        if self._only is not None and self._only[0] is cut:
+            return self._only[1]
+        lineup = Lineup(task, cut)
+        cuts_of_all = [] if self._everyone is None else self._everyone[1]
+        if len(cuts_of_all) == 1 and cuts_of_all[0] is cut:
+            self._only = (cut, lineup)
+        return lineup
 
     def _cuts(self, task: Task) -> list[Cut]:
         """The clients of each block; those of everyone are the same in every round."""
@@ -192,7 +220,7 @@ class BatchedEngine(Engine):
             return self._new_cuts(task)
         key = (task.who, task.samples.group, task.batch_size, task.needs, self.memory, self.alone)
         if self._everyone is None or not all(map(_is_same, self._everyone[0], key)):
-            self._everyone = (key, self._new_cuts(task))
+            self._everyone, self._only = (key, self._new_cuts(task)), None
         return self._everyone[1]
 
     def _new_cuts(self, task: Task) -> list[Cut]:
@@ -212,11 +240,6 @@ class BatchedEngine(Engine):
 
 def _is_same(known: object, asked: object) -> bool:
     return known is asked or (not isinstance(known, Tensor) and known == asked)
-
-
-def _ranges(start: Tensor, length: Tensor, total: int) -> Tensor:
-    """start[0], start[0] + 1, ... for each start, one after the other, `total` in all."""
-    return torch.repeat_interleave(start, length, output_size=total) + counted(length, total)
 
 
 def make(memory: int, alone: int) -> Engine:

@@ -1,7 +1,6 @@
 """How clients are cut into blocks: that fit into memory, and that take least time together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,37 +12,11 @@ from fedrec.federation.engines.engine import Task
 
 _FLOAT = 4
 _COPIES = 6
-"""A trained number's copies at the peak: value, gradient, two moments, start, finished clients."""
+"""A trained number's copies at the peak: value, gradient, two moments, finished clients, an upload before."""
 _OVERHEAD = {"cpu": 10_000, "cuda": 500_000}
 """What a step costs besides its samples, in samples: calls on a CPU, launches on a GPU."""
 _ACTIVATIONS = 8
 """Copies of a mini-batch's rows that a forward and backward pass hold."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The clients of a block: their indices in the task, most samples first, and the samples of each.
-
-    On the CPU, so that nobody waits for a GPU to know how many there are.
-    """
-
-    clients: Tensor
-    sizes: Tensor
-
-    @property
-    def samples(self) -> int:
-        """How many samples they have together."""
-        return int(self.sizes.sum())
-
-    @property
-    def most(self) -> int:
-        """The most samples that one of them has."""
-        return int(self.sizes[0]) if len(self.sizes) else 0
-
-    def halved(self) -> "list[Cut]":
-        """Two blocks instead of one."""
-        half = -(-len(self.clients) // 2)
-        return [Cut(*both) for both in zip(self.clients.split(half), self.sizes.split(half), strict=True)]
 
 
 def blocks(task: Task, sizes: Tensor, order: Tensor, memory: int, alone: int) -> Iterator[Tensor]:

@@ -38,12 +38,12 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A parameter was uploaded with these values (held rows of a table); `factor` as in `Scaled`."""
+    """A parameter was uploaded with these values: of a table its held rows, and a `factor` as in `Scaled`."""
 
     name: str
     into: str
     values: Tensor
-    factor: Tensor
+    factor: Tensor | None
     through: Through | None = None
 
 

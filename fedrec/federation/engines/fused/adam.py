@@ -31,6 +31,10 @@ _FAR_ABOVE = {torch.float32: 64.0, torch.float64: 4e3}
 """So many times eps must sqrt(v) root be: the fourth power of it is what is left out."""
 
 
+SETTLED = 1 << 16
+"""Mini-batches after which Adam corrects its moments no more: both factors are 1 to the last bit."""
+
+
 def corrections(longest: int) -> tuple[Tensor, Tensor]:
     """Adam's slope and root for every mini-batch from 0, which has none, up to `longest`; on the CPU."""
     count = torch.arange(longest + 1, dtype=torch.float64)
@@ -57,9 +61,12 @@ def lowest_root(dtype: torch.dtype) -> float:
 
 def _tails(slope: Tensor, root: Tensor) -> Tensor:
     """For every mini-batch l and term n, the sum of slope_j / root_j^n power^(j - l) over those behind it."""
-    powers = torch.tensor(_POWERS, dtype=torch.float64)
-    terms = slope[:, None] / root[:, None] ** torch.arange(1, TERMS + 1)
-    tails = torch.zeros_like(terms)
-    for place in range(len(terms) - 2, -1, -1):
-        tails[place] = powers * (terms[place + 1] + tails[place + 1])
-    return tails
+    columns = []
+    for number, power in enumerate(_POWERS, start=1):
+        tail, tails = 0.0, [0.0]
+        # Plain numbers: a table has some ten thousand of them, and one follows from the next.
+        for term in reversed((slope / root**number).tolist()[1:]):
+            tail = power * (term + tail)
+            tails.append(tail)
+        columns.append(torch.tensor(tails[::-1], dtype=torch.float64))
+    return torch.stack(columns, 1).contiguous()

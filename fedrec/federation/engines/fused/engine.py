@@ -6,8 +6,8 @@ stored. A fit that cannot be compiled is trained by the batched engine, and the 
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -15,30 +15,31 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import NoCompilerError
+from fedrec.federation.draw_kernels import Sizes
 from fedrec.federation.draws import orders
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.batched.memory import fitting_blocks
 from fedrec.federation.engines.batched.replay import Scaled
 from fedrec.federation.engines.engine import Engine, Task
-from fedrec.federation.engines.fused.adam import adam_tables, corrections, lowest_root
-from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
+from fedrec.federation.engines.fused.adam import lowest_root
+from fedrec.federation.engines.fused.compiling import (
+    Compiled,
+    compiled_fit,
+    doubles,
+    known_tables,
+    name_of,
+    power_of_two,
+    shrinking,
+)
 from fedrec.federation.engines.fused.key import key_of, numbers_of
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method
-from fedrec.native.kernel import Argument, Kernel
+from fedrec.native.kernel import Argument
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A fit that was compiled: its kernel, and what that is given."""
-
-    code: FitCode
-    kernel: Kernel
 
 
 class Compiler:
@@ -72,40 +73,11 @@ class Compiler:
             made = compiled_fit(method, fit, device, batch)
         except (UnsupportedError, NoCompilerError) as error:
             if label not in self.said:
-                logger.warning("%s: training of %s is not compiled: %s", _name_of(method), label, error)
+                logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
             self.said[label] = str(error)
             return str(error)
         self.said[label] = "compiled"
         return made
-
-
-def compiled_fit(method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled:
-    """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
-    code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
-    return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
-
-
-def code_of(method: Method, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
-    """The code of a fit; raise `UnsupportedError` where there is none."""
-    if any(step.guarded for step in fit.steps):
-        raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
-    if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
-        raise UnsupportedError("rates of its steps shrink each in their own way")
-    lifted = True
-    try:
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=True)
-    except UnsupportedError:
-        # A number may decide which way a loss goes: then there is a kernel for every number.
-        lifted = False
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
-    double = torch.get_default_dtype() == torch.float64
-    name = f"{_name_of(method)}_fit"
-    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch)
-    return replace(code, lifted=lifted)
-
-
-def _name_of(method: Method) -> str:
-    return type(method).__name__.lower()
 
 
 def _fit_key(fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
@@ -129,7 +101,7 @@ class FusedRound(BlockRound):
     def __init__(self, block: Block, compiler: Compiler) -> None:
         super().__init__(block)
         self._compiler = compiler
-        self._sampled: dict[Half | None, _Sampled] = {}
+        self._sampled: dict[Half, _Sampled] = {}
 
     @override
     def fit(self, fit: Fit) -> None:
@@ -138,9 +110,12 @@ class FusedRound(BlockRound):
         if made is None:
             super().fit(fit)
             return
-        launch = Launch(self, made, fit, self._samples(fit.samples))
+        self.part_uploads()
+        sampled = self._samples(fit.samples)
+        # A GPU shuffles while it is told of the rest.
+        order = self._orders(sampled, fit.epochs)
+        launch = Launch(self, made, fit, sampled)
         together = not made.code.derived
-        order = self._orders(launch.sampled, fit.epochs)
         for part in [order] if together else order.split(1):
             if not together:
                 self.weights.derive()
@@ -148,9 +123,11 @@ class FusedRound(BlockRound):
         launch.finish()
 
     def _samples(self, half: Half | None) -> "_Sampled":
+        block = self.block
+        if half is None:
+            return _Sampled(block.size, block.lineup.start, block.own_slot, block.labels)
         if half not in self._sampled:
             size, slot, labels = self.chosen_samples(half)
-            block = self.block
             starts = torch.nn.functional.pad(size.cumsum(0), (1, 0))
             clients = torch.arange(len(size), device=block.device)
             owner = torch.repeat_interleave(clients, size, output_size=len(slot))
@@ -163,7 +140,7 @@ class FusedRound(BlockRound):
         block, task = self.block, self.block.task
         first = block.epochs_done
         block.epochs_done += epochs
-        known = (len(sampled.slots), block.most)
+        known = Sizes(sampled.starts[:-1], len(sampled.slots), block.lineup.most)
         return orders(block.number, sampled.size, task.seed, task.round_, first, epochs, known=known)
 
 
@@ -188,8 +165,8 @@ class Launch:
         clients, device = len(block), block.device
         self.factor_before = dict(block.factor)
         self.losses = block.last_loss.double()
-        self.totals, self.means = (torch.zeros(clients, dtype=torch.float64, device=device) for _ in range(2))
-        self.done, self.stopped = (torch.zeros(clients, dtype=torch.int32, device=device) for _ in range(2))
+        self.totals, self.means = torch.zeros((2, clients), dtype=torch.float64, device=device)
+        self.done, self.stopped = torch.zeros((2, clients), dtype=torch.int32, device=device)
         self.launched = False
         self.most_rows = block.most_rows
         self.workers = self.kernel.workers(clients)
@@ -206,9 +183,9 @@ class Launch:
         arguments: dict[str, Argument] = {
             "sample_start": sampled.starts, "row_start": block.row_start, "slots": sampled.slots,
             "order": order.contiguous(), "all_labels": sampled.labels,
-            "constants": _doubles(code.constants, block.device),
-            "rates": _doubles(tuple(self._rates()), block.device),
-            "numbers": _doubles(tuple(self._numbers()), block.device),
+            "constants": doubles(code.constants, block.device),
+            "rates": doubles(tuple(self._rates()), block.device),
+            "numbers": doubles(tuple(self._numbers()), block.device),
             "losses": self.losses, "totals": self.totals, "means": self.means,
             "steps_done": self.done, "stopped": self.stopped,
             "epochs": len(order), "sample_count": order.shape[1], "batch": block.task.batch_size,
@@ -249,17 +226,16 @@ class Launch:
     def _client_numbers(self) -> dict[str, Argument]:
         """What a method sees of a client beside its parameters."""
         block, parts = self.block, self.code.parts
-        nothing = torch.empty(1, device=block.device)
+        nothing = _nothing(block.device)
         numbers: dict[str, Argument] = dict.fromkeys(("all_interactions", "all_held"), nothing)
         asked = parts & {"interactions", "held"}
         others = self.round.weights.others(len(block)) if asked else {}
         numbers |= {f"all_{part}": others[part].reshape(-1).contiguous() for part in asked}
         if "training_sum" in parts:
             positive = block.labels == 1
-            rows = block.row_start
             counts = torch.bincount(block.rank[positive], minlength=len(block))
             zero = torch.zeros(1, dtype=torch.int64, device=block.device)
-            numbers["positives"] = (block.slot[positive] - rows[block.rank[positive]]).int()
+            numbers["positives"] = block.own_slot[positive]
             numbers["positive_start"] = torch.cat((zero, counts.cumsum(0)))
         else:
             numbers |= {"positives": nothing, "positive_start": nothing}
@@ -279,20 +255,20 @@ class Launch:
     def _schedule(self) -> dict[str, Tensor]:
         """Of every mini-batch: how far rates have shrunk, and Adam's corrections of its moments."""
         block = self.block
-        batches = -(-block.most // block.task.batch_size)
+        batches = -(-block.lineup.most // block.task.batch_size)
         self.most_steps = self.fit.epochs * batches
         before = self._steps_before()
         longest = self.most_steps + (int(before.max()) if self.keeps else 0)
         # All steps of a fit shrink alike, or not at all.
         decay = min(step.batch_decay for step in self.fit.steps)
-        bounds = _power_of_two(self.most_steps), _power_of_two(longest)
-        tables = _tables(*bounds, decay, block.device, torch.get_default_dtype())
+        bounds = power_of_two(self.most_steps), power_of_two(longest)
+        tables = known_tables(*bounds, decay, block.device, torch.get_default_dtype())
         return {"steps_before": before, **tables}
 
     def _steps_before(self) -> Tensor:
         block = self.block
         if not self.keeps:
-            return torch.zeros(1, device=block.device)
+            return _nothing(block.device)
         kept = next(name for step in self.fit.steps if step.keep_state for name in step.rates)
         return block.task.state.moments(kept)[2][block.who]
 
@@ -328,49 +304,35 @@ class Launch:
 
     def _scale(self) -> None:
         """What weight decay has made of the rows of tables that are not held."""
-        block = self.block
+        block, done = self.block, None
         for name in block.factor:
-            decays = [
-                step for step in self.fit.steps if step.optimiser == "sgd" and step.weight_decay.get(name)
-            ]
+            decays = [(step, decay) for step in self.fit.steps if (decay := _decay_of(step, name))]
             if decays:
-                factor = self.factor_before[name]
-                for step in decays:
-                    each = 1 - step.rates[name] * step.weight_decay[name] * self._shrinking(step)
-                    each[0] = 1.0
-                    factor = factor * each.cumprod(0)[self.done.long()]
+                factor, done = self.factor_before[name], self.done.long() if done is None else done
+                for step, decay in decays:
+                    factor = factor * _left(self.most_steps, decay, step.batch_decay, block.device)[done]
                 block.factor[name] = factor
 
-    def _shrinking(self, step: Step) -> Tensor:
-        """What a step's rates are multiplied by, mini-batch by mini-batch from 1."""
-        return _shrinking(self.most_steps, step.batch_decay).to(self.block.device)
+
+def _decay_of(step: Step, name: str) -> float:
+    """What a step takes off the rows of a table that are not held, as a share of them; Adam leaves them."""
+    if step.optimiser != "sgd" or name not in step.rates:
+        return 0.0
+    return step.rates[name] * step.weight_decay.get(name, 0.0)
 
 
 @lru_cache(maxsize=16)
-def _tables(
-    steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
-    slope, root = corrections(longest)
-    shrink = _shrinking(steps, decay)
-    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
-    made = numbers | adam_tables(slope, root, shrink)
-    return {name: value.to(device) for name, value in made.items()}
+def _left(steps: int, decay: float, batch_decay: float, device: torch.device) -> Tensor:
+    """What weight decay leaves of a number after each mini-batch, and before the first."""
+    each = 1 - decay * shrinking(steps, batch_decay)
+    each[0] = 1.0
+    return each.cumprod(0).to(device, non_blocking=True)
 
 
-@lru_cache(maxsize=64)
-def _doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
-    return torch.tensor([*values, 0.0], dtype=torch.float64, device=device)
-
-
-def _power_of_two(number: int) -> int:
-    """The next one that is no smaller."""
-    return 1 << max(0, number - 1).bit_length()
-
-
-def _shrinking(steps: int, decay: float) -> Tensor:
-    count = torch.arange(steps + 1, dtype=torch.float64)
-    return torch.tensor(decay, dtype=torch.float64) ** (count - 1).clamp(min=0)
+@cache
+def _nothing(device: torch.device) -> Tensor:
+    """What a kernel is given where it reads nothing."""
+    return torch.zeros(1, device=device)
 
 
 class FusedEngine(BatchedEngine):

@@ -134,10 +134,16 @@ template <int COUNT, class Term> INLINE void chained(real* total, int head, cons
   }
 }
 /* A sample of a mini-batch to come: the memory has time to find it. */
+#if USERS
+#define LOOK_FURTHER ahead_user = user_slots[at];
+#else
+#define LOOK_FURTHER
+#endif
 #define LOOK_AHEAD(at_epoch, from) if ((from) + LANE < samples) { \
   const integer at = s0 + order[(at_epoch) * sample_count + s0 + (from) + LANE]; \
   ahead_slot = slots[at]; \
   ahead_label = all_labels[at]; \
+  LOOK_FURTHER \
 }
 #define log_of_1_and LOG1P
 INLINE real sigmoid(real x) { return 1 / (1 + EXP(-x)); }
@@ -233,9 +239,12 @@ _CPU_MATH = {
 }
 
 
-def functions_for(*, gpu: bool, double: bool) -> str:
-    """The functions, for the CPU with the mathematics of its precision; on a GPU one name serves both."""
+def functions_for(*, gpu: bool, double: bool, users: bool = False) -> str:
+    """The functions, for the CPU with the mathematics of its precision; on a GPU one name serves both.
+
+    With `users`, samples are about rows of users, too.
+    """
     tables = (f"TERMS {TERMS}", f"PAST {PAST}")
     mathematics = "".join(f"#define {one}\n" for one in (*_CPU_MATH[double].split("|"), *tables))
-    precision = f"#define DOUBLE {int(double)}\n"
+    precision = f"#define DOUBLE {int(double)}\n#define USERS {int(users)}\n"
     return precision + ("" if gpu else mathematics) + _FUNCTIONS

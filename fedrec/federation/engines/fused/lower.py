@@ -7,7 +7,7 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.gpu_samples import (
@@ -160,8 +160,8 @@ class Lowering:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._graph = graph = LossGraph(
-            graph.loss, {leaf: own_array(node) for leaf, node in graph.gradients.items()}
+        self._graph = graph = replace(
+            graph, gradients={leaf: own_array(node) for leaf, node in graph.gradients.items()}
         )
         self._order = list(in_order([graph.loss, *graph.gradients.values()]))
         for node in self._order:
@@ -266,7 +266,8 @@ class Lowering:
             sample, place = index
             if sample == "i":
                 return f"row_{name}[{place}]"
-            return f"table_{name}[(integer)slot[{sample}] * {node.shape[1]} + {place}]"
+            slot = "user_slot" if leaf.name in self._graph.by_user else "slot"
+            return f"table_{name}[(integer){slot}[{sample}] * {node.shape[1]} + {place}]"
         if leaf.part == "whole":
             return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
         if leaf.part == "training_sum":

@@ -119,3 +119,5 @@ class LossGraph:
 
     loss: Node
     gradients: Mapping[Leaf, Node]
+    by_user: frozenset[str] = frozenset()
+    """The tables that have a row for every user, and not for every item."""

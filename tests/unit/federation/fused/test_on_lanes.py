@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from fedrec.central import compiled
+from fedrec.federation.engines.fused import compiling, lower
 from fedrec.federation.engines.fused import engine as fused
-from fedrec.federation.engines.fused import lower
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
 from tests.federations import (
@@ -32,8 +33,8 @@ CASES = {
 
 
 def made_for_lanes(method, fit, _device, batch):
-    code = fused.code_of(method, fit, gpu=True, batch=batch)
-    return fused.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
+    code = compiling.code_of(method, fit, gpu=True, batch=batch)
+    return compiling.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
 def changes_of(case):
@@ -60,12 +61,28 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
     assert_same(*ends, relative=1e-9)
 
 
+@pytest.mark.parametrize("name", ["mf", "ncf"])
+def test_lanes_train_a_model_of_all_users(name, monkeypatch):
+    """Samples are about rows of two kinds, of which each has its own chains."""
+    monkeypatch.setattr(compiled, "compiled_fit", made_for_lanes)
+    ends = []
+    with precision(torch.float64):
+        for engine in ("loop", "fused"):
+            changes = ("d=4", f"batch_size={BATCH}", "rate=0.05")
+            learner = learner_of(name, clients_of(planted_blocks(users=5)), *changes, engine=engine)
+            learner.train_round(1)
+            learner.train_round(2)
+            ends.append(values_of(learner))
+    assert learner.steps.said == "compiled"
+    assert_same(*ends, relative=1e-9)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_gpu_takes_the_kernel(case):
     name, changes = changes_of(case)
     method = method_of(name, *changes)
     for fit in (operation for operation in trace(method, 1) if isinstance(operation, Fit)):
-        source = fused.code_of(method, fit, gpu=True, batch=BATCH).source
+        source = compiling.code_of(method, fit, gpu=True, batch=BATCH).source
         assert CudaCompiler().refusal(source, lanes_for(BATCH)) == ""
 
 

@@ -1,0 +1,82 @@
+"""A fit compiled, and the numbers that its kernel knows beforehand."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.engines.fused.adam import adam_tables, corrections
+from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
+from fedrec.federation.engines.fused.made_up import Model
+from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.model.client import Fit
+from fedrec.native.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A fit that was compiled: its kernel, and what that is given."""
+
+    code: FitCode
+    kernel: Kernel
+
+
+def compiled_fit(method: Model, fit: Fit, device: torch.device, batch: int) -> Compiled:
+    """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
+    code = code_of(method, fit, gpu=device.type == "cuda", batch=batch)
+    return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
+
+
+def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int) -> FitCode:
+    """The code of a fit; raise `UnsupportedError` where there is none."""
+    if any(step.guarded for step in fit.steps):
+        raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
+    if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
+        raise UnsupportedError("rates of its steps shrink each in their own way")
+    lifted = True
+    try:
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=True)
+    except UnsupportedError:
+        # A number may decide which way a loss goes: then there is a kernel for every number.
+        lifted = False
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
+    double = torch.get_default_dtype() == torch.float64
+    name = f"{name_of(method)}_fit"
+    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch)
+    return replace(code, lifted=lifted)
+
+
+def name_of(method: Model) -> str:
+    """What kernels and messages call it."""
+    return type(method).__name__.lower()
+
+
+@lru_cache(maxsize=16)
+def known_tables(
+    steps: int, longest: int, decay: float, device: torch.device, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What a kernel knows of every mini-batch beforehand; most rounds of a run ask for the same."""
+    slope, root = corrections(longest)
+    shrink = shrinking(steps, decay)
+    numbers = {"shrink": shrink.to(dtype), "slope": slope.to(dtype), "root": root.to(dtype)}
+    made = numbers | adam_tables(slope, root, shrink)
+    return {name: value.to(device) for name, value in made.items()}
+
+
+@lru_cache(maxsize=64)
+def doubles(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers as a kernel reads them."""
+    # Not by torch.tensor: it would wait until a GPU has done all of its work.
+    return torch.tensor([*values, 0.0], dtype=torch.float64).to(device, non_blocking=True)
+
+
+def power_of_two(number: int) -> int:
+    """The next one that is no smaller."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def shrinking(steps: int, decay: float) -> Tensor:
+    """What rates that shrink are multiplied by, mini-batch by mini-batch from 1."""
+    count = torch.arange(steps + 1, dtype=torch.float64)
+    return torch.tensor(decay, dtype=torch.float64) ** (count - 1).clamp(min=0)
