@@ -72,11 +72,11 @@ $(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable $(if $(COMPILER),.,'.[fused]')
 	touch $@
 
-# One call for both: what tests need holds what runs need.
+# One call for all: what tests need holds what runs need, and what those of Slurm need holds both.
 $(VENV)/.tests: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev$(if $(COMPILER),,$(COMMA)fused)]'
 	touch $(VENV)/.runs $@
 
-$(VENV)/.slurm: $(VENV)/.tests
+$(VENV)/.slurm: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev,slurm$(if $(COMPILER),,$(COMMA)fused)]'
-	touch $@
+	touch $(VENV)/.runs $(VENV)/.tests $@

@@ -1,9 +1,11 @@
 """What the tests share: the project's own configuration, small made datasets, the mirror."""
 
 import os
+import pickle
 import shutil
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,14 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from fedrec.config import document
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols
+from fedrec.config.yaml_text import Parsed, parse_yaml
 from fedrec.data.interactions import Interactions
-from fedrec.native.on_cpu import FLAGS
+from fedrec.errors import NoCompilerError
+from fedrec.native.on_cpu import FLAGS, flags
 
 ROOT = Path(__file__).resolve().parents[1]
 HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")
@@ -27,9 +32,20 @@ and found right by the times that a copy keeps."""
 settings.register_profile("fedrec", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("fedrec")
 
-# Kernels are compiled for many small cases: what counts is how soon they are compiled, and then that those which
-# learn for many rounds use vectors.
-os.environ.setdefault(FLAGS, "-O1 -ftree-vectorize")
+
+def _sooner() -> str:
+    """Flags by which kernels are compiled soon, as there are many for small cases, and still use vectors, for
+    those which learn for many rounds.
+
+    What gcc leaves out for it is how turns are counted and where numbers lie: it changes none of them.
+    """
+    with suppress(NoCompilerError):
+        if "-fpeel-loops" in flags():
+            return "-O1 -ftree-vectorize -fno-peel-loops -fno-ivopts -fira-region=one"
+    return "-O1 -ftree-vectorize"
+
+
+os.environ.setdefault(FLAGS, _sooner())
 
 # Some tests interrupt themselves, which a shell that starts them in its background would have them ignore.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,6 +55,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest to set up: at the end, all workers would wait for it together."""
     items.sort(key=lambda item: item.path.parent.name != "workflow")
+
+
+_PARSED: dict[str, tuple[bytes, yaml.Node | None]] = {}
+"""Cache of the values and nodes of YAML texts."""
+
+
+def _parsed(text: str, origin: str) -> Parsed:
+    """What `parse_yaml` gives; the values of a text that it has taken before are made anew."""
+    if text not in _PARSED:
+        parsed = parse_yaml(text, origin)
+        _PARSED[text] = pickle.dumps(parsed.values), parsed.node
+    values, node = _PARSED[text]
+    return Parsed(pickle.loads(values), node)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _texts_are_parsed_once() -> Iterator[None]:
+    """Tests read the files of the configuration hundreds of times, and to parse them takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(document, "parse_yaml", _parsed)
+        yield
 
 
 @pytest.fixture(scope="session")

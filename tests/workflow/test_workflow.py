@@ -4,6 +4,7 @@ What is planned, and what an edit re-runs, is tested without Snakemake in `tests
 that only Snakemake can answer; everything is built once, and copied by tests that change something.
 """
 
+import atexit
 import json
 import os
 import re
@@ -12,7 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
@@ -23,7 +26,8 @@ from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
 
 # A call ends no sooner than the span, so it is short here.
-SNAKEMAKE = [sys.executable, "-m", "snakemake", "--cores", "2", "--max-jobs-per-timespan", "1000/1s"]
+OPTIONS = ["--cores", "2", "--max-jobs-per-timespan", "1000/1s"]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", *OPTIONS]
 RESULTS = "all results; touch ran $(touch ran) `touch ran` 'a' \"b\" & *"
 """A folder whose name a shell must never read: whatever is built is built in it."""
 WILDCARDS = {
@@ -41,6 +45,18 @@ SEARCH = {
 }
 # Any connection to another machine would be an error under this proxy, which nobody serves.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+
+
+@cache
+def template() -> subprocess.Popen[str]:
+    """The process that is copied for every call of Snakemake, until this one ends."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = subprocess.Popen(
+        [sys.executable, "-P", Path(__file__).with_name("template.py")], env=environment, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True, bufsize=1,
+    )  # fmt: skip
+    atexit.register(process.communicate)
+    return process
 
 
 class Checkout:
@@ -103,17 +119,18 @@ class Checkout:
         return os.environ | NOWHERE | own | {"OMP_NUM_THREADS": "1"}
 
     def snakemake(self, *arguments, succeeds=True):
-        outcome = subprocess.run(
-            [*SNAKEMAKE, *arguments],
-            cwd=self.folder,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert (outcome.returncode == 0) == succeeds, outcome.stdout
-        return outcome.stdout
+        """What a call says, by a copy of the template."""
+        with TemporaryDirectory() as folder:
+            request = {
+                "words": [*OPTIONS, *arguments], "folder": str(self.folder), "environment": dict(self.environment()),
+                "said": f"{folder}/said",
+            }  # fmt: skip
+            process = template()
+            process.stdin.write(json.dumps(request) + "\n")
+            status = process.stdout.readline().strip()
+            said = Path(folder, "said").read_text()
+        assert (status == "0") == succeeds, said
+        return said
 
     def fedrec(self, *arguments):
         """What a command prints, of the copied sources."""

@@ -14,6 +14,7 @@ from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
 from fedrec.reporting.subject import Subject
@@ -57,6 +58,12 @@ def draw(one, found, stem, results=Path("nowhere"), **more):
     """Write the files of a figure."""
     with theme():
         write_figure(stem, *layout(one).draw(subject(one, found, results, **more)))
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Of a figure that a test looks at by itself, the other files alone are written."""
+    monkeypatch.setattr(chart, "save", lambda *_: None)
 
 
 def panel(figure, title, metric="HR@10"):
@@ -118,6 +125,7 @@ def test_every_curve_is_inside_its_panel(tmp_path):
         assert high > max(max(line.get_ydata()) for line in ax.lines)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_method_of_one_round_is_a_level_line(tmp_path):
     one = artefact("convergence", ["popularity", "fedmf"])
     found = made(tmp_path, one, METHODS, ["ml-100k"])
@@ -151,6 +159,7 @@ def test_seeds_make_a_band(tmp_path):
     assert band.get_paths()[0].get_extents().y1 == pytest.approx(0.32 * last)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_missing_dataset_has_no_panel_and_is_named(tmp_path):
     one = artefact("convergence", ["fedmf", "fedrap"], ["ml-100k", "tafeng", "lastfm-2k-b"])
     found = made(tmp_path, one, METHODS, ["ml-100k", "lastfm-2k-b"])
@@ -290,6 +299,7 @@ def test_a_sweep_shows_the_extra_space_of_a_client_on_an_axis_of_its_own(tmp_pat
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_csv_and_the_caption_hold_the_extra_space(tmp_path):
     one = swept("pfedclr", "rank", [1, 2], paper="pfedclr", space_over="fedmf", protocols=["clean"])
     write_rows(tmp_path / "data", "ml-100k", "clean", [5, 6], items=1682)
@@ -324,6 +334,7 @@ def test_bars_are_methods_by_datasets_in_percent(tmp_path):
     assert len(rows) == 3 * 2 * 2 * 2
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_curricula_are_the_methods_own(tmp_path):
     one = PAPERS["fedrap"].artefacts["fig4"]
     draw(one, {}, tmp_path / "curricula")
@@ -344,6 +355,7 @@ GROUPED = swept("fedmf+em[merge=static]", "weight", [0, 0.5, 1], paper="fedem")
 GROUPED = replace(GROUPED, layout="groups")
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_groups_are_users_by_their_training_rows(tmp_path):
     # The most active two of ten users are hit, nobody else is.
     found = made(tmp_path, GROUPED, METHODS, ["ml-100k"], ranks=[50] * 8 + [1, 1])
