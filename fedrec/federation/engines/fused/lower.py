@@ -6,8 +6,8 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fedrec.federation.engines.fused import cpu_samples
@@ -53,31 +53,16 @@ from fedrec.federation.engines.fused.nodes import (
     Reindexed,
     UnsupportedError,
 )
+from fedrec.federation.engines.fused.placing import Placing
 from fedrec.federation.engines.fused.readers import (
-    Readers,
-    check_node,
     goes_over_varying,
-    in_order,
-    own_array,
-    readers_of,
-    static_count,
-    written_where_read,
 )
 
 NodeT = TypeVar("NodeT", bound=Node)
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 """Numbers that are written into the code; others are given with each call, since rounds may change them."""
-_FEW = 40
-"""Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
-_SMALL = 256
-"""Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
-_DEAR = ("EXP", "LOG", "TANH", "POW", "sigmoid(", "entropy(")
-"""What formulas have of functions that take long."""
 _MANY = 64
 """Numbers of a client that lanes of a GPU add up together, and not each for itself."""
-_PLAIN, _THIN, _TILED = range(3)
-"""Kinds of turns of a CPU: a loop over samples, one with one number of each, and tiles of a block of them."""
-_KINDS = 3
 
 
 @dataclass
@@ -173,57 +158,10 @@ class Lowering:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._graph = graph = replace(
-            graph, gradients={leaf: own_array(node) for leaf, node in graph.gradients.items()}
-        )
-        self._order = list(in_order([graph.loss, *graph.gradients.values()]))
-        for node in self._order:
-            check_node(node)
-        by_samples = [node for leaf, node in graph.gradients.items() if leaf.part == "rows"]
-        readers = readers_of(self._order, [graph.loss, *graph.gradients.values()])
-        self._inlined = written_where_read(readers, by_samples if gpu else [])
-        self._number = {node: number for number, node in enumerate(self._order)}
-        self._stage: dict[Node, int] = {}
-        self._by_lanes: set[Node] = set()
-        self._spread: set[Node] = set()
-        """Of samples: products that lanes share out, and what follows from them number by number."""
-        sums: dict[int, int] = {}
-        for node in self._order:
-            stage = self._stage[node] = max((self._ready(each) for each in node.inputs), default=0)
-            if isinstance(node, Reduction) and gpu:
-                before = sums.get(stage, 0)
-                if self._is_for_lanes(node, before):
-                    self._by_lanes.add(node)
-                elif goes_over_varying(node):
-                    sums[stage] = before + node.count
-            if SAMPLES in node.shape and node.count > 1:
-                follows = not isinstance(node, Reduction) and any(
-                    each in self._spread for each in node.inputs
-                )
-                if follows or node in self._by_lanes:
-                    self._spread.add(node)
+        self._placing = Placing(graph, gpu=gpu)
+        self._graph = self._placing.graph
+        self._number = {node: number for number, node in enumerate(self._placing.order)}
         self._sum_place: dict[Node, int] = {}
-        self._tiled = {} if gpu else dict(self._tiled_on_cpu())
-        """Products and sums over samples that a CPU does by tiles."""
-        self._turn = self._turns_of_lanes() if gpu else self._turns()
-        self._check_rows()
-        self._kept = set(self._needed_later())
-        self._direct = {node for node in by_samples if gpu and self._is_direct(node)}
-        self._kept |= {
-            source for node in self._direct for source in self._sources(node) if SAMPLES in source.shape
-        }
-        self._wide: set[Node] = set()
-        for node in self._order:
-            if gpu and node in self._kept and self._is_wide(node):
-                self._wide.add(node)
-        self._epilogue = dict(self._epilogues(readers))
-        """Products of which nothing is left but a formula of them: computed where they are."""
-        self._kept -= set(self._epilogue)
-        self._turn |= {last: self._turn[node] for node, last in self._epilogue.items()}
-        self._blocked = {self._stage[node] for node in self._by_lanes if self._is_by_tiles(node)}
-        """Stages that go over samples block by block."""
-        self._local = {node for node in self._kept if self._is_of_block(node, readers)}
-        """What no other stage needs, nor rows."""
         self._here: dict[tuple[int, Node], Local] = {}
         """What a stage has near of what others made or need, too."""
         self._block: int | None = None
@@ -237,18 +175,20 @@ class Lowering:
     def result(self) -> Lowered:
         """All statements."""
         outputs = list(self._graph.gradients.values())
-        count = 1 + max((self._ready(node) for node in (self._graph.loss, *outputs)), default=0)
+        count = 1 + max((self._placing.ready(node) for node in (self._graph.loss, *outputs)), default=0)
         stages = [Stage() for _ in range(count)]
-        elsewhere = self._inlined | set(self._epilogue.values())
-        for node in self._order:
+        elsewhere = self._placing.inlined | set(self._placing.epilogue.values())
+        for node in self._placing.order:
             if not isinstance(node, Input | Constant | Count | Reindexed) and node not in elsewhere:
-                self._emit(node, stages[self._stage[node]])
+                self._emit(node, stages[self._placing.stage[node]])
         for leaf, node in self._graph.gradients.items():
-            if leaf.part == "rows" and not (node in self._direct or Gradient(node, self).is_zero):
-                stage = stages[self._output_stage(node)]
-                stage.turns.setdefault(self._output_turn(node), []).extend(self._store(leaf.name, node))
+            if leaf.part == "rows" and not (node in self._placing.direct or Gradient(node, self).is_zero):
+                stage = stages[self._placing.output_stage(node)]
+                stage.turns.setdefault(self._placing.output_turn(node), []).extend(
+                    self._store(leaf.name, node)
+                )
         gradients = {
-            leaf: Gradient(node, self, leaf.part == "rows" and node in self._direct)
+            leaf: Gradient(node, self, leaf.part == "rows" and node in self._placing.direct)
             for leaf, node in self._graph.gradients.items()
         }
         loss = self.read(self._graph.loss, ("0",) * len(self._graph.loss.shape))
@@ -258,8 +198,8 @@ class Lowering:
                 gradient.at(*("0" for _ in gradient.node.shape))
         kept = {
             self._name(node): node.count
-            for node in self._order
-            if node in self._kept and node not in self._local
+            for node in self._placing.order
+            if node in self._placing.kept and node not in self._placing.local
         }
         constants = [node.value for node in self._constants]
         arrays = self._turned | self._arrays
@@ -277,7 +217,7 @@ class Lowering:
             return "(real)n" if node.of == SAMPLES else "(real)rows"
         if isinstance(node, Input):
             return self._read_leaf(node, tuple(index))
-        if node in self._inlined:
+        if node in self._placing.inlined:
             assert isinstance(node, Pointwise)
             return self._formula(node, tuple(index))
         return self._read_array(node, tuple(index))
@@ -322,10 +262,10 @@ class Lowering:
         static = flat(index, node.shape)
         if SAMPLES in node.shape:
             sample = index[node.shape.index(SAMPLES)]
-            here = name if node in self._local else self._nearby(node)
+            here = name if node in self._placing.local else self._nearby(node)
             if here:
                 return f"{here}[({sample} - i0) * {stride(node.count)} + {static}]"
-            if node in self._kept:
+            if node in self._placing.kept:
                 return f"{name}[{sample} * {node.count} + {static}]"
             assert sample == "i", "only what is kept is known of other samples"
             return name if node.count == 1 else f"{name}[{static}]"
@@ -337,11 +277,11 @@ class Lowering:
         return f"{self._prefix}{self._number[node]}"
 
     def _sums(self, node: Node) -> str:
-        return f"{self._prefix}total{self._stage[node]}{'_late' if self._is_late(node) else ''}"
+        return f"{self._prefix}total{self._placing.stage[node]}{'_late' if self._is_late(node) else ''}"
 
     def _is_late(self, node: Node) -> bool:
         """Whether a GPU's loop over samples behind the first one makes a sum."""
-        return self._gpu and self._turn[node] > 0
+        return self._gpu and self._placing.turn[node] > 0
 
     def _constant(self, node: Constant) -> str:
         value = node.value
@@ -357,20 +297,20 @@ class Lowering:
         return f"constant{self._first_constant + self._constants.index(node)}"
 
     def _emit(self, node: Node, stage: Stage) -> None:
-        if node in self._by_lanes:
+        if node in self._placing.by_lanes:
             assert isinstance(node, Reduction)
             self._emit_together(node, stage, self._shared_out)
-        elif node in self._tiled:
+        elif node in self._placing.tiled:
             assert isinstance(node, Reduction)
-            self._emit_tiles(node, self._tiled[node], stage)
+            self._emit_tiles(node, self._placing.tiled[node], stage)
         elif isinstance(node, Reduction) and goes_over_varying(node):
             self._emit_sum(node, stage)
-        elif node in self._wide and self._turn[node]:
+        elif node in self._placing.wide and self._placing.turn[node]:
             self._emit_together(node, stage, self._numbers_of_block)
-        elif node in self._wide:
+        elif node in self._placing.wide:
             stage.wide += [*self._of_all_samples(node), "SYNC();"]
         elif SAMPLES in node.shape:
-            stage.turns.setdefault(self._turn[node], []).extend(self._assigned(node))
+            stage.turns.setdefault(self._placing.turn[node], []).extend(self._assigned(node))
         elif ROWS in node.shape:
             stage.row += self._assigned(node)
         else:
@@ -378,15 +318,15 @@ class Lowering:
 
     def _emit_together(self, node: NodeT, stage: Stage, written: Callable[[NodeT, Stage], list[str]]) -> None:
         """What lanes do together with samples."""
-        number, turn = self._stage[node], self._turn[node]
-        if number in self._blocked:
+        number, turn = self._placing.stage[node], self._placing.turn[node]
+        if number in self._placing.blocked:
             self._block = number
         stage.together.setdefault(turn, []).extend(written(node, stage))
         self._block = None
 
     def _emit_tiles(self, node: Reduction, tiled: Tiled, stage: Stage) -> None:
         """A product of all samples, or a sum of such over them, block by block of samples."""
-        lines = stage.tiles.setdefault(self._turn[node], [])
+        lines = stage.tiles.setdefault(self._placing.turn[node], [])
         if SAMPLES in node.over:
             lines += cpu_samples.block_outer(self, tiled, self._summed(node, stage))
             return
@@ -412,7 +352,7 @@ class Lowering:
     def _assigned(self, node: Node) -> list[str]:
         """Statements that compute a tensor of one sample or row, or a number of the client."""
         name = self._name(node)
-        if node in self._kept:
+        if node in self._placing.kept:
             return self._computed(node, by_lanes=False)
         if node.count > 1:
             return [f"real {name}[{node.count}];", *self._computed(node, by_lanes=False)]
@@ -443,23 +383,16 @@ class Lowering:
 
     def _numbers_of_block(self, node: Node, _stage: Stage) -> list[str]:
         """Statements that compute a tensor of a block, number by number."""
-        sources = [each for inner in node.inputs for each in self._sources(inner) if SAMPLES in each.shape]
-        place = (self._stage[node], self._turn[node])
-        waits = any((self._stage[each], self._turn[each]) == place for each in sources)
+        sources = [
+            each for inner in node.inputs for each in self._placing.sources(inner) if SAMPLES in each.shape
+        ]
+        place = (self._placing.stage[node], self._placing.turn[node])
+        waits = any((self._placing.stage[each], self._placing.turn[each]) == place for each in sources)
         return [*(["SYNC();"] if waits else []), *self._of_all_samples(node)]
 
     def is_run(self, node: Node, index: Sequence[str], place: str) -> bool:
         """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
-        while isinstance(node, Reindexed):
-            index, node = node.at(tuple(index)), node.inputs[0]
-        if node in self._inlined or node in self._sum_place or isinstance(node, Constant | Count):
-            return False
-        if isinstance(node, Input) and node.leaf.part not in ("rows", "value"):
-            return False
-        places = [
-            each for each, size in zip(index, node.shape, strict=True) if size not in (SAMPLES, ROWS, 1)
-        ]
-        return places[-1:] == [place] and places.count(place) == 1 and node.shape[-1] % 4 == 0
+        return self._placing.is_run(node, index, place, self._sum_place)
 
     def _computed(self, node: Node, *, by_lanes: bool) -> list[str]:
         if isinstance(node, Joined):
@@ -538,11 +471,11 @@ class Lowering:
         if not self._gpu and math.prod(static) == 1:
             lines = apart(lines)
         by_samples = SAMPLES in node.over
-        (stage.turns.setdefault(self._turn[node], []) if by_samples else stage.row).extend(lines)
+        (stage.turns.setdefault(self._placing.turn[node], []) if by_samples else stage.row).extend(lines)
 
     def _shared_out(self, node: Reduction, stage: Stage) -> list[str]:
         """A sum or product that lanes share out, once every sample has left what it has."""
-        stage.products += self._is_by_tiles(node)
+        stage.products += self._placing.is_by_tiles(node)
         if SAMPLES in node.over:
             self._arrays[self._name(node)] = node.count
             both = outer_of(node)
@@ -583,33 +516,14 @@ class Lowering:
     def _left_over(self, node: Reduction) -> Epilogue:
         """What is stored of a product: itself, or the formula that alone reads it."""
         index = of_any_sample(loop_index(node.shape))
-        if node not in self._epilogue:
+        if node not in self._placing.epilogue:
             return Epilogue(node, index, PRODUCT)
-        result = self._epilogue[node]
+        result = self._placing.epilogue[node]
         assert isinstance(result, Pointwise)
         self._standing_for[node] = PRODUCT
         formula = self._formula(result, index)
         del self._standing_for[node]
         return Epilogue(result, index, formula)
-
-    def _epilogues(self, readers: Readers) -> Iterator[tuple[Node, Node]]:
-        """Products by tiles with one reader, a formula of the same numbers and of what is known before."""
-        for node in self._by_lanes & self._kept:
-            assert isinstance(node, Reduction)
-            last = self._only_reader(node, readers)
-            if last is None or last not in self._wide or last.shape != node.shape or not product_of(node):
-                continue
-            others = [each for inner in last.inputs for each in self._sources(inner) if each is not node]
-            known = all(self._is_before(each, node) for each in others)
-            if isinstance(last, Pointwise) and known:
-                yield node, last
-
-    def _only_reader(self, node: Node, readers: Readers) -> Node | None:
-        """What alone reads a node, through formulas that are written there; None if there are several."""
-        reader: Node | None = node
-        while reader is not None and (reader is node or reader in self._inlined):
-            reader = readers[reader][0] if len(readers[reader]) == 1 else None
-        return reader
 
     def _store(self, table: str, node: Node) -> list[str]:
         """Leave a sample's gradient where its row will find it."""
@@ -619,146 +533,6 @@ class Lowering:
             return apart(looped(node.shape, index, [line], by_lanes=False))
         lines = looped(node.shape, index, [f"own[k1] = {self.read(node, index)};"], by_lanes=False)
         return ["{", f"real own[{width}];", *lines, f"store<{width}>({target} + i * {width}, own);", "}"]
-
-    def _ready(self, node: Node) -> int:
-        """The first stage in which a tensor can be read."""
-        if isinstance(node, Reduction) and goes_over_varying(node):
-            return self._stage[node] + 1
-        return self._stage[node]
-
-    def _is_for_lanes(self, node: Reduction, sums: int) -> bool:
-        """Whether lanes of a GPU share out a sum or product: where its numbers are too many for registers.
-
-        `sums` are those over samples that are in registers already. What lanes have shared out lies where
-        neighbours are fetched together, so that sums of it are shared out, too.
-        """
-        if SAMPLES in node.over:
-            spread = any(each in self._spread for each in node.inputs)
-            return node.count > 1 and (spread or sums + node.count > _FEW)
-        return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
-
-    def _is_wide(self, node: Node) -> bool:
-        """Whether lanes can share out the numbers of all samples: where these follow from what is there."""
-        return (
-            isinstance(node, Pointwise | Joined)
-            and SAMPLES in node.shape
-            and node.count > 1
-            and all(
-                each in self._wide
-                or self._stage[each] < self._stage[node]
-                or (self._turn[each] < self._turn[node] and each in self._kept)
-                for inner in node.inputs
-                for each in self._sources(inner)
-                if SAMPLES in each.shape
-            )
-        )
-
-    def _is_direct(self, gradient: Node) -> bool:
-        """Whether a row's lane can compute a gradient by samples: of what is kept, or one number of each.
-
-        What it reads may not have moved by then, so it reads no table.
-        """
-        leaves = {each.leaf.part for each in self._read_by(gradient) if isinstance(each, Input)}
-        sources = [each for each in self._sources(gradient) if SAMPLES in each.shape]
-        return not leaves & {"rows", "whole", "training_sum"} and all(
-            each.count == 1 or each in self._kept for each in sources
-        )
-
-    def _output_stage(self, node: Node) -> int:
-        return max((self._ready(source) for source in self._sources(node)), default=0)
-
-    def _sources(self, node: Node) -> Iterator[Node]:
-        """The arrays that an expression of `node` reads."""
-        for each in self._read_by(node):
-            if not isinstance(each, Input | Constant | Count):
-                yield each
-
-    def _read_by(self, node: Node) -> Iterator[Node]:
-        """What an expression of `node` reads: inputs, numbers and arrays."""
-        if isinstance(node, Reindexed) or node in self._inlined:
-            for each in node.inputs:
-                yield from self._read_by(each)
-        else:
-            yield node
-
-    def _check_rows(self) -> None:
-        """Raise `UnsupportedError` where more of every row is needed later than its numbers."""
-        readers = [(node, self._stage[node]) for node in self._order if not isinstance(node, Reindexed)]
-        readers = [(node, stage) for node, stage in readers if node not in self._inlined]
-        late = len(self._order)
-        readers += [(node, late) for node in self._graph.gradients.values()]
-        for node, stage in readers:
-            inputs = [node] if stage == late else node.inputs
-            for source in (source for each in inputs for source in self._sources(each)):
-                if ROWS in source.shape and self._stage[source] < stage:
-                    raise UnsupportedError(
-                        "its loss computes something of every row of a table, and needs it twice"
-                    )
-
-    def _is_before(self, source: Node, node: Node) -> bool:
-        """Whether a tensor is known when lanes begin with a product."""
-        if SAMPLES in source.shape:
-            return (self._stage[source], self._turn[source]) < (self._stage[node], self._turn[node])
-        return self._ready(source) <= self._stage[node]
-
-    def _is_by_tiles(self, node: Node) -> bool:
-        """Whether lanes do a product, or a sum of such over samples, by tiles."""
-        return isinstance(node, Reduction) and bool(
-            outer_of(node) if SAMPLES in node.over else product_of(node)
-        )
-
-    def _is_together(self, node: Node) -> bool:
-        """Whether lanes compute a tensor together, if anything else is to read it."""
-        return node in self._by_lanes or node in self._spread
-
-    def _turns_of_lanes(self) -> dict[Node, int]:
-        """Which of a stage's turns computes a tensor, on a GPU.
-
-        A lane goes on by itself with what it has of its sample in registers. What lanes do together waits for
-        what is left of all samples, and is waited for.
-        """
-        turns = dict.fromkeys(self._order, 0)
-        for node in self._order:
-            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
-                continue
-            if SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over):
-                if self._is_together(node):
-                    turns[node] = 1 + self._latest(node.inputs, self._stage[node], turns)
-                else:
-                    turns[node] = self._turn_of_lane(node.inputs, self._stage[node], turns)
-        return turns
-
-    def _turn_of_lane(self, read: Sequence[Node], stage: int, turns: "Mapping[Node, int]") -> int:
-        """The first turn in which a lane can read some tensors by itself."""
-        sources = [source for each in read for source in self._sources(each)]
-        return max(
-            (
-                turns[each] + self._is_together(each)
-                for each in sources
-                if SAMPLES in each.shape and self._stage[each] == stage
-            ),
-            default=0,
-        )
-
-    def _is_of_block(self, node: Node, readers: Readers) -> bool:
-        """Whether a tensor of samples is made and needed in the blocks of one stage alone."""
-        stage = self._stage[node]
-        return (
-            stage in self._blocked
-            and self._turn[node] > 0
-            and all(
-                reader is not None and self._stage[reader] == stage
-                for reader in self._readers_through(node, readers)
-            )
-        )
-
-    def _readers_through(self, node: Node, readers: Readers) -> Iterator[Node | None]:
-        """What reads a node, through formulas that are written there."""
-        for reader in readers[node]:
-            if reader is not None and reader in self._inlined:
-                yield from self._readers_through(reader, readers)
-            else:
-                yield reader
 
     def _nearby(self, node: Node) -> str:
         """The array of the block at hand that has a tensor of others, which is noted; empty if none has."""
@@ -772,138 +546,44 @@ class Lowering:
         """Whether a block fetches a tensor of samples when it begins, or leaves it near, too."""
         if isinstance(node, Input):
             return True
-        if self._stage[node] < stage or not self._turn[node]:
+        if self._placing.stage[node] < stage or not self._placing.turn[node]:
             return True
-        made = [each for each, last in self._epilogue.items() if last is node] or [node]
-        return self._is_by_tiles(made[0]) and self._last_turn(node, stage) > self._turn[node]
+        made = [each for each, last in self._placing.epilogue.items() if last is node] or [node]
+        return (
+            self._placing.is_by_tiles(made[0])
+            and self._placing.last_turn(node, stage) > self._placing.turn[node]
+        )
 
     def _noted(self, stage: int, node: Node) -> str:
         name = f"{self._prefix}here{stage}_{self._number[node]}"
-        made_here = not isinstance(node, Input) and self._stage[node] == stage and self._turn[node] > 0
+        made_here = (
+            not isinstance(node, Input)
+            and self._placing.stage[node] == stage
+            and self._placing.turn[node] > 0
+        )
         source = f"table_{c_name(node.leaf.name)}" if isinstance(node, Input) else self._name(node)
         self._here[stage, node] = Local(
             name,
             node.count,
             stage,
-            born=self._turn[node] if made_here else 0,
-            dies=self._last_turn(node, stage),
+            born=self._placing.turn[node] if made_here else 0,
+            dies=self._placing.last_turn(node, stage),
             source="" if made_here else source,
             slots=self._slots(node.leaf) if isinstance(node, Input) else "",
         )
         return name
 
-    def _last_turn(self, node: Node, stage: int) -> int:
-        """The last turn of a stage that reads a tensor of samples."""
-        turns = [
-            self._turn[reader]
-            for reader in self._order
-            if self._stage[reader] == stage
-            and not isinstance(reader, Reindexed | Input)
-            and reader not in self._inlined
-            and any(each is node for inner in reader.inputs for each in self._read_by(inner))
-        ]
-        return max(turns, default=0)
-
     def _locals(self) -> list[Local]:
         """The arrays of blocks."""
         own = [
             Local(
-                self._name(node), node.count, self._stage[node], self._turn[node],
-                max(self._turn[node], self._last_turn(node, self._stage[node])),
+                self._name(node), node.count, self._placing.stage[node], self._placing.turn[node],
+                max(self._placing.turn[node], self._placing.last_turn(node, self._placing.stage[node])),
             )
-            for node in self._order
-            if node in self._local
+            for node in self._placing.order
+            if node in self._placing.local
         ]  # fmt: skip
         return [*own, *self._here.values()]
-
-    def _is_behind(self, reader: Node, source: Node) -> bool:
-        """Whether another loop than that over samples which computes a tensor reads it."""
-        places = [(self._stage[each], self._turn[each]) for each in (source, reader)]
-        return places[0] < places[1] or reader in self._by_lanes or reader in self._tiled
-
-    def _turns(self) -> dict[Node, int]:
-        """Which of a stage's loops over samples computes a tensor, on a CPU.
-
-        Thin loops have one number of each sample and nothing else, so that many samples are done at once: the
-        functions in them are dear. Where there are none, and no tiles, one loop does it all.
-        """
-        turns = dict.fromkeys(self._order, 0)
-        apart = bool(self._tiled)
-        for node in self._order:
-            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
-                continue
-            if SAMPLES in node.shape or (isinstance(node, Reduction) and SAMPLES in node.over):
-                before = self._latest(node.inputs, self._stage[node], turns)
-                kind = _TILED if node in self._tiled else _THIN if self._is_thin(node) else _PLAIN
-                turns[node] = _next_turn(before, kind)
-                apart = apart or (kind == _THIN and self._is_dear(node))
-        return turns if apart else dict.fromkeys(self._order, 0)
-
-    def _tiled_on_cpu(self) -> Iterator[tuple[Node, Tiled]]:
-        """The products and sums over samples that are done by tiles, of numbers that lie side by side."""
-        for node in self._order:
-            if not isinstance(node, Reduction):
-                continue
-            by_samples = SAMPLES in node.over
-            tiled = outer_of(node) if by_samples else product_of(node)
-            if tiled is None:
-                continue
-            runs = [(tiled.left, tiled.of_left if by_samples else "s0")]
-            runs += [(tiled.right, tiled.of_right)] if by_samples else []
-            if all(self.is_run(factor.node, factor.index, place) for factor, place in runs):
-                yield node, tiled
-
-    def _latest(self, read: Sequence[Node], stage: int, turns: "Mapping[Node, int]") -> int:
-        """The last of a stage's loops that one which reads some tensors waits for."""
-        sources = [source for each in read for source in self._sources(each)]
-        waited = [turns[each] for each in sources if SAMPLES in each.shape and self._stage[each] == stage]
-        return max(waited, default=0)
-
-    def _output_turn(self, gradient: Node) -> int:
-        """The loop that leaves a gradient where its row will find it."""
-        if self._gpu:
-            return self._turn_of_lane([gradient], self._output_stage(gradient), self._turn)
-        before = self._latest([gradient], self._output_stage(gradient), self._turn)
-        return _next_turn(before, _PLAIN)
-
-    def _is_thin(self, node: Node) -> bool:
-        """Whether a tensor is one number of each sample, and made of such."""
-        sizes = (*node.shape, *node.over) if isinstance(node, Reduction) else node.shape
-        read = [each for source in node.inputs for each in self._read_by(source)]
-        return static_count(sizes) == 1 and all(each.count == 1 for each in read if SAMPLES in each.shape)
-
-    def _is_dear(self, node: Node) -> bool:
-        """Whether a formula, or one that is written there, has a function that takes long."""
-        own = isinstance(node, Pointwise) and any(name in node.formula for name in _DEAR)
-        return own or any(
-            self._is_dear(each)
-            for each in node.inputs
-            if each in self._inlined or isinstance(each, Reindexed)
-        )
-
-    def _needed_later(self) -> Iterator[Node]:
-        """Arrays of one sample that are read in a later loop, or by lanes that go over all samples."""
-        for node in self._order:
-            if isinstance(node, Input | Constant | Count | Reindexed) or node in self._inlined:
-                continue
-            for each in node.inputs:
-                for source in self._sources(each):
-                    if SAMPLES in source.shape and self._is_behind(node, source):
-                        yield source
-            if (node in self._by_lanes or node in self._tiled) and SAMPLES in node.shape:
-                yield node
-        for leaf, node in self._graph.gradients.items():
-            if leaf.part == "rows":
-                stage, turn = self._output_stage(node), self._output_turn(node)
-                for source in self._sources(node):
-                    behind = (self._stage[source], self._turn[source]) < (stage, turn)
-                    if SAMPLES in source.shape and behind:
-                        yield source
-
-
-def _next_turn(before: int, kind: int) -> int:
-    """The first turn of a kind that is none before another one."""
-    return before + (kind - before) % _KINDS
 
 
 def _adds_many(node: Node) -> bool:

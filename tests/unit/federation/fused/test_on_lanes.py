@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrec.central import compiled
-from fedrec.federation.engines.fused import block_memory, compiling, gpu_blocks, lower
+from fedrec.federation.engines.fused import block_memory, compiling, gpu_blocks, lower, placing
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.program import Fit, trace
@@ -48,8 +48,8 @@ def both_ends(case, monkeypatch):
     name, changes = changes_of(case)
     monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
     # Small as they are here, lanes share out what they would of wider tables.
-    monkeypatch.setattr(lower, "_SMALL", 8)
-    monkeypatch.setattr(lower, "_FEW", 4)
+    monkeypatch.setattr(placing, "_SMALL", 8)
+    monkeypatch.setattr(placing, "_FEW", 4)
     monkeypatch.setattr(lower, "_MANY", 8)
     ends = []
     with precision(torch.float64):
