@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from fedrec.config.modules import method_names
 from fedrec.errors import FederationError
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import Initial, item_table, vector
 from fedrec.federation.model.weights import dot, mean_entropy
@@ -84,6 +85,32 @@ def test_an_optimiser_that_remembers_is_one_that_never_stopped(engine):
     assert near(federation.state.shared["Q"], q.detach())
     assert near(kept(federation, "p")[0], p.detach())
     assert federation.tensors()["optimiser/p/steps"].tolist() == [6]
+
+
+class DecayingLater(FedMF):
+    """What decays every row comes behind the upload, which has changes of a few rows alone."""
+
+    def local_round(self, client):
+        self.train(client)
+        client.upload("Q")
+        later = Step({"Q": 0.1, "p": 0.1}, "sgd", weight_decay={"Q": 0.5})
+        client.fit(later, epochs=1, loss=self.loss)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("combine", ["mean", "touched"])
+def test_an_upload_stays_as_it_is_whatever_decays_later(combine):
+    clients = clients_of(planted_blocks(users=9))
+    engines = (LOOP, BATCHED, engine_named("fused", 2**31))
+    loop, *others = (
+        made_of(DecayingLater, clients, f"combine={combine}", "rate=0.05", engine=engine)
+        for engine in engines
+    )
+    for federation in (loop, *others):
+        federation.train_round(1)
+    for federation in others:
+        assert near(federation.state.shared["Q"], loop.state.shared["Q"], within=1e-9)
+        assert near(kept(federation, "p"), kept(loop, "p"), within=1e-9)
 
 
 @both_engines

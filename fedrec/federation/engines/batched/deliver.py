@@ -126,7 +126,8 @@ class Delivery:
     def _send_changes(self, event: Uploaded) -> None:
         """Upload changes to the table all clients started from."""
         block, server, name = self.block, self.task.server, event.name
-        factor = event.factor if name in block.scaled else None
+        # A factor that nothing has changed is the very one that a block begins with.
+        factor = None if event.factor is block.lineup.ones else event.factor
         if factor is None and self.task.privacy is None:
             server.receive_held_rows(event.into, block.who, block.row_client, block.row_item, event.values)
             return

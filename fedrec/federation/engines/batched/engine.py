@@ -62,10 +62,13 @@ class BlockRound(Interpreter):
         self._take_back(done, finished)
         for optimiser in optimisers:
             optimiser.store()
-        for name, factor in block.factor.items():
-            if not torch.equal(factor, factor_before[name]):
+        for name, before_fit in factor_before.items():
+            factor = block.factor[name]
+            if torch.equal(factor, before_fit):
+                block.factor[name] = before_fit
+            else:
                 block.scaled.add(name)
-                self.replay.events.append(Scaled(name, factor / factor_before[name]))
+                self.replay.events.append(Scaled(name, factor / before_fit))
 
     def _epoch(self, fit: Fit, schedule: Schedule, optimisers: list[BlockOptimiser]) -> Tensor:
         """Go once over the samples; return the sum of each client's losses."""
@@ -79,6 +82,7 @@ class BlockRound(Interpreter):
 
     @override
     def rewrite(self, rewrite: Rewrite) -> None:
+        self.part_uploads()
         block, name, rows = self.block, rewrite.name, rewrite.rows
         if isinstance(rows, WholeTable):
             tables = block.values[name].unflatten(0, (len(block), -1))

@@ -12,7 +12,7 @@ from fedrec.federation.engines.engine import Task
 
 _FLOAT = 4
 _COPIES = 6
-"""A trained number's copies at the peak: value, gradient, two moments, start, finished clients."""
+"""A trained number's copies at the peak: value, gradient, two moments, finished clients, an upload before."""
 _OVERHEAD = {"cpu": 10_000, "cuda": 500_000}
 """What a step costs besides its samples, in samples: calls on a CPU, launches on a GPU."""
 _ACTIVATIONS = 8
