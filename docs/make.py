@@ -478,6 +478,18 @@ def shared() -> str:
     )
 
 
+def since() -> str:
+    """Milliseconds of rounds after what the page tells, beside those from before."""
+    return markdown(
+        ("method", "shape of", "before", "now", "kernel alone"),
+        (
+            (f"`{row['method']}`", row["dataset"], row["before_ms"], row["round_ms"], row["kernel_ms"])
+            for row in numbers("fused-since")
+        ),
+        right=3,
+    )
+
+
 def epochs() -> str:
     """Seconds of an epoch of centralised methods, step by step and as one compiled loop."""
     return markdown(
@@ -498,6 +510,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused": fused,
     "processes": processes,
     "shared": shared,
+    "since": since,
     "epochs": epochs,
     "floor": floor,
     "versions": versions,

@@ -1,6 +1,8 @@
 """What was built from stored runs, put beside them to be read: tables, figures and the page as few files."""
 
+import base64
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,6 +21,10 @@ _READ = {
 _OF_RUNS = "published.json"
 _LINK = re.compile(r'<a href="(\.\./[^"#]+)">(.*?)</a>')
 """A link of the page to another file of the results."""
+_PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
+"""A picture that the page carries with it."""
+_OWN_PICTURES, _PICTURES_BESIDE = "img-src data:;", "img-src data: 'self' file:;"
+"""What a browser may show of a page that carries all its pictures, and of one that does not."""
 
 
 def publish(results: Path, store: Path) -> list[Path]:
@@ -34,7 +40,8 @@ def publish(results: Path, store: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         copied.append(Path(shutil.copyfile(file, path)))
     for page in (path for path in copied if path.suffix == ".html"):
-        page.write_text(_with_links_that_lead(page), encoding="utf-8")
+        text = _with_links_that_lead(page, page.read_text(encoding="utf-8"))
+        page.write_text(_with_pictures_beside(text, page, store / "figures"), encoding="utf-8")
     write_sealed(store / _OF_RUNS, {"runs": state_of(store)})
     return copied
 
@@ -54,13 +61,24 @@ def state_of(store: Path) -> str:
     return digest.hexdigest()
 
 
-def _with_links_that_lead(page: Path) -> str:
+def _with_links_that_lead(page: Path, text: str) -> str:
     """A page whose links to what is not there are plain words: runs are packed, and not all files copied."""
 
     def kept(link: re.Match[str]) -> str:
         return link[0] if (page.parent / link[1]).exists() else link[2]
 
-    return _LINK.sub(kept, page.read_text(encoding="utf-8"))
+    return _LINK.sub(kept, text)
+
+
+def _with_pictures_beside(text: str, page: Path, figures: Path) -> str:
+    """A page that shows the figures which lie beside it, instead of carrying them a second time."""
+    there = {path.read_bytes(): path for path in sorted(figures.glob("*.svg"))}
+
+    def linked(picture: re.Match[str]) -> str:
+        path = there.get(base64.b64decode(picture[1]))
+        return picture[0] if path is None else os.path.relpath(path, page.parent)
+
+    return _PICTURE.sub(linked, text).replace(_OWN_PICTURES, _PICTURES_BESIDE)
 
 
 def _files(results: Path) -> Iterator[Path]:

@@ -116,7 +116,7 @@ def test_a_seed_of_trials_is_not_reported(made):
 
 
 def test_a_search_follows_a_paper_that_there_is(made):
-    made.replace("config/tuning.yaml", "lightgcn@fedem:", "lightgcn@fedemm:")
+    made.replace("config/tuning.yaml", "fedcia@fedem:", "fedcia@fedemm:")
     with pytest.raises(ConfigurationError, match=r"unknown paper 'fedemm'\. Did you mean 'fedem'"):
         made.project()
 
@@ -124,10 +124,18 @@ def test_a_search_follows_a_paper_that_there_is(made):
 SEARCHED = (
     "papers: {pfedrec: {value: 0.005, source: paper}, fedem: {value: 0.004, source: searched, trials: 16}}"
 )
+ADOPTED = """\
+    fedem:
+      rate: {value: 0.0063, source: searched, trials: 16}
+      spread: {value: 0.178, source: searched, trials: 16}
+    fedrap:
+      rate: {value: 0.000133"""
+"""What was found for it holds before that."""
 
 
 def test_a_value_that_was_found_says_in_how_many_trials(made):
     made.replace("config/methods.yaml", "papers: {pfedrec: {value: 0.005, source: paper}}", SEARCHED)
+    made.replace("config/methods.yaml", ADOPTED, "    fedrap:\n      rate: {value: 0.000133")
     methods = made.project().methods
     values, sources, _ = resolve(methods, "ncf", "fedem", "any")
     assert (values["rate"], sources["rate"]) == (0.004, "searched, 16 trials")

@@ -185,7 +185,7 @@ def test_only_aggregated_clients_get_a_table_and_start_from_it(engine):
 def test_clients_that_are_not_aggregated_train_alone(engine):
     clients = clients_with([[0], [1, 2], [3, 4, 5], [6], [7, 8]], items=14)
     common = ("d=2", "rate=0.1", "batch_size=1000", "local_epochs=2")
-    together = federation_of("pfedgraph", clients, *common, "aggregated=0.4", engine=engine)
+    together = federation_of("pfedgraph", clients, *common, "aggregated=0.4", "alpha=0.8", engine=engine)
     alone = federation_of("local-only", clients, *common, engine=engine)
     for one in (together, alone):
         one.train_round(1)

@@ -209,6 +209,12 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     links = re.findall(r'<a href="(\.\./[^"#]+)', page.read_text(encoding="utf-8"))
     assert f"../tables/{TABLE}.csv" in links
     assert all((page.parent / link).exists() for link in links)
+    # Pictures are there once: those of the page are the figures beside it, which it is allowed to show.
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r'<img[^>]* src="(\.\./[^"]+)"', text)
+    assert shown
+    assert all((page.parent / picture).is_file() for picture in shown)
+    assert "img-src data: 'self' file:;" in text
     assert is_published_of(store)
     next(iter(stored)).unlink()
     assert not is_published_of(store)
