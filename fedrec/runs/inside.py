@@ -82,8 +82,7 @@ class Inside:
         if isinstance(learner, CentralLearner):
             if name != "shared":
                 raise ResultError(f"{self.run.folder}: a centralised method has shared tables alone.")
-            table: Tensor = learner.weights["Q"].detach()
-            return table
+            return learner.values["Q"].detach()
         if name == "upload":
             return self._upload(user)
         return self.tables(name, self.run.client_index([user]))[0]
