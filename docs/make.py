@@ -34,6 +34,9 @@ SIX = {
 }
 Row = dict[str, str]
 _PROTOCOLS = ("published", "clean")
+_BEFORE_ITS_SEARCH = """\
+†: trained before a [search](tuning.md) on validation changed some of its settings; with those both
+protocols have not been trained yet."""
 
 
 def numbers(name: str) -> list[Row]:
@@ -118,7 +121,7 @@ def methods() -> str:
         hit, gain = row[f"{protocol}_hr"], row[f"{protocol}_ndcg"]
         return f"{hit} / {gain}" if hit else "–"
 
-    return markdown(
+    table = markdown(
         ("method", "settings of", "printed", "published protocol", "clean protocol"),
         (
             (
@@ -130,6 +133,7 @@ def methods() -> str:
         ),
         right=2,
     )
+    return f"{table}\n\n{_BEFORE_ITS_SEARCH}" if "†" in table else table
 
 
 def protocols() -> str:
@@ -486,7 +490,7 @@ def since() -> str:
             (f"`{row['method']}`", row["dataset"], row["before_ms"], row["round_ms"], row["kernel_ms"])
             for row in numbers("fused-since")
         ),
-        right=3,
+        right=2,
     )
 
 

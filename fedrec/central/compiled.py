@@ -34,7 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 class RowModel(CentralMethod):
-    """A method whose loss reads of its tables the rows of the mini-batch's users and items alone."""
+    """A method whose loss reads of its tables the rows of the mini-batch's users and items alone.
+
+    A sample is one user and one item: a loss of `whole_rows` is not compiled, and says so.
+    """
 
     def derived(self, w: Weights) -> dict[str, Tensor]:  # noqa: ARG002 - there are none
         """Numbers that follow from whole tables: none."""

@@ -10,9 +10,8 @@ from fedrec.runs.registry import make_method
 Kind = Literal["personalised", "federated", "centralised", "reference"]
 METHOD_KINDS: tuple[Kind, ...] = ("personalised", "federated", "centralised", "reference")
 """Clients have an item table of their own; all use the server's; no clients train; a reference of ours."""
-ITEMS = 8
-USERS = 4
-"""Items of the model that is looked at; where its parts live does not depend on them."""
+ITEMS, USERS = 8, 4
+"""Items and users of the model that is looked at; where its parts live does not depend on them."""
 _WITH_THE_CLIENT = ("personal", "local", "private")
 
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from tests import made_audit
+from tests.conftest import ROOT
 from tests.made_results import CHOSEN, METHODS, Made
 
 SECONDS = 90
@@ -174,6 +175,14 @@ def test_all_figures_show(page):
     # Two datasets have slopes, and the audit has one of its own.
     assert len(widths) == 3 + sum("fig" in name for name in CHOSEN if name != "plgc_fig7")
     assert all(widths)
+
+
+def test_the_page_beside_the_stored_runs_shows_the_figures_that_lie_there(browser):
+    browser.open((ROOT / "results/reference/report/report.html").as_uri())
+    widths = browser.ask("[...document.images].map((image) => image.naturalWidth)")
+    assert widths
+    assert all(widths)
+    assert browser.of("Log.entryAdded") == []
 
 
 def pixels(page, image):
