@@ -132,7 +132,7 @@ class TaskProgress:
         self.left = len(seconds)
         self._all = len(seconds)
         self._failed = 0
-        self._seconds_left = sum(seconds)
+        self._seconds_to_do = sum(seconds)
         self._seconds_done = 0.0
         self._started = time.monotonic()
         self._stream = stream if stream is not None else sys.stderr
@@ -146,8 +146,9 @@ class TaskProgress:
         """Tell that a task is over that was to take so many seconds, against the others."""
         self.left -= 1
         self._failed += failed
-        self._seconds_left -= seconds
-        self._seconds_done += seconds
+        self._seconds_to_do -= seconds
+        # One that failed took what it took: it tells nothing of the others.
+        self._seconds_done += 0.0 if failed else seconds
         if self._bar is not None:
             self._bar.update()
         if not self.left:
@@ -163,6 +164,13 @@ class TaskProgress:
             self._stream.write(f"{self._all - self.left} of {self._all} runs{self._said()}\n")
             self._stream.flush()
 
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the rest takes, at the pace of what was done until now; None where nothing was."""
+        if not self._seconds_done:
+            return None
+        return (time.monotonic() - self._started) * self._seconds_to_do / self._seconds_done
+
     def close(self) -> None:
         """Nothing more is done."""
         if self._bar is not None:
@@ -170,10 +178,9 @@ class TaskProgress:
 
     def _said(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""
-        passed = time.monotonic() - self._started
         if not self.left:
-            return f"{failed}, {span_text(passed)}"
-        left = passed * self._seconds_left / self._seconds_done if self._seconds_done else None
+            return f"{failed}, {span_text(time.monotonic() - self._started)}"
+        left = self.seconds_left
         return failed + ("" if left is None else f", about {span_text(left)} left")
 
 

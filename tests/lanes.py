@@ -41,14 +41,17 @@ template <class T> static T atomicAdd(T* p, T x) { return __atomic_fetch_add(p, 
 template <class T> static T atomicOr(T* p, T x) { return __atomic_fetch_or(p, x, __ATOMIC_SEQ_CST); }
 template <class T> static T atomicExch(T* p, T x) { return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST); }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
+static pthread_barrier_t warp_barriers[32];
+/* Lanes of a warp give each other numbers; other warps may do something else. */
 template <class T> static T of_lane(T x, unsigned lane) {
   static T cell[1024];
   cell[threadIdx.x] = x;
-  __syncthreads();
+  pthread_barrier_wait(warp_barriers + threadIdx.x / 32);
   T other = cell[lane];
-  __syncthreads();
+  pthread_barrier_wait(warp_barriers + threadIdx.x / 32);
   return other;
 }
+template <class T> static T __shfl_sync(unsigned, T x, int lane) { return of_lane(x, (threadIdx.x & ~31u) | lane); }
 template <class T> static T __shfl_xor_sync(unsigned, T x, int apart) { return of_lane(x, threadIdx.x ^ apart); }
 template <class T> static T __shfl_up_sync(unsigned, T x, int apart) {
   return of_lane(x, (threadIdx.x & 31) >= (unsigned)apart ? threadIdx.x - apart : threadIdx.x);
@@ -67,9 +70,11 @@ extern "C" void run_block(const arguments* given, integer items) {
   pthread_t lanes[LANES];
   all = given, all_items = items;
   pthread_barrier_init(&barrier, 0, LANES);
+  for (int i = 0; i < LANES / 32; i++) pthread_barrier_init(warp_barriers + i, 0, 32);
   for (size_t i = 0; i < LANES; i++) pthread_create(&lanes[i], 0, lane, (void*)i);
   for (int i = 0; i < LANES; i++) pthread_join(lanes[i], 0);
   pthread_barrier_destroy(&barrier);
+  for (int i = 0; i < LANES / 32; i++) pthread_barrier_destroy(warp_barriers + i);
 }
 """
 

@@ -48,6 +48,11 @@ def add_commands(commands: "Commands") -> None:
 
     part = add_command(parts, "plan", _plan)
     part.add_argument("--minutes", type=float, help="as many of the first runs as take about so long")
+    part.add_argument("--dataset", nargs="+", default=[], help="runs on these alone")
+    part.add_argument(
+        "--method", nargs="+", default=[], help="runs of these alone, with their plug-in and any settings"
+    )
+    part.add_argument("--seed", nargs="+", type=int, default=[], help="runs with these alone")
     _add_store(part)
     add_project(part)
 
@@ -168,24 +173,27 @@ def _show(parsed: argparse.Namespace) -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that the reference lacks, the most valuable first, for `fedrec work`."""
-    from fedrec.plan.reference import plan_words, reference_plan
+    from fedrec.plan.reference import chosen, plan_words, reference_plan
     from fedrec.plan.run_list import list_text
+    from fedrec.progress import span_text
     from fedrec.runs.store import RunStore
 
     project = _project(parsed)
     stored = {run.id: run.summary for run in RunStore(parsed.store).every_run()}
     planned = reference_plan(project, stored)
-    chosen = []
-    left = float("inf") if parsed.minutes is None else parsed.minutes * 60
-    for run in planned:
-        left -= run.seconds
-        if left < 0:
-            break
-        chosen.append(run)
-    lines = [{**run.job.listed(project.results), "seconds": round(run.seconds, 1)} for run in chosen]
+    listed = chosen(
+        project,
+        planned,
+        datasets=parsed.dataset,
+        methods=parsed.method,
+        seeds=parsed.seed,
+        minutes=parsed.minutes,
+    )
+    lines = [{**run.job.listed(project.results), "seconds": round(run.seconds, 1)} for run in listed]
     print(list_text(lines), end="")
-    listed = listed_words([run.job for run in chosen], project.results)
-    print(f"{plan_words(planned)}\nListed: {listed}", file=sys.stderr)
+    length = span_text(sum(run.seconds for run in listed))
+    words = listed_words([run.job for run in listed], project.results)
+    print(f"{plan_words(planned)}\nListed, about {length}: {words}", file=sys.stderr)
 
 
 def _build(parsed: argparse.Namespace) -> None:

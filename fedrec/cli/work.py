@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
+from fedrec.workers.order import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fedrec.cli.options import Commands
     from fedrec.plan.project import RunJob
     from fedrec.plan.run_list import ListedRun
+    from fedrec.workers.crew import Crew
     from fedrec.workers.process import Worker
 
 _RUNS_PER_GPU = 4
@@ -41,6 +43,14 @@ def add_commands(commands: "Commands") -> None:
         type=int,
         metavar="N",
         help=f"runs trained at once (default: one per CPU core; {_RUNS_PER_GPU} per GPU)",
+    )
+    parser.add_argument(
+        "--order",
+        choices=ORDERS,
+        default=ORDERS[0],
+        help="which runs come first: the longest, so that the whole list is done soonest; where time may run "
+        "out, the shortest, so that most are done by then, or those that the list has first, so that these "
+        "are (default: %(default)s)",
     )
     parser.add_argument(
         "--replace",
@@ -91,19 +101,28 @@ def _work(parsed: argparse.Namespace) -> None:
         for run in runs
     ]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
-        crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing))
+        crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing), parsed.order)
         try:
             crew.work()
         except KeyboardInterrupt:
-            over = (
-                f"{len(runs) - crew.left} of {len(runs)} runs are over; the same command goes on with the "
-                "others, from their checkpoints."
-            )
             failed = f" {_failed(crew.failures, len(runs))}" if crew.failures else ""
-            raise StoppedError(over + failed, stop.status) from None
+            raise StoppedError(_stopped(crew, len(runs)) + failed, stop.status) from None
     if crew.failures:
         raise ResultError(_failed(crew.failures, len(runs)))
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
+
+
+def _stopped(crew: "Crew", runs: int) -> str:
+    """How far a list is that was stopped, and about how long the rest takes by what was seen."""
+    from fedrec.progress import span_text
+
+    pace = (
+        "" if crew.seconds_left is None else f": about {span_text(crew.seconds_left)} by those that were done"
+    )
+    return (
+        f"{runs - crew.left} of {runs} runs are over, {crew.left} to go{pace}. The same command goes on with "
+        "them, from their checkpoints."
+    )
 
 
 def _failed(failures: "Mapping[str, str]", runs: int) -> str:

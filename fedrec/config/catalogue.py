@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from fedrec.config.document import Document, KeyPath
 from fedrec.config.population import Population
 from fedrec.config.schema import load
+from fedrec.config.size import Size
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.atomic import canonical_json
 
@@ -145,6 +146,8 @@ class Dataset:
     """Whether no user meets an item twice, which is checked: then keeping repeated pairs is no choice."""
     slice: Slice | None = None
     """What stays of the interactions that `min_rows` leaves; a dataset with a slice is a part of another."""
+    size: Size | None = None
+    """Where no paper prints it, or not as it is; guesses of time and memory go by it, and nothing else."""
     homepage: str = ""
     note: str = ""
 
@@ -277,6 +280,7 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
         else None,
         distinct_pairs=entry.get("distinct_pairs", False),
         slice=Slice(**rows["slice"]) if "slice" in rows else None,
+        size=Size(**entry["size"]) if "size" in entry else None,
         homepage=entry.get("homepage", ""),
         note=entry.get("note", ""),
     )

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
 from fedrec.config.population import Population
+from fedrec.config.size import Size
 from fedrec.plan.runs import RunId
 
 if TYPE_CHECKING:
     from fedrec.config.catalogue import Catalogue, Dataset
 
-_MEASURED_INTERACTIONS = 100_000
-"""Interactions of the dataset that the methods' seconds were measured on."""
+_MEASURED = Size(users=943, items=1682, interactions=100_000)
+"""Of the dataset that the methods' seconds were measured on."""
 _SYNTHETIC_PER_USER = 20
 """Interactions of a user of a small synthetic dataset."""
 _DEFAULT_SECONDS = 2.0
@@ -30,7 +31,7 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -
     """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = interactions_of(catalogue[run.dataset]) / _MEASURED_INTERACTIONS
+    size = size_of(catalogue[run.dataset]).interactions / _MEASURED.interactions
     return float(START_SECONDS + rounds * seconds * work * size)
 
 
@@ -38,10 +39,14 @@ def gpu_seconds_of(
     run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue", costs: Mapping[str, Any]
 ) -> float:
     """About how long a run takes on a GPU, by the `gpu_costs` of a configuration."""
-    million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in _entries(run))
+    entries = _entries(run)
+    million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in entries)
+    tables = sum(costs["tables"].get(name, 0.0) for name in entries)
     rounds, work = _rounds_and_work(run, methods)
-    size = interactions_of(catalogue[run.dataset]) / _MILLION
-    return float(costs["start"] + rounds * (costs["round"] + million * work * size))
+    size = size_of(catalogue[run.dataset])
+    trained = million * work * size.interactions / _MILLION
+    whole = tables * size.users * size.items / _MILLION
+    return float(costs["start"] + rounds * (costs["round"] + trained + whole))
 
 
 def duration(seconds: float) -> str:
@@ -82,13 +87,18 @@ def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float
     return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
 
 
-def interactions_of(dataset: "Dataset") -> int:
-    """About how many a dataset has: as printed or made, of so many synthetic users, or as is usual."""
-    if isinstance(dataset.synthetic, Population):
-        return dataset.synthetic.interactions
-    if dataset.synthetic is not None:
-        return _SYNTHETIC_PER_USER * dataset.synthetic.users
-    printed = (
-        statistics.interactions for statistics in dataset.published.values() if statistics.interactions
+def size_of(dataset: "Dataset") -> Size:
+    """About how large a dataset is: as its entry says, as made or printed, or else as is usual."""
+    if dataset.size is not None:
+        return dataset.size
+    made = dataset.synthetic
+    if isinstance(made, Population):
+        return Size(made.users, made.items, made.interactions)
+    if made is not None:
+        return Size(made.users, made.items, _SYNTHETIC_PER_USER * made.users)
+    printed = dataset.published.values()
+    return Size(
+        users=next((one.users for one in printed if one.users), _MEASURED.users),
+        items=next((one.items for one in printed if one.items), _MEASURED.items),
+        interactions=next((one.interactions for one in printed if one.interactions), _MEASURED.interactions),
     )
-    return next(printed, _MEASURED_INTERACTIONS)

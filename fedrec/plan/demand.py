@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from fedrec.plan.cost import gpu_seconds_of, interactions_of
+from fedrec.plan.cost import gpu_seconds_of, size_of
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 
@@ -47,7 +47,7 @@ class Demands:
 
     def memory(self, run: RunId, attempt: int) -> int:
         """MB of memory that a run may come to."""
-        millions = interactions_of(self._project.catalogue[run.dataset]) / _MILLION
+        millions = size_of(self._project.catalogue[run.dataset]).interactions / _MILLION
         return math.ceil(_MEMORY + _MEMORY_PER_MILLION * millions) * _times(attempt)
 
     def bundles(self, runs: Iterable[RunId]) -> dict[RunId, str]:

@@ -1,9 +1,12 @@
 """The work that reference results are still short of, in order of its value, and what it costs on a GPU."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedrec.config.methods import canonical
+from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
@@ -44,6 +47,38 @@ def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) 
         for run in sorted(left, key=lambda run: (cost[run], run)):
             planned[run] = PlannedRun(of_step.job(run), number, cost[run])
     return list(planned.values())
+
+
+def chosen(
+    project: Project,
+    planned: Iterable[PlannedRun],
+    *,
+    datasets: Collection[str] = (),
+    methods: Collection[str] = (),
+    seeds: Collection[int] = (),
+    minutes: float | None = None,
+) -> list[PlannedRun]:
+    """Of planned runs those on these datasets, of these methods and seeds: all where none is named.
+
+    A method is meant with whatever settings are changed. Of them, as many of the first as take about so many
+    minutes. `ConfigurationError` names a dataset or a method that there is not.
+    """
+    for dataset in datasets:
+        project.catalogue[dataset]
+    names = {parse(canonical(project.methods, method)).name for method in methods}
+    left = math.inf if minutes is None else minutes * 60
+    kept = []
+    for one in planned:
+        run = one.job.run
+        if (datasets and run.dataset not in datasets) or (seeds and run.seed not in seeds):
+            continue
+        if names and parse(run.method).name not in names:
+            continue
+        left -= one.seconds
+        if left < 0:
+            break
+        kept.append(one)
+    return kept
 
 
 def plan_words(planned: Iterable[PlannedRun]) -> str:

@@ -3,13 +3,15 @@
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
+from fedrec.workers.order import Order
 from fedrec.workers.process import Worker, death_of
 
 logger = logging.getLogger(__name__)
@@ -35,19 +37,32 @@ class Command:
     """Where what it said is kept if it fails."""
 
 
+_PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
+    "longest": lambda task: -task.seconds,
+    "shortest": lambda task: task.seconds,
+    "listed": lambda _: 0.0,
+}
+
+
 @dataclass
 class Crew:
-    """At most `size` workers, as `start` makes them, that do `tasks`: the long ones first."""
+    """At most `size` workers, as `start` makes them, that do `tasks`: in `order`, but for those of a kind.
+
+    With the longest first a worker stays with a kind until nothing is left of it. In another order, which is
+    to hold wherever the work ends, a task is overtaken by fewer others than there are workers.
+    """
 
     tasks: Iterable[Command]
     size: int
     start: Callable[[], Worker]
+    order: Order = "longest"
     failures: dict[str, str] = field(default_factory=dict)
     """Why tasks failed, by their names."""
 
     def __post_init__(self) -> None:
-        self._left = sorted(self.tasks, key=lambda task: -task.seconds)
-        self._progress = TaskProgress([task.seconds for task in self._left])
+        self._left = dict(enumerate(sorted(self.tasks, key=_PLACED_BY[self.order])))
+        self._reach = len(self._left) if self.order == "longest" else self.size
+        self._progress = TaskProgress([task.seconds for task in self._left.values()])
         self._workers: dict[int, Worker] = {}
         self._kinds: dict[int, str] = {}
         self._lock = threading.Lock()
@@ -76,6 +91,11 @@ class Crew:
     def left(self) -> int:
         """How many tasks are neither done nor have failed."""
         return self._progress.left
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long these take, by how long the others took; None where none was done."""
+        return self._progress.seconds_left
 
     def _stop(self) -> None:
         with self._lock:
@@ -108,14 +128,19 @@ class Crew:
             worker.end()
 
     def _next(self, number: int) -> Command | None:
-        """The first task of the kind the worker did last; else of a kind nobody is at; else the first."""
+        """The first task of the kind the worker did last; else of a kind nobody is at; else the first.
+
+        No further on than `_reach` places from the first.
+        """
         with self._lock:
             if self._stopping or not self._left:
                 return None
             at = set(self._kinds.values())
             own = self._kinds.get(number)
-            task = min(self._left, key=lambda task: (task.kind != own, task.kind in at))
-            self._left.remove(task)
+            first = next(iter(self._left))
+            near = takewhile(lambda place: place < first + self._reach, self._left)
+            place = min(near, key=lambda place: (self._left[place].kind != own, self._left[place].kind in at))
+            task = self._left.pop(place)
             self._kinds[number] = task.kind
             return task
 

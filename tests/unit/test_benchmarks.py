@@ -5,10 +5,15 @@ import sys
 
 import pytest
 
-from benchmarks import authors, company, engines
+from benchmarks import authors, company, costs, engines
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.configuration import read_configuration
+from fedrec.config.methods import load_methods
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
 from fedrec.errors import ConfigurationError
 from fedrec.federation.peers import ALONE
+from fedrec.plan.cost import gpu_seconds_of
+from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
 
@@ -73,6 +78,25 @@ def test_every_engine_is_timed_and_held_to_the_loop(data, tmp_path, capsys):
         assert "loop_differs" not in report
         assert set(report["fused_notes"]["training"].values()) == {"compiled"}
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == reports
+
+
+def test_clocks_of_a_gpu_are_compared_with_what_is_estimated_for_it():
+    """Three runs at twice, four and eight times their estimates, of which the middle one counts as 1."""
+    files = [ROOT / f"config/{name}.yaml" for name in ("config", "methods", "datasets")]
+    costs_of = read_configuration(files[:1]).content["gpu_costs"]
+    methods, catalogue = load_methods(files[1]), load_catalogue(files[2])
+
+    def run(method, times, device="a GPU", last=100):
+        name = RunId("pfedclr", "ml-100k", "clean", method, 0)
+        estimate = gpu_seconds_of(name, methods, catalogue, costs_of) - costs_of["start"]
+        return name, {"measured": {"device": device, "seconds": times * estimate}, "rounds": {"last": last}}
+
+    runs = [run("fedmf", 2), run("fedmf[d=8]", 4), run("fedmf+plgc", 8)]
+    left_out = [run("pfedrec", 99, device="cpu (x86-64, 1 threads)"), run("popularity", 99, last=1)]
+    assert costs.ratios_of([*runs, *left_out], ROOT / "config") == {
+        "fedmf": pytest.approx([0.5, 1.0]),
+        "fedmf+plgc": pytest.approx([2.0]),
+    }
 
 
 def test_a_method_without_clients_is_no_benchmark(data, tmp_path):

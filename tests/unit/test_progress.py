@@ -47,9 +47,20 @@ def test_tasks_say_how_many_are_done_and_about_how_long_the_rest_takes(monkeypat
     assert tasks.left == 0
     assert stream.getvalue().splitlines() == [
         "1 of 3 runs, about 1 min 0 s left",
-        "2 of 3 runs, 1 failed, about 40 s left",
+        "2 of 3 runs, 1 failed, about 53 s left",
         "3 of 3 runs, 1 failed, 2 min 0 s",
     ]
+
+
+def test_how_long_the_rest_takes_is_told_by_what_was_done_and_not_by_what_failed(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tasks = TaskProgress([5.0, 10.0, 20.0], io.StringIO())
+    tasks.update(5.0, failed=True)
+    assert tasks.seconds_left is None
+    now[0] = 30.0
+    tasks.update(10.0, failed=False)
+    assert tasks.seconds_left == 60
 
 
 def test_tasks_on_a_terminal_are_a_bar():

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     _, said = process.communicate()
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
-        assert "fedrec: stopped; 1 of 2 runs are over; the same command goes on with the others" in said
+        assert "fedrec: stopped; 1 of 2 runs are over, 1 to go. The same command goes on with them" in said
         assert f"1 of 2 runs failed:\n  {tmp_path / place}: --data " in said
     # Kept where the workflow keeps the logs of its runs.
     assert "fedrec: --data " in (tmp_path / "logs" / place / "train.log").read_text()
@@ -167,6 +168,39 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     assert "goes on after round" in capsys.readouterr().err
     trained(splits, tmp_path / "whole", changes=rounds)
     assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
+
+
+class MadeCrew:
+    """Notes what it is to do, and in which order; does nothing, or is stopped where that is asked for."""
+
+    stopped = False
+    failures: ClassVar = {}
+    left, seconds_left = 1, 125.0
+
+    def __init__(self, tasks, size, _start, order):
+        MadeCrew.asked = ([task.seconds for task in tasks], size, order)
+
+    def work(self):
+        if self.stopped:
+            raise KeyboardInterrupt
+
+
+def test_a_list_is_worked_off_in_the_order_that_is_asked_for(listed, monkeypatch):
+    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    runs = listed(*({"out": str(number), "seconds": number} for number in (3, 9, 1)))
+    for words, order in (([], "longest"), (["--order", "listed"], "listed")):
+        assert work(runs, "--jobs", "2", *words) == 0
+        assert MadeCrew.asked == ([3.0, 9.0, 1.0], 2, order)
+
+
+def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(listed, monkeypatch, capsys):
+    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    monkeypatch.setattr(MadeCrew, "stopped", True)
+    assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") > 1
+    assert (
+        "fedrec: stopped; 2 of 3 runs are over, 1 to go: about 2 min 5 s by those that were done. The same "
+        "command goes on with them, from their checkpoints."
+    ) in capsys.readouterr().err
 
 
 def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):

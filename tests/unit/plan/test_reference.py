@@ -8,7 +8,8 @@ from fedrec.config.configuration import read_configuration
 from fedrec.errors import ConfigurationError
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
-from fedrec.plan.reference import plan_words, reference_plan
+from fedrec.plan.reference import PlannedRun, chosen, plan_words, reference_plan
+from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 
 ORDER = [
@@ -82,6 +83,43 @@ def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):
     assert recording.run in [
         one.job.run for one in plan({recording.run: {**said_by(recording), "record": []}})
     ]
+
+
+def test_runs_are_chosen_by_dataset_method_seed_and_time_and_keep_their_order(project, plan):
+    planned = plan({})
+
+    def named(**wanted):
+        return [one.job.run for one in chosen(project, planned, **wanted)]
+
+    every = [one.job.run for one in planned]
+    methods = {run.method for run in every}
+    assert named() == every
+    assert named(datasets=["ml-1m"]) == [run for run in every if run.dataset == "ml-1m"] != []
+    assert named(seeds=[1, 7]) == [run for run in every if run.seed == 1] != []
+    one, *others = sorted(methods)
+    assert others
+    assert {run.method for run in named(methods=[one.split("[")[0]])} >= {one}
+    assert named(methods=["popularity"]) == []
+    first = sum(run.seconds for run in planned[:3])
+    assert named(minutes=(first + 0.1) / 60) == every[:3]
+    of_seed = [one for one in planned if one.job.run.seed == 1]
+    assert named(seeds=[1], minutes=(of_seed[0].seconds + 0.1) / 60) == [of_seed[0].job.run]
+
+
+def test_a_method_is_chosen_with_whatever_settings_are_changed_and_without_other_plug_ins(project):
+    job = project.job(RunId("plgc", "ml-100k", "clean", "fedmf", 0))
+    names = ("fedmf", "fedmf[d=8]", "fedmf+plgc", "fedmf+plgc[beta=0.3]")
+    planned = [PlannedRun(replace(job, run=replace(job.run, method=name)), 1, 1.0) for name in names]
+    for wanted, expected in (("fedmf", names[:2]), ("fedmf+plgc", names[2:])):
+        kept = chosen(project, planned, methods=[wanted])
+        assert tuple(one.job.run.method for one in kept) == expected
+
+
+def test_a_dataset_or_method_that_there_is_not_is_no_empty_list(project):
+    with pytest.raises(ConfigurationError, match=r"unknown dataset 'ml-100'.*ml-100k"):
+        chosen(project, [], datasets=["ml-100"])
+    with pytest.raises(ConfigurationError, match=r"unknown method 'fedfm'"):
+        chosen(project, [], methods=["fedfm"])
 
 
 def test_a_configuration_without_a_reference_is_told_what_to_give(project):

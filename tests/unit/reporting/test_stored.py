@@ -50,7 +50,7 @@ def configuration(**changes):
     return Document("configuration", {**content, **asked, **costs, "reference": reference, **changes})
 
 
-GPU = {"start": 1.0, "round": 0.01, "million": {}}
+GPU = {"start": 1.0, "round": 0.01, "million": {}, "tables": {}}
 
 
 def add_run(results, method, protocol, *, code=None, settings=None, **more):

@@ -1,8 +1,10 @@
 """Many commands by a few workers: in which order, by whom, and what a failure stops."""
 
+import itertools
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +96,75 @@ def test_the_long_ones_come_first_and_a_kind_stays_with_its_worker():
     ]
     Crew(tasks, 1, start).work()
     assert [words for _, words in start.asked] == ["say long"] * 3 + ["say middle"] * 3 + ["say short"] * 3
+
+
+class InStep:
+    """Starts workers that do nothing, each a task as soon as all have one, and notes who was given what."""
+
+    def __init__(self, size):
+        self.given = []
+        self._started = itertools.count()
+        self._all = threading.Barrier(size)
+
+    def __call__(self):
+        number = next(self._started)
+
+        def do(arguments, *_files):
+            self.given.append((number, *arguments))
+            self._all.wait(60)
+            return 0
+
+        return SimpleNamespace(lives=True, do=do, end=lambda: None)
+
+
+MADE = [
+    ("a0", "a", 5.0),
+    ("b0", "b", 1.0),
+    ("a1", "a", 5.0),
+    ("c0", "c", 9.0),
+    ("b1", "b", 1.0),
+    ("d0", "d", 3.0),
+]
+"""Tasks of a list: name, kind, seconds."""
+
+
+def given(order, size, made=MADE):
+    """Workers and names of tasks as they are handed out, to so many that take one at the same time."""
+    start = InStep(size)
+    tasks = [task(name, name, kind=kind, seconds=seconds) for name, kind, seconds in made]
+    Crew(tasks, size, start, order).work()
+    return start.given
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("longest", "c0 a0 a1 d0 b0 b1"),
+        ("shortest", "b0 b1 d0 a0 a1 c0"),
+        ("listed", "a0 b0 a1 c0 b1 d0"),
+    ],
+)
+def test_a_single_worker_is_given_tasks_in_the_order_that_is_asked_for(order, expected):
+    assert [name for _, name in given(order, 1)] == expected.split()
+
+
+@pytest.mark.parametrize("order", ["shortest", "listed"])
+def test_where_work_may_end_early_a_task_is_overtaken_by_fewer_than_there_are_workers(order):
+    """Though a worker could go on with the kind of its first: the others of it are last, and must wait."""
+    made = [(f"{kind}{place}", kind, 1.0 + place) for place, kind in enumerate("abcdefgaaa")]
+    places = [int(name[1:]) for _, name in given(order, 2, made)]
+    for number, place in enumerate(places):
+        assert place - min(places[number:]) < 2, places
+
+
+def test_with_the_longest_first_a_worker_stays_with_its_kind():
+    made = [(f"{kind}{place}", kind, 99.0 - place) for place, kind in enumerate("abcdefgaaa")]
+    assert {"a7", "c2"} == {name for _, name in given("longest", 2, made)[2:4]}
+
+
+def test_within_reach_a_worker_goes_on_with_its_kind():
+    made = [(f"{kind}{place}", kind, 1.0) for place, kind in enumerate("abbabababa")]
+    assert len({(worker, name[0]) for worker, name in given("listed", 2, made)}) == 2
 
 
 def test_no_more_workers_are_started_than_there_are_tasks():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_SHARED_BYTES = 32 * 1024
+_SHARED_BYTES = 36 * 1024
 """Of a block's memory on the GPU that arrays may take; others lie in the worker's scratch memory."""
 _STACK_BYTES = 256 * 1024
 """The same on the CPU."""

@@ -7,8 +7,6 @@ from fedrec.federation.engines.fused.gpu_blocks import Local, places, samples_of
 
 _BYTES_PER_LANE = 352
 """Of a block's memory on the GPU, for each of its lanes: with all lanes a block has a processor's memory."""
-_PARTS_PER_LANE = 16
-"""Numbers of a sum over samples that a lane leaves for others to add up."""
 _FEWEST = 32
 """Samples of a block that finds no room near its lanes."""
 
@@ -24,24 +22,22 @@ class BlockMemory:
         placed = [places(arrays) for arrays in of_steps]
         self._places = {name: place for given, _ in placed for name, place in given.items()}
         width = max(1, *(width for _, width in placed))
-        self._parts = _PARTS_PER_LANE * lanes
         most = _BYTES_PER_LANE * lanes
-        room = (most if near is None else min(most, near)) - self._parts * size
-        fitting = samples_of_block(width, size, room)
+        fitting = samples_of_block(width, size, most if near is None else min(most, near))
         self._samples = fitting or _FEWEST
-        self._numbers = self._parts + width * self._samples
+        self._numbers = width * self._samples
         self.pool_bytes = self._numbers * size if fitting else 0
         """What a launch gives a block for it."""
 
     def declared(self, memory: KernelMemory) -> Iterator[str]:
-        """Statements that declare its arrays, and where lanes leave parts of sums."""
+        """Statements that declare its arrays."""
         if self.pool_bytes:
             yield f"POOL(pool, {self.pool_bytes});"
-            yield "real* const parts = (real*)pool;"
+            yield "real* const block = (real*)pool;"
         else:
-            yield from memory.fixed("parts", self._numbers)
+            yield from memory.fixed("block", self._numbers)
         for name, place in self._places.items():
-            yield f"real* const {name} = parts + {self._parts + place * self._samples};"
+            yield f"real* const {name} = block + {place * self._samples};"
 
     def opened(self, step: int, stage: int, memory: KernelMemory) -> Iterator[str]:
         """The opening of a loop over blocks of a mini-batch, of about the same size each."""
@@ -49,22 +45,56 @@ class BlockMemory:
         yield "const int each_ = ((n + blocks_ - 1) / blocks_ + 3) / 4 * 4;"
         yield "for (int i0 = 0; i0 < n; i0 += each_) {"
         yield "const int i1 = n - i0 < each_ ? n : i0 + each_;"
-        arrays = [each for each in self._of_steps[step] if each.stage == stage and each.source]
-        for array in arrays:
-            # What is on its way comes from far and goes near.
-            far = self.pool_bytes and array.source not in memory.near
-            yield from _fetched(array, "fetch_four" if far else "copy_four")
-        if arrays:
-            yield "FETCHED();"
+        arrays = self._fetched_by(step, stage)
+        for turn in sorted({each.reads for each in arrays}):
+            yield from self._fetched([each for each in arrays if each.reads == turn], memory)
+            yield "FETCH_MORE();"
+
+    def has_room_for(self, rows: Sequence[Local], samples: int) -> bool:
+        """Whether there is room near the lanes for rows of so many samples."""
+        fits = sum(each.stride for each in rows) * samples <= self._numbers
+        return fits and bool(self.pool_bytes) and all(each.count % 4 == 0 for each in rows)
+
+    def of_all_lanes(self, rows: Sequence[Local], lanes: int, memory: KernelMemory) -> Iterator[str]:
+        """The opening of a loop over a mini-batch, a sample for each lane, and of a block with their rows.
+
+        No other block may be open.
+        """
+        yield "{"
+        first = 0
+        for each in rows:
+            yield f"real* const {each.name} = block + {first};"
+            first += each.stride * lanes
+        yield "for (int i0 = 0; i0 < n; i0 += LANES) {"
+        yield "const int i1 = n - i0 < LANES ? n : i0 + LANES;"
+        yield from self._fetched(rows, memory)
+        yield from ("FETCH_MORE();", "FETCHED_BUT(0);", "SYNC();")
+
+    def waited(self, step: int, stage: int, turn: int) -> Iterator[str]:
+        """Wait for what a turn is the first to read of what the block has fetched."""
+        turns = {each.reads for each in self._fetched_by(step, stage)}
+        if turn in turns:
+            yield f"FETCHED_BUT({sum(each > turn for each in turns)});"
             yield "SYNC();"
 
+    def _fetched_by(self, step: int, stage: int) -> list[Local]:
+        return [each for each in self._of_steps[step] if each.stage == stage and each.source]
 
-def _fetched(array: Local, how: str) -> Iterator[str]:
-    """Statements that fetch what a block needs of an array."""
-    fours = array.count // 4
+    def _fetched(self, arrays: Sequence[Local], memory: KernelMemory) -> Iterator[str]:
+        """Statements that fetch what a block needs of some arrays, those of as many numbers together."""
+        for fours in sorted({each.count // 4 for each in arrays}):
+            yield f'_Pragma("unroll 2") for (int e = LANE; e < (i1 - i0) * {fours}; e += LANES) {{'
+            yield f"const int j = i0 + e / {fours}, k = e % {fours} * 4;"
+            for each in arrays:
+                if each.count // 4 == fours:
+                    # What is on its way comes from far and goes near.
+                    far = self.pool_bytes and each.source not in memory.near
+                    how = "fetch_four" if far else "copy_four"
+                    yield f"{how}({each.name} + (j - i0) * {each.stride} + k, {_row(each)} + k);"
+            yield "}"
+
+
+def _row(array: Local) -> str:
+    """Where the numbers of sample `j` begin, of an array or table that a block fetches."""
     row = f"(integer){array.slots}[j]" if array.slots else "j"
-    there = f"{array.source} + {row} * {array.count} + k"
-    yield f"for (int e = LANE; e < (i1 - i0) * {fours}; e += LANES) {{"
-    yield f"const int j = i0 + e / {fours}, k = e % {fours} * 4;"
-    yield f"{how}({array.name} + (j - i0) * {array.stride} + k, {there});"
-    yield "}"
+    return f"{array.source} + {row} * {array.count}"

@@ -79,7 +79,8 @@ template <int COUNT> INLINE void store(real* to, const real* from) {
 #endif
   UNROLL for (int k = 0; k < COUNT; k++) to[k] = from[k];
 }
-/* Four neighbours, from the memory of all into that of a block: on their way until FETCHED(). */
+/* Four neighbours, from the memory of all into that of a block: on their way until FETCHED_BUT() so many of
+   what was begun since, one part each FETCH_MORE(). */
 INLINE void copy_four(real* to, const real* from) {
   real four[4];
   load<4>(four, from);
@@ -87,14 +88,16 @@ INLINE void copy_four(real* to, const real* from) {
 }
 #if DOUBLE || !defined(__CUDACC__)
 #define fetch_four copy_four
-#define FETCHED()
+#define FETCH_MORE()
+#define FETCHED_BUT(later)
 #else
 INLINE void fetch_four(real* to, const real* from) {
   asm volatile(
     "{ .reg .u64 near; .reg .u32 place; cvta.to.shared.u64 near, %0; cvt.u32.u64 place, near;"
-    " cp.async.cg.shared.global [place], [%1], 16; }" :: "l"(to), "l"(from) : "memory");
+    " cp.async.cg.shared.global [place], [%1], 16; }" :: "l"(to), "l"(from));
 }
-#define FETCHED() asm volatile("cp.async.wait_all;" ::: "memory")
+#define FETCH_MORE() asm volatile("cp.async.commit_group;" ::: "memory")
+#define FETCHED_BUT(later) asm volatile("cp.async.wait_group %0;" :: "n"(later) : "memory")
 #endif
 /* A record of doubles of a table. */
 #define RECORD(count, name, table, number) \
@@ -111,21 +114,39 @@ INLINE void add_product(real (*total)[4], const real (*left)[4], const real (*ri
   UNROLL for (int s = 0; s < 4; s++) UNROLL for (int a = 0; a < 4; a++)
     UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a][s] * right[s][b];
 }
-INLINE void add_outer(real (*total)[4], const real* left, const real* right) {
-  UNROLL for (int a = 0; a < 4; a++) UNROLL for (int b = 0; b < 4; b++) total[a][b] += left[a] * right[b];
+INLINE void add_outer(real* total, const real* left, const real* right) {
+  UNROLL for (int k = 0; k < 16; k++) total[k] += left[k / 4] * right[k % 4];
 }
-INLINE void add_stored(real* total, const real* stored) {
-  real before[4];
-  load<4>(before, stored);
-  UNROLL for (int b = 0; b < 4; b++) total[b] += before[b];
+/* How many neighbouring lanes share a tile of so many, each with some of the samples. */
+INLINE constexpr int lanes_of_tile(int tiles) {
+  int over = 1;
+  while (over < 32 && 2 * over * tiles <= LANES) over *= 2;
+  return over;
 }
-/* Sums of what groups of COUNT lanes have, on top of what is there if `more`. */
-template <int COUNT> INLINE void sum_groups(real x, real* total, int more) {
+/* The sums of COUNT numbers over OVER neighbouring lanes, both powers of two: a lane keeps some of them. */
+template <int COUNT, int OVER> INLINE void keep_sums(real* own) {
+  if constexpr (OVER > 1) {
+    constexpr int half = COUNT > 1 ? COUNT / 2 : 1, apart = OVER / 2;
+    const bool upper = COUNT > 1 && LANE & apart;
+    UNROLL for (int k = 0; k < half; k++) {
+      const real sent = upper || COUNT == 1 ? own[k] : own[k + half], kept = upper ? own[k + half] : own[k];
+      own[k] = kept + __shfl_xor_sync(0xffffffffu, sent, apart);
+    }
+    keep_sums<half, apart>(own);
+  }
+}
+template <int COUNT, int OVER> INLINE int first_kept() {
+  constexpr int half = COUNT / 2, apart = OVER / 2;
+  if constexpr (half && apart) return (LANE & apart ? half : 0) + first_kept<half, apart>();
+  return 0;
+}
+/* Sums of what groups of COUNT lanes have. */
+template <int COUNT> INLINE void sum_groups(real x, real* total) {
   __shared__ real parts[LANES];
   parts[LANE] = x;
   SYNC();
   for (int k = LANE; k < COUNT; k += LANES) {
-    real sum = more ? total[k] : (real)0;
+    real sum = 0;
     for (int group = 0; group < LANES / COUNT; group++) sum += parts[group * COUNT + k];
     total[k] = sum;
   }

@@ -20,7 +20,7 @@ class Local:
     """An array of a block: numbers of a sample, its stage, and the turns from and up to which it is needed.
 
     `source` is where it is fetched from when the block begins: an array of all samples, or a table, of which
-    `slots` tells each sample's row.
+    `slots` tells each sample's row. It is waited for in the turn that `reads` it first.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Local:
     dies: int
     source: str = ""
     slots: str = ""
+    reads: int = 1
 
     @property
     def stride(self) -> int:

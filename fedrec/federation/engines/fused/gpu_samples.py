@@ -1,8 +1,7 @@
 """Products and sums over samples as the lanes of a GPU share them out.
 
-A product of every sample with a matrix, and a product of two tensors summed over samples, are done by tiles:
-a lane has four times four numbers of the result, so that what it fetches serves four times. Other sums over
-samples are shared out among groups of lanes. In whatever shape, a number is added up in one order.
+Products are done by tiles (see `gpu_products`). Other sums over samples are shared out among groups of lanes.
+Sums go on in registers from block to block, and in whatever shape, a number is added up in one order.
 """
 
 import math
@@ -14,8 +13,6 @@ from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Index, Node, Re
 
 SIDE = 4
 """Numbers of a tile in each direction, which are fetched at once."""
-_MOST_GROUPS = 8
-"""Groups of lanes whose tiles are added up, one after the other."""
 _AT_ONCE = 8
 """Numbers of samples that a lane has under way."""
 
@@ -123,146 +120,47 @@ def _indexed(factor: Factor) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Epilogue:
-    """What becomes of a number of a product: the tensor it goes to, its place there, and a formula of it."""
+class Sum:
+    """A sum over the samples of all blocks: statements before the first, in each, and behind the last."""
 
-    result: Node
-    index: Index
-    formula: str
-
-
-PRODUCT = "total[c][b]"
-"""A number of a product, in its tile."""
+    before: list[str]
+    block: list[str]
+    behind: list[str]
 
 
-def turned(reader: Reader, tiled: Tiled, into: str) -> list[str]:
-    """A matrix that lies the other way, row by row; neighbouring lanes read and write different banks."""
-    columns, depth = tiled.sizes[tiled.of_right], tiled.sizes["s0"]
-    element = tiled.right.at(reader, {"s0": "s", tiled.of_right: "k"})
-    return [
-        f"for (int e = LANE; e < {columns * depth}; e += LANES) {{",
-        f"const int k = e % {columns}, s = (e / {columns} + k) % {depth};",
-        f"{into}[s * {columns} + k] = {element};",
-        "}",
-        "SYNC();",
-    ]
-
-
-def product(
-    reader: Reader, tiled: Tiled, matrix: str, left: Epilogue, targets: Sequence[str], beside: int
-) -> list[str]:
-    """Every sample's numbers times a matrix, which lies row by row from `matrix` on.
-
-    What is left of it goes to all `targets`. With as many products `beside` it that wait for nothing of each
-    other, other lanes begin. A lane's samples are far apart, so that those of neighbours are neighbours.
-    """
-    column, inside = tiled.of_right, "s0"
-    columns, depth = tiled.sizes[column], tiled.sizes[inside]
-    places = {"j": "j", inside: "s0", column: "column"}
-    tiles = columns // SIDE
-    start = "(LANE + LANES / 2) % LANES" if beside % 2 else "LANE"
-    return [
-        "{",
-        f"const int apart = (i1 - i0 + {SIDE - 1}) / {SIDE};",
-        f"for (int e = {start}; e < apart * {tiles}; e += LANES) {{",
-        f"const int j0 = i0 + e / {tiles}, column = e % {tiles} * {SIDE};",
-        "real total[4][4];",
-        "clear(total);",
-        f"for (int s0 = 0; s0 < {depth}; s0 += {SIDE}) {{",
-        "real left[4][4], right[4][4];",
-        f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        "const int j = j0 + c * apart < i1 ? j0 + c * apart : i1 - 1;",
-        *tiled.left.fetched(reader, "left[c]", inside, places),
-        f"load<{SIDE}>(right[c], {matrix} + (s0 + c) * {columns} + column);",
-        "}",
-        "add_product(total, left, right);",
-        "}",
-        f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        "const int j = j0 + c * apart;",
-        "if (j >= i1) break;",
-        f"real own[{SIDE}];",
-        f"UNROLL for (int b = 0; b < {SIDE}; b++) {{",
-        f"const int {column} = column + b;",
-        f"own[b] = {left.formula};",
-        "}",
-        *(f"store<{SIDE}>(&{target}, own);" for target in targets),
-        "}",
-        "}",
-        "}",
-    ]
-
-
-def outer(reader: Reader, node: Reduction, tiled: Tiled) -> list[str]:
-    """A sum over samples of products: groups of lanes take samples in turn, and their tiles are added up."""
-    row, column = tiled.of_left, tiled.of_right
-    rows, columns = tiled.sizes[row] // SIDE, tiled.sizes[column] // SIDE
-    places = {row: "a0", column: "b0"}
-    line = reader.read(node, [{row: "(a0 + c)"}.get(place, places.get(place, place)) for place in _own(node)])
-    first = reader.read(node, ["0"] * len(node.shape))
-    return [
-        "{",
-        f"const int tiles = {rows * columns}, most = LANES / tiles > 1 ? LANES / tiles : 1;",
-        f"const int groups = most < {_MOST_GROUPS} ? most : {_MOST_GROUPS}, group = LANE / tiles;",
-        "for (int tile = LANE % tiles; tile < tiles && group < groups; tile += LANES) {",
-        f"const int a0 = tile / {columns} * {SIDE}, b0 = tile % {columns} * {SIDE};",
-        "real total[4][4];",
-        "clear(total);",
-        '_Pragma("unroll 4") for (int j = i0 + group; j < i1; j += groups) {',
-        "real left[4], right[4];",
-        *tiled.left.fetched(reader, "left", row, places),
-        *tiled.right.fetched(reader, "right", column, places),
-        "add_outer(total, left, right);",
-        "}",
-        f"UNROLL for (int c = 0; c < {SIDE}; c++) {{",
-        "if (groups > 1) {",
-        f"store<{SIDE}>(parts + group * {node.count} + (a0 + c) * {columns * SIDE} + b0, total[c]);",
-        "} else {",
-        f"if (i0) add_stored(total[c], &{line});",
-        f"store<{SIDE}>(&{line}, total[c]);",
-        "}",
-        "}",
-        "}",
-        "if (groups > 1) {",
-        "SYNC();",
-        f"for (int e = LANE; e < {node.count}; e += LANES) {{",
-        f"real total = i0 ? (&{first})[e] : (real)0;",
-        f"for (int g = 0; g < groups; g++) total += parts[g * {node.count} + e];",
-        f"(&{first})[e] = total;",
-        "}",
-        "SYNC();",
-        "}",
-        "}",
-    ]
-
-
-def grouped_sum(reader: Reader, node: Reduction) -> list[str]:
-    """A sum over samples of a formula: groups of lanes take samples in turn."""
+def grouped_sum(reader: Reader, node: Reduction, name: str) -> Sum:
+    """A sum over samples of a formula: groups of lanes take samples in turn, or a lane has some numbers."""
     factors, own, inner = factors_of(node)
     count = node.count
     term = " * ".join(factor.at(reader, {}) for factor in factors)
     static = [(place, size) for place, size in zip(inner, node.over, strict=True) if place not in ("j", "0")]
     loops = [f"for (int {place} = 0; {place} < {size}; {place}++)" for place, size in static]
-    places = _decoded(zip(own, node.shape, strict=True), count)
-    add = [*loops, f"total += {term};"]
     target = reader.read(node, ["0"] * len(node.shape))
     each = [
-        "{",
-        f"const int groups = LANES / {count}, group = LANE / {count}, e = LANE % {count};",
-        *places,
-        "real total = 0;",
-        'if (group < groups) _Pragma("unroll 4") for (int j = i0 + group; j < i1; j += groups) {', *add, "}",
-        f"sum_groups<{count}>(total, &{target}, i0);",
-        "}",
-    ]  # fmt: skip
-    some = [
-        f"for (int e = LANE; e < {count}; e += LANES) {{",
-        *places,
-        "real total = 0;",
-        "for (int j = i0; j < i1; j++) {", *add, "}",
-        f"(&{target})[e] = i0 ? (&{target})[e] + total : total;",
-        "}",
-    ]  # fmt: skip
-    return [f"#if LANES >= {2 * count}", *each, "#else", *some, "#endif"]
+        f"UNROLL for (int turn = 0; turn < turns_{name}; turn++) {{",
+        f"const int group = groups_{name} > 1 ? LANE / {count} : 0;",
+        f"const int e = LANE - group * {count} + turn * LANES;",
+    ]
+    return Sum(
+        [
+            f"constexpr int groups_{name} = LANES >= {2 * count} ? LANES / {count} : 1;",
+            f"constexpr int turns_{name} = ({count} + LANES - 1) / LANES;",
+            f"real own_{name}[turns_{name}] = {{0}};",
+        ],
+        [
+            *each,
+            *_decoded(zip(own, node.shape, strict=True), count),
+            f"if (e < {count} && group < groups_{name})",
+            f'_Pragma("unroll 4") for (int j = i0 + group; j < i1; j += groups_{name})',
+            *loops,
+            f"own_{name}[turn] += {term};",
+            "}",
+        ],
+        [
+            f"if (groups_{name} > 1) sum_groups<{count}>(own_{name}[0], &{target});",
+            f"else {{ {' '.join(each)} if (e < {count}) (&{target})[e] = own_{name}[turn]; }} }}",
+        ],
+    )
 
 
 def each_number_of_samples(reader: Reader, node: Node, index: Index, formula: str) -> list[str]:

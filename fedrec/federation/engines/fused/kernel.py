@@ -9,6 +9,7 @@ from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.arrays import KernelMemory, Scratch
 from fedrec.federation.engines.fused.block_memory import BlockMemory
 from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.gpu_blocks import Local
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
@@ -86,10 +87,10 @@ class _Writer:
         self.batch = batch
         self.arrays = KernelMemory(gpu=gpu, double=double, batch=batch)
         self.blocks: BlockMemory | None = None
-        if any(stage.products for graph in self.graphs for stage in graph.stages):
+        if any(stage.in_blocks for graph in self.graphs for stage in graph.stages):
             self.blocks = BlockMemory(
-                [graph.locals for graph in self.graphs], lanes=lanes_for(batch), size=8 if double else 4,
-                near=near,
+                [graph.locals for graph in self.graphs],
+                lanes=lanes_for(batch), size=8 if double else 4, near=near,
             )  # fmt: skip
         self.opening = Opening(layout, self.arrays, self.blocks, gpu=gpu)
         self.moves = Moves(layout, gpu=gpu)
@@ -285,7 +286,9 @@ class _Writer:
         for turn, lines, at_once in stage.parts:
             if at_once:
                 yield from lines
-            elif not (self.gpu and turn):
+            elif self.gpu and not turn:
+                yield from self._loop_by_lanes(lines)
+            elif not self.gpu:
                 yield from self._loop(lines, "i0; i < i1; i++" if stage.tiles else "LANE; i < n; i += LANES")
         if stage.tiles:
             yield "}"
@@ -303,12 +306,34 @@ class _Writer:
     def _loop(self, lines: list[str], over: str) -> Iterator[str]:
         """A loop over samples; a lane has the rows of its own in registers."""
         yield f"for (int i = {over}) {{"
-        text = "\n".join(lines)
-        for table in self.layout.tables.values():
-            if f"row_{table.c}[" in text:
-                yield from self._row_loaded(table)
+        for table in self._tables_of(lines):
+            yield from self._row_loaded(table)
         yield from lines
         yield "}"
+
+    def _loop_by_lanes(self, lines: list[str]) -> Iterator[str]:
+        """A loop over all samples; where there is room, lanes first fetch the rows of theirs together.
+
+        Neighbouring lanes then fetch neighbours of one row, in place of the same number of distant ones.
+        """
+        tables = self._tables_of(lines)
+        rows = [
+            Local(f"rows_{table.c}", table.width, 0, 0, 0, f"table_{table.c}", table.slot) for table in tables
+        ]
+        if self.blocks is None or not tables or not self.blocks.has_room_for(rows, lanes_for(self.batch)):
+            yield from self._loop(lines, "LANE; i < n; i += LANES")
+            return
+        yield from self.blocks.of_all_lanes(rows, lanes_for(self.batch), self.arrays)
+        yield "for (int i = i0 + LANE; i < i1; i += LANES) {"
+        for table, own in zip(tables, rows, strict=True):
+            yield f"real row_{table.c}[{table.width}];"
+            yield f"load<{table.width}>(row_{table.c}, {own.name} + (i - i0) * {own.stride});"
+        yield from (*lines, "}", "SYNC();", "}", "}")
+
+    def _tables_of(self, lines: list[str]) -> list[Table]:
+        """The tables whose rows statements read."""
+        text = "\n".join(lines)
+        return [table for table in self.layout.tables.values() if f"row_{table.c}[" in text]
 
     def _turns_together(self, number: int, place: int, stage: Stage) -> Iterator[str]:
         """What lanes do together with samples, and by themselves behind that: of all, or block by block."""
@@ -318,19 +343,25 @@ class _Writer:
         sums = f"s{number}_sum{place}_late", f"s{number}_total{place}_late"
         if stage.late_sums:
             yield from _none_yet(sums[0], stage.late_sums)
+        yield from stage.before
         yield "{"
-        if stage.products:
+        if stage.in_blocks:
             assert self.blocks is not None
             yield from self.blocks.opened(number, place, self.arrays)
         else:
             yield "const int i0 = 0, i1 = n;"
         for turn in turns:
+            if stage.in_blocks:
+                assert self.blocks is not None
+                yield from self.blocks.waited(number, place, turn)
             if turn in stage.together:
                 yield from (*stage.together[turn], "SYNC();")
             if turn in stage.turns:
                 yield from self._loop(stage.turns[turn], "i0 + LANE; i < i1; i += LANES")
                 yield "SYNC();"
-        yield "}}" if stage.products else "}"
+        yield "}}" if stage.in_blocks else "}"
+        if stage.behind:
+            yield from (*stage.behind, "SYNC();")
         if stage.late_sums:
             yield from _added_up(*sums, stage.late_sums)
             yield "SYNC();"

@@ -6,25 +6,22 @@ samples and one over rows. A tensor of one sample lives in registers, unless a l
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.gpu_blocks import Local, stride
+from fedrec.federation.engines.fused.gpu_products import PRODUCT, Epilogue, outer, product, turned
 from fedrec.federation.engines.fused.gpu_samples import (
-    PRODUCT,
     SIDE,
-    Epilogue,
     Tiled,
     each_number_of_samples,
     grouped_sum,
     lane_total,
-    outer,
     outer_of,
-    product,
     product_of,
-    turned,
 )
 from fedrec.federation.engines.fused.loops import (
     adding,
@@ -69,6 +66,8 @@ _MANY = 64
 class Stage:
     """The statements of a stage, and the sums that its loops make: the first of each, and how many."""
 
+    in_blocks: bool = False
+    """Whether a GPU's lanes look at samples block by block."""
     client: list[str] = field(default_factory=list)
     wide: list[str] = field(default_factory=list)
     """What lanes compute of all samples together, number by number, before anything else."""
@@ -84,8 +83,11 @@ class Stage:
     """Those that a GPU's loops behind the first make."""
     turned: dict[str, str] = field(default_factory=dict)
     """Matrices that lie the other way for products, and where they are turned to."""
-    products: int = 0
-    """Products by tiles and sums of such, for which samples are looked at block by block."""
+    multiplied: Counter[int] = field(default_factory=Counter)
+    """Products of every sample with a matrix that a turn has so far."""
+    before: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
+    """What lanes do before the first and behind the last block, for sums over all of them."""
 
     @property
     def loops(self) -> list[list[str]]:
@@ -169,6 +171,8 @@ class Lowering:
         self._standing_for: dict[Node, str] = {}
         self._arrays: dict[str, int] = {}
         self._turned: dict[str, int] = {}
+        self._matrices: set[str] = set()
+        """Arrays of the client that every sample is multiplied with: first where memory is short."""
         self._constants: list[Constant] = []
         self._leaves: dict[Leaf, tuple[int, ...]] = {}
 
@@ -176,7 +180,7 @@ class Lowering:
         """All statements."""
         outputs = list(self._graph.gradients.values())
         count = 1 + max((self._placing.ready(node) for node in (self._graph.loss, *outputs)), default=0)
-        stages = [Stage() for _ in range(count)]
+        stages = [Stage(number in self._placing.blocked) for number in range(count)]
         elsewhere = self._placing.inlined | set(self._placing.epilogue.values())
         for node in self._placing.order:
             if not isinstance(node, Input | Constant | Count | Reindexed) and node not in elsewhere:
@@ -202,7 +206,8 @@ class Lowering:
             if node in self._placing.kept and node not in self._placing.local
         }
         constants = [node.value for node in self._constants]
-        arrays = self._turned | self._arrays
+        matrices = {name: size for name, size in self._arrays.items() if name in self._matrices}
+        arrays = self._turned | matrices | self._arrays
         return Lowered(stages, self._leaves, arrays, kept, self._locals(), constants, loss, gradients)
 
     def read(self, node: Node, index: Sequence[str]) -> str:
@@ -475,16 +480,13 @@ class Lowering:
 
     def _shared_out(self, node: Reduction, stage: Stage) -> list[str]:
         """A sum or product that lanes share out, once every sample has left what it has."""
-        stage.products += self._placing.is_by_tiles(node)
         if SAMPLES in node.over:
-            self._arrays[self._name(node)] = node.count
-            both = outer_of(node)
-            return outer(self, node, both) if both else grouped_sum(self, node)
+            return self._sum_of_blocks(node, stage)
         tiled = product_of(node)
         if tiled:
             left = self._left_over(node)
             matrix = self._matrix(tiled, stage)
-            return product(self, tiled, matrix, left, self._targets(left), stage.products)
+            return product(self, tiled, matrix, left, self._targets(left), self._half(node, stage))
         index = of_any_sample(loop_index(node.shape))
         inner = tuple(f"s{number}" for number in range(len(node.over)))
         add = [f"total += {self._term(node, index, inner)};"]
@@ -492,10 +494,26 @@ class Lowering:
         body = ["real total = 0;", *loops, f"{self._read_array(node, index)} = total;"]
         return looped(node.shape, index, body, by_lanes=True)
 
+    def _sum_of_blocks(self, node: Reduction, stage: Stage) -> list[str]:
+        """A sum over samples that lanes share out."""
+        name, both = self._name(node), outer_of(node)
+        self._arrays[name] = node.count
+        total = outer(self, node, both, name) if both else grouped_sum(self, node, name)
+        stage.before += total.before
+        stage.behind += total.behind
+        return total.block
+
+    def _half(self, node: Reduction, stage: Stage) -> int:
+        """Which half of the lanes begins with a product: those that others of its turn leave free."""
+        turn = self._placing.turn[node]
+        number, stage.multiplied[turn] = stage.multiplied[turn], stage.multiplied[turn] + 1
+        return number % 2
+
     def _matrix(self, tiled: Tiled, stage: Stage) -> str:
         """Where a matrix lies row by row; one that does not is turned before samples are looked at."""
         right, column = tiled.right, tiled.of_right
         if self.is_run(right.node, right.index, column):
+            self._matrices.update(self._name(each) for each in self._placing.sources(right.node))
             return f"(&{right.at(self, {'s0': '0', column: '0'})})"
         key = right.at(self, {"s0": "s", column: "k"})
         if key not in stage.turned:
@@ -570,6 +588,7 @@ class Lowering:
             dies=self._placing.last_turn(node, stage),
             source="" if made_here else source,
             slots=self._slots(node.leaf) if isinstance(node, Input) else "",
+            reads=self._placing.first_turn(node, stage),
         )
         return name
 

@@ -61,6 +61,12 @@ class Opening:
                 if key == name:
                     yield from self._arrays.fixed(f"first{number}_{c_name(name)}", size)
                     yield from self._arrays.fixed(f"second{number}_{c_name(name)}", size)
+        for kind in self._layout.kinds:
+            # Whatever fetches rows of samples looks here first.
+            yield from self._arrays.per_sample("int", f"{PREFIXES[kind]}slot", 1)
+        for part in ("occurrences", "distinct"):
+            if part in self._layout.parts:
+                yield from self._arrays.per_sample("real", part, 1)
         for name in self._layout.sums:
             yield from self._arrays.fixed(f"sum_{c_name(name)}", self._layout.tables[name].width)
         for graph in self._layout.graphs:
@@ -73,11 +79,8 @@ class Opening:
         for table in self._layout.trained:
             if self._layout.leaves_gradients(table):
                 yield from self._arrays.per_sample("real", f"gradient_{table.c}", table.width)
-        for kind in self._layout.kinds:
-            yield from self._arrays.per_sample("int", f"{PREFIXES[kind]}slot", 1)
-        for part in ("labels", "occurrences", "distinct"):
-            if part in self._layout.parts:
-                yield from self._arrays.per_sample("real", part, 1)
+        if "labels" in self._layout.parts:
+            yield from self._arrays.per_sample("real", "labels", 1)
         for table in self._layout.tables.values():
             yield f"real* const table_{table.c} = all_{table.c} + {self._first_row(table)} * {table.width};"
         for name, width in self._layout.derived.items():

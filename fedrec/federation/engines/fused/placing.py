@@ -277,7 +277,14 @@ class Placing:
 
     def last_turn(self, node: Node, stage: int) -> int:
         """The last turn of a stage that reads a tensor of samples."""
-        turns = [
+        return max(self._reading_turns(node, stage), default=0)
+
+    def first_turn(self, node: Node, stage: int) -> int:
+        """The first turn of a stage, behind that of lanes by themselves, which reads a tensor of samples."""
+        return min((turn for turn in self._reading_turns(node, stage) if turn), default=1)
+
+    def _reading_turns(self, node: Node, stage: int) -> list[int]:
+        return [
             self.turn[reader]
             for reader in self.order
             if self.stage[reader] == stage
@@ -285,7 +292,6 @@ class Placing:
             and reader not in self.inlined
             and any(each is node for inner in reader.inputs for each in self.read_by(inner))
         ]
-        return max(turns, default=0)
 
     def _is_behind(self, reader: Node, source: Node) -> bool:
         """Whether another loop than that over samples which computes a tensor reads it."""

@@ -63,7 +63,9 @@ def test_sums_of_many_numbers_are_shared_out_on_a_gpu_and_nowhere_else():
     assert on_cpu[0].sums == 1 + 64
     assert not any(stage.together for stage in on_cpu)
     assert on_gpu[0].sums == 1
-    assert "for (int j = i0; j < i1; j++) {" in on_gpu[0].together[1]
+    assert any("for (int j = i0 + group; j < i1;" in line for line in on_gpu[0].together[1])
+    assert on_gpu[0].before
+    assert on_gpu[0].behind
 
 
 def test_numbers_that_rounds_may_change_are_given_with_each_call():

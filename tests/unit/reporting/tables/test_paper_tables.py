@@ -13,7 +13,6 @@ from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.cost import START_SECONDS, seconds_of
-from fedrec.plan.runs import RunId
 from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
 from tests.conftest import ROOT, made_interactions
@@ -300,11 +299,6 @@ def test_a_run_costs_by_rounds_epochs_and_rows(tmp_path):
     found = made(tmp_path, one, METHODS, ["ml-100k", "ml-1m"])
     small, large = (seconds_of(found[0, name, "clean"][0].id, METHODS, CATALOGUE) for name in one.datasets)
     assert large - START_SECONDS == pytest.approx(10.00209 * (small - START_SECONDS))
-
-
-def test_a_dataset_whose_rows_nobody_prints_costs_as_much_as_a_usual_one():
-    part, usual = (RunId("fedrap", name, "clean", "fedrap", 0) for name in ("ml-1m-500u-1", "ml-100k"))
-    assert seconds_of(part, METHODS, CATALOGUE) == seconds_of(usual, METHODS, CATALOGUE)
 
 
 def test_only_the_numbers_of_its_own_table_decide_an_artefact():

@@ -1,0 +1,65 @@
+"""How stored runs of a GPU compare with what `gpu_costs` says of them.
+
+    python -m benchmarks.costs
+
+Of every run, the seconds its rounds took over those estimated; the time to start is in neither. Runs that
+shared a GPU took longer than one alone would have: all are divided by the ratio in their middle, so that a
+method at 1 is in proportion to the others. A run of a single round has nothing to compare.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.configuration import read_configuration
+from fedrec.config.methods import load_methods
+from fedrec.config.names import parse
+from fedrec.plan.cost import gpu_seconds_of
+from fedrec.plan.runs import RunId
+from fedrec.runs.store import RunStore
+
+_ON_CPU = "cpu"
+"""How the name of a machine begins on which no GPU trained."""
+
+
+def ratios_of(runs: Iterable[tuple[RunId, Mapping[str, Any]]], config: Path) -> dict[str, list[float]]:
+    """By method, its plug-in included, the ratios of the runs: their names, and what run.json says."""
+    methods, catalogue = load_methods(config / "methods.yaml"), load_catalogue(config / "datasets.yaml")
+    costs = read_configuration([config / "config.yaml"]).content["gpu_costs"]
+    found: dict[str, list[float]] = {}
+    for run, said in runs:
+        if said["measured"]["device"].startswith(_ON_CPU) or said["rounds"]["last"] == 1:
+            continue
+        estimated = gpu_seconds_of(run, methods, catalogue, costs) - costs["start"]
+        found.setdefault(parse(run.method).name, []).append(said["measured"]["seconds"] / estimated)
+    middle = np.median([ratio for ratios in found.values() for ratio in ratios])
+    return {name: [float(ratio / middle) for ratio in ratios] for name, ratios in sorted(found.items())}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print a line for each method: how many runs, and the 10th, 50th and 90th of a hundred ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--store", type=Path, default=Path("results/reference"), help="packed runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=Path("config"),
+        help="folder of the configuration (default: %(default)s)",
+    )
+    parsed = parser.parse_args(words)
+    stored = ((run.id, run.summary) for run in RunStore(parsed.store).every_run())
+    found = ratios_of(stored, parsed.config)
+    every = [ratio for ratios in found.values() for ratio in ratios]
+    for name, ratios in [*found.items(), ("all", every)]:
+        low, median, high = np.quantile(ratios, (0.1, 0.5, 0.9))
+        print(f"{name:18} {len(ratios):4} runs  {low:5.2f} {median:5.2f} {high:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
