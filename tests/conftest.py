@@ -81,6 +81,14 @@ def _texts_are_parsed_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """Tests write thousands of small files, none of which has to outlive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
     return load_catalogue(ROOT / "config/datasets.yaml")
