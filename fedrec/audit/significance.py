@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from fedrec.audit.draws import CountDraws, Floats
 from fedrec.errors import ComparisonError
 
 EXACT_PAIRS = 20
@@ -20,8 +21,6 @@ EXACT_PAIRS = 20
 ALPHA = 0.05
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
 _ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,9 @@ def bootstrap_interval(
     assert 0 < level < 1, "a level is a share"
     values, times = np.unique(_finite(differences, "differences"), return_counts=True)
     users = int(times.sum())
-    draw = np.random.Generator(np.random.PCG64(seed))
+    draws = CountDraws(seed)
     means = np.concatenate(
-        [
-            draw.multinomial(users, times / users, part) @ values / users
-            for part in _parts(resamples, len(values))
-        ]
+        [draws.resampled(times, part) @ values / users for part in _parts(resamples, len(values))]
     )
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -191,9 +187,9 @@ def _every_sum(differences: Floats) -> Floats:
 def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floats]:
     """Sums for signs drawn at random: of each distinct magnitude, how often it is positive is binomial."""
     magnitudes, times = np.unique(np.abs(differences), return_counts=True)
-    draw = np.random.Generator(np.random.PCG64(seed))
+    draws = CountDraws(seed)
     for part in _parts(resamples, len(magnitudes)):
-        yield (2 * draw.binomial(times, 0.5, (part, len(times))) - times) @ magnitudes
+        yield (2 * draws.halved(times, part) - times) @ magnitudes
 
 
 def _parts(resamples: int, width: int) -> Iterator[int]:
