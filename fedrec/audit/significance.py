@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from fedrec.audit.draws import CountDraws, Floats
 from fedrec.errors import ComparisonError
 
 EXACT_PAIRS = 20
@@ -21,6 +20,8 @@ EXACT_PAIRS = 20
 ALPHA = 0.05
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
 _ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,12 @@ def bootstrap_interval(
     assert 0 < level < 1, "a level is a share"
     values, times = np.unique(_finite(differences, "differences"), return_counts=True)
     users = int(times.sum())
-    draws = CountDraws(seed)
+    draw = np.random.Generator(np.random.PCG64(seed))
     means = np.concatenate(
-        [draws.resampled(times, part) @ values / users for part in _parts(resamples, len(values))]
+        [
+            draw.multinomial(users, times / users, part) @ values / users
+            for part in _parts(resamples, len(values))
+        ]
     )
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -187,9 +191,9 @@ def _every_sum(differences: Floats) -> Floats:
 def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floats]:
     """Sums for signs drawn at random: of each distinct magnitude, how often it is positive is binomial."""
     magnitudes, times = np.unique(np.abs(differences), return_counts=True)
-    draws = CountDraws(seed)
+    draw = np.random.Generator(np.random.PCG64(seed))
     for part in _parts(resamples, len(magnitudes)):
-        yield (2 * draws.halved(times, part) - times) @ magnitudes
+        yield (2 * draw.binomial(times, 0.5, (part, len(times))) - times) @ magnitudes
 
 
 def _parts(resamples: int, width: int) -> Iterator[int]:
