@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fedrec.workers.channel import Channel
 
+OUT_OF_MEMORY = 71
+"""The exit status of a command that may do with the memory that others hold. Its process keeps its own."""
 _SECONDS_TO_END = 5.0
 
 
