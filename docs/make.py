@@ -485,13 +485,20 @@ def shared() -> str:
 def since() -> str:
     """Milliseconds of rounds after what the page tells, beside those from before."""
     return markdown(
-        ("method", "shape of", "before", "now", "kernel alone"),
+        ("method", "shape of", "before", "now"),
         (
-            (f"`{row['method']}`", row["dataset"], row["before_ms"], row["round_ms"], row["kernel_ms"])
+            (f"`{row['method']}`", row["dataset"], row["before_ms"], row["round_ms"])
             for row in numbers("fused-since")
         ),
         right=2,
     )
+
+
+def products() -> str:
+    """Versions of a kernel with products: what was predicted, and what came of it."""
+    names = ("version", "predicted", "round_ms", "outcome")
+    head = ("version", "predicted", "round, ms", "outcome")
+    return markdown(head, ([row[name] for name in names] for row in numbers("plgc-versions")), right=4)
 
 
 def epochs() -> str:
@@ -515,6 +522,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "processes": processes,
     "shared": shared,
     "since": since,
+    "products": products,
     "epochs": epochs,
     "floor": floor,
     "versions": versions,

@@ -33,9 +33,12 @@ settings.register_profile("fedrec", derandomize=True, deadline=None, max_example
 settings.load_profile("fedrec")
 
 
-def _sooner() -> str:
-    """Flags by which kernels are compiled soon, as there are many for small cases, and still use vectors, for
-    those which learn for many rounds.
+SOON = "-Og"
+"""The flag by which a kernel is compiled in half of the time: there are many, for cases that are small."""
+
+
+def swift() -> str:
+    """Flags for kernels that learn for many rounds: they use vectors, and are compiled soon all the same.
 
     What gcc leaves out for it is how turns are counted and where numbers lie: it changes none of them.
     """
@@ -45,7 +48,7 @@ def _sooner() -> str:
     return "-O1 -ftree-vectorize"
 
 
-os.environ.setdefault(FLAGS, _sooner())
+os.environ.setdefault(FLAGS, SOON)
 
 # Some tests interrupt themselves, which a shell that starts them in its background would have them ignore.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -75,6 +78,14 @@ def _texts_are_parsed_once() -> Iterator[None]:
     """Tests read the files of the configuration hundreds of times, and to parse them takes longest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(document, "parse_yaml", _parsed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """Tests write thousands of small files, none of which has to outlive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         yield
 
 

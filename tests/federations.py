@@ -141,11 +141,12 @@ def trained(
     rounds: int = 2,
     seed: int = 0,
     users: int = 60,
+    per_user: int = 20,
     dtype: torch.dtype = torch.float32,
 ) -> Trained:
     """A composition after some rounds on planted blocks: trained by the first test that asks."""
     with precision(dtype):
-        clients = clients_of(planted_blocks(users=users))
+        clients = clients_of(planted_blocks(users=users, per_user=per_user))
         learner = learner_of(name, clients, *changes, engine=engine, seed=seed)
         reports = [learner.train_round(round_) for round_ in range(1, rounds + 1)]
         told = [[report.loss, report.clients, report.down, report.up] for report in reports]

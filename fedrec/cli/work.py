@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
-from fedrec.workers.order import ORDERS
+from fedrec.workers.order import ORDERS_OF_WORK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ def add_commands(commands: "Commands") -> None:
     )
     parser.add_argument(
         "--order",
-        choices=ORDERS,
-        default=ORDERS[0],
+        choices=ORDERS_OF_WORK,
+        default=ORDERS_OF_WORK[0],
         help="which runs come first: the longest, so that the whole list is done soonest; where time may run "
         "out, the shortest, so that most are done by then, or those that the list has first, so that these "
         "are (default: %(default)s)",

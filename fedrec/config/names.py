@@ -12,6 +12,7 @@ all the same. A folder is named `fedmf+plgc@beta-0.3`, which needs no quoting an
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NoReturn
 
 from fedrec.errors import ConfigurationError
@@ -39,6 +40,7 @@ class Composition:
         return self.name + "".join(f"[{name}={value}]" for name, value in self.changes)
 
 
+@cache
 def parse(text: str) -> Composition:
     """The parts of a spelling; blanks around them do not matter."""
     head, bracket, rest = text.partition("[")

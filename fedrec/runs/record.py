@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -199,7 +200,7 @@ class RunRecord:
         At the reported round, or that of another rule.
         """
         table = self._table("ranks")
-        at = np.asarray(table["at"].to_pylist()) == (rule or self.round_rule)
+        at = pc.equal(table["at"], rule or self.round_rule).to_numpy()
         user = table["user"].to_numpy()[at].astype(np.int64)
         rank = table["test_rank_in_catalogue" if catalogue else "test_rank"].to_numpy()[at]
         order = np.argsort(user, kind="stable")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedrec.errors import ResultError, StorageError
@@ -293,7 +294,7 @@ def _shape_of(path: Path) -> dict[str, Any]:
     table, about = read_table(path)
     about.pop("content")
     user = table["user"].to_numpy()
-    train = np.asarray([part == "train" for part in table["part"].to_pylist()])
+    train = pc.equal(table["part"], "train").to_numpy()
     present = np.unique(user)
     rows = np.bincount(user[train], minlength=int(present[-1]) + 1)[present]
     return {"about": canonical_json(about), "users": _as_bytes(present), "rows": _as_bytes(rows)}

@@ -5,4 +5,4 @@ from typing import Literal, TypeAlias, get_args
 Order: TypeAlias = Literal["longest", "shortest", "listed"]
 """Which come first: the longest, so that all are done soonest; the shortest, so that most are done when time
 runs out; or those that were given first, so that these are."""
-ORDERS: tuple[Order, ...] = get_args(Order)
+ORDERS_OF_WORK: tuple[Order, ...] = get_args(Order)

@@ -12,7 +12,7 @@ from tests.federations import METHODS, gentle, method_of
 NAMES = [*method_names(), *compositions(METHODS)]
 FEDERATED = [name for name in NAMES if method_of(name) is not None]
 SETTINGS = [
-    ("optimiser=adam", "batch_size=16", "early_stop=0.25", "local_epochs=3"),
+    ("optimiser=adam", "batch_size=16", "early_stop=0.2", "local_epochs=3"),
     ("optimiser=sgd", "batch_size=7", "batch_decay=0.9"),
     ("optimiser=adam", "batch_size=1000", "participation=0.3"),
     ("optimiser=adam", "batch_size=7", "aggregated=0.5", "weighting=equal", "negatives=2"),
@@ -138,7 +138,7 @@ class Case:
 def _matrix() -> list[Case]:
     each = [Case(name, settings) for name in FEDERATED for settings in SETTINGS]
     further = [Case(name, settings) for name in SIMPLE for settings in FURTHER_SETTINGS]
-    variant = ("batch_size=16", "early_stop=0.25", "local_epochs=3")
+    variant = ("batch_size=16", "early_stop=0.2", "local_epochs=3")
     return each + further + [Case(name, variant, rounds=3) for name in VARIANTS]
 
 

@@ -1,7 +1,8 @@
 """Every engine against the plain loop, on every method: a new one joins by itself."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -32,12 +33,13 @@ from tests.federations import (
     trained,
 )
 
-USERS = 5
-"""Of 14 to 18 training rows: mini-batches are cut at other places for each."""
+FEW: Mapping[str, Any] = {"users": 5, "per_user": 14}
+"""Users of 8 to 12 training rows: mini-batches are cut at other places for each."""
+USERS = FEW["users"]
 
 
 def assert_equals_the_loop(case: Case, engine: str, relative: float, dtype: torch.dtype) -> None:
-    how = {"rounds": case.rounds, "users": USERS, "dtype": dtype}
+    how = {"rounds": case.rounds, "dtype": dtype, **FEW}
     expected = trained(case.name, *case.all_changes, engine="loop", **how)
     actual = trained(case.name, *case.all_changes, engine=engine, **how)
     assert_same(expected.values, actual.values, relative)
@@ -84,7 +86,7 @@ def test_single_precision_differs_by_rounding_alone(name, optimiser):
     """By no more than a few times what the plain loop itself loses to it: Adam blows up what layers lose."""
     case = Case(name, ("batch_size=16", f"optimiser={optimiser}"))
     precise, single = (
-        trained(name, *case.all_changes, engine="loop", rounds=case.rounds, users=USERS, dtype=dtype).values
+        trained(name, *case.all_changes, engine="loop", rounds=case.rounds, dtype=dtype, **FEW).values
         for dtype in (torch.float64, torch.float32)
     )
     lost = max(apart(precise, single).values())
@@ -136,7 +138,7 @@ def test_of_clients_that_may_stop_early_some_do(name):
     """Where all of them went on, or all stopped, an engine that forgot to stop each by itself would not be seen."""
     (settings,) = (settings for settings in SETTINGS if any("early_stop" in change for change in settings))
     stopping, patient = (
-        trained(name, *Case(name, changes).all_changes, users=USERS, rounds=1, dtype=torch.float64).values
+        trained(name, *Case(name, changes).all_changes, rounds=1, dtype=torch.float64, **FEW).values
         for changes in (settings, (*settings, "early_stop=null"))
     )
     kept = [key for key in stopping if key.startswith("kept/")]

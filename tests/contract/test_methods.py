@@ -9,7 +9,9 @@ import torch
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
+from fedrec.native.on_cpu import FLAGS
 from fedrec.runs.training import Training
+from tests.conftest import swift
 from tests.contract.matrix import NAMES
 from tests.federations import (
     METHODS,
@@ -27,6 +29,13 @@ TEACHING = {
     "item_rate": 0.05, "weight_decay": 0, "batch_decay": 1, "round_decay": 1,
 }  # fmt: skip
 """With these and gentle rates methods learn in few rounds; one that does not has `teaching` in its entry."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels_are_swift():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FLAGS, swift())
+        yield
 
 
 def trained_on(clients, name, rounds, changes=()):

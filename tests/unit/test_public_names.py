@@ -66,9 +66,14 @@ def test_a_public_name_means_one_thing():
     assert double_meanings(ROOT / "fedrec") == {}
 
 
+@pytest.fixture(scope="module")
+def ours():
+    return definitions(ROOT / "fedrec")
+
+
 @pytest.mark.parametrize("name", CONVENTIONS)
-def test_a_convention_is_followed_by_several_modules(name):
-    assert len(definitions(ROOT / "fedrec")[name]) > 1
+def test_a_convention_is_followed_by_several_modules(ours, name):
+    assert len(ours[name]) > 1
 
 
 def test_a_second_meaning_is_seen(tmp_path):

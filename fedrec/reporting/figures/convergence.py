@@ -20,7 +20,7 @@ from fedrec.reporting.figures.chart import Drawn, chart, write_figure
 from fedrec.reporting.figures.drawing import draw_curve, label_panels, metric_title, panel_of, series_of
 from fedrec.reporting.figures.labels import spread
 from fedrec.reporting.figures.panels import PanelKey, distinct, legend, metric_panels
-from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, part_of
+from fedrec.reporting.figures.rows import line_rows, mean_columns, part_of, runs_columns
 from fedrec.reporting.figures.style import KIND_LOOKS, WIDTH, blank_figure, looks, theme
 from fedrec.reporting.finding import COUNTER
 from fedrec.reporting.standings import KIND_WORDS
@@ -73,13 +73,13 @@ def draw_compared(subject: Subject) -> Drawn:
 
 def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric and round."""
-    part = part_of(subject.artefact)
+    part, runs = part_of(subject.artefact), runs_columns(records)
     for metric in subject.artefact.metrics:
         rounds = records[0].curve["round"].to_list()
         curves = [record.curve[f"{part}_{metric}"].to_list() for record in records]
         for round_, *values in zip(rounds, *curves, strict=True):
             about = {"axis": "round", "x": int(round_), "part": part}
-            yield about | over_seeds_columns(metric, values, records)
+            yield about | {"metric": metric, **mean_columns(values), **runs}
 
 
 def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from fedrec.config.papers import Artefact, Line
@@ -106,6 +107,6 @@ def _group_sizes(rows: Sequence[Row]) -> str:
 def _training_counts(split: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: ANN401 - a table of pyarrow
     """The users of a split, and the number of training interactions of each."""
     users = split["user"].to_numpy()
-    train = np.asarray([part == "train" for part in split["part"].to_pylist()])
+    train = pc.equal(split["part"], "train").to_numpy()
     present = np.unique(users)
     return present, np.bincount(users[train], minlength=int(present[-1]) + 1)[present].astype(np.int64)

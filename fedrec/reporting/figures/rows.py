@@ -35,15 +35,18 @@ def line_rows(subject: Subject, rows_of: RowsOfLine) -> list[Row]:
 
 def over_seeds_columns(metric: str, values: Sequence[float], records: Sequence[RunRecord]) -> dict[str, Any]:
     """A metric of one value per seed: mean, deviation, seeds and runs."""
+    return {"metric": metric, **mean_columns(values), **runs_columns(records)}
+
+
+def mean_columns(values: Sequence[float]) -> dict[str, Any]:
+    """Of one value per seed, mean and deviation."""
     number = mean_over_seeds(values)
-    seeds = " ".join(str(record.id.seed) for record in records)
-    return {
-        "metric": metric,
-        "mean": number.mean,
-        "sd": number.sd,
-        "seeds": seeds,
-        "runs": folders_of(records),
-    }
+    return {"mean": number.mean, "sd": number.sd}
+
+
+def runs_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """The seeds and folders of the runs of a row; those of one curve are the same in all of its rows."""
+    return {"seeds": " ".join(str(record.id.seed) for record in records), "runs": folders_of(records)}
 
 
 def setting_columns(subject: Subject, line: Line, dataset: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import ScalarFormatter
 
 from fedrec.config.names import parse
 from fedrec.files.atomic import atomic, write_text
@@ -219,14 +220,31 @@ def blank_figure(width: float, height: float) -> Figure:
     return figure
 
 
+class _PlainNumbers(ScalarFormatter):
+    """Numbers along an axis, plainly: matplotlib would typeset each as a formula, to look the same.
+
+    A power of ten that all of them share is a formula still.
+    """
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label of a tick."""
+        return super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$")
+
+
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem`.pdf, `stem`.png and `stem`.svg."""
+    """Write `stem`.png, `stem`.pdf and `stem`.svg, all with the layout that the first one finds."""
     # Matplotlib's font library tells of every table it leaves out.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
-    with atomic(stem.with_name(f"{stem.name}.pdf")) as path:
-        figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            if type(axis.get_major_formatter()) is ScalarFormatter:
+                axis.set_major_formatter(_PlainNumbers())
     with atomic(stem.with_name(f"{stem.name}.png")) as path:
         figure.savefig(path, format="png", metadata={"Software": None})
+    # To find a layout takes longer than to draw: it would be found anew for each file.
+    figure.set_layout_engine(None)
+    with atomic(stem.with_name(f"{stem.name}.pdf")) as path:
+        figure.savefig(path, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
     write_text(stem.with_name(f"{stem.name}.svg"), svg_of(figure))
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opacus.accountants.analysis import rdp as opacus
 from scipy.special import logsumexp
 
 from fedrec.errors import ConfigurationError
 from fedrec.federation.privacy.accountant import ORDERS, gaussian_epsilon, gaussian_rdp, laplace_epsilon
 
-NOISES, SAMPLINGS = (0.5, 0.8, 1.0, 2.0, 8.0), (0.001, 0.01, 0.1, 0.5, 0.9)
+NOISES, SAMPLINGS = (0.5, 1.0, 8.0), (0.001, 0.1, 0.9)
 STEPS, DELTAS = (1, 30, 1000), (1e-3, 1e-5, 1e-8)
 SAMPLED = list(itertools.product(NOISES, SAMPLINGS))
 MECHANISMS = list(itertools.product(NOISES, (*SAMPLINGS, 1.0)))
@@ -81,11 +80,16 @@ def test_small_divergences_keep_their_digits():
 
 
 def opacus_epsilon(orders, divergences, delta):
+    # It imports much, which every worker would do to see which tests there are.
+    from opacus.accountants.analysis import rdp as opacus
+
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # the best order is the last
         return max(0, opacus.get_privacy_spent(orders=orders, rdp=divergences, delta=delta)[0])
 
 
 def test_divergence_and_epsilon_are_those_of_opacus():
+    from opacus.accountants.analysis import rdp as opacus
+
     divergences, epsilons, expected = [], [], []
     for noise, sampling in MECHANISMS:
         single = opacus.compute_rdp(q=sampling, noise_multiplier=noise, steps=1, orders=ORDERS)

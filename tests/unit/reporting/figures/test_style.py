@@ -183,3 +183,27 @@ def test_the_same_picture_is_the_same_bytes(tmp_path):
         assert first == (tmp_path / f"two.v1.{ending}").read_bytes()
         assert b"Date" not in first
         assert b"Matplotlib" not in first
+
+
+def test_numbers_along_an_axis_are_plain_and_the_power_of_ten_they_share_is_a_formula(tmp_path):
+    with theme():
+        figure = blank_figure(2, 1)
+        ax = figure.subplots()
+        ax.plot([-0.5, 0.5], [1e7, 3e7])
+        ax.set_xticks([-0.5, 0, 0.5])
+        save(figure, tmp_path / "numbers")
+        labels = [tick.get_text() for tick in (*ax.get_xticklabels(), *ax.get_yticklabels())]
+        assert {"\N{MINUS SIGN}0.5", "0.0", "2"} <= set(labels)
+        assert ax.yaxis.get_offset_text().get_text() == r"$\times\mathdefault{10^{7}}\mathdefault{}$"
+
+
+def test_all_files_of_a_figure_have_the_layout_that_was_found_once(tmp_path, monkeypatch):
+    found = []
+    with theme():
+        figure = blank_figure(2, 1)
+        figure.subplots().set_ylabel("a label that takes room")
+        engine = figure.get_layout_engine()
+        monkeypatch.setattr(engine, "execute", lambda of, execute=engine.execute: found.append(execute(of)))
+        save(figure, tmp_path / "laid_out")
+    assert len(found) == 1
+    assert figure.axes[0].get_position().x0 > 0.2
