@@ -59,6 +59,10 @@ class OutOfMemoryError(FedrecError):
     """A client does not fit into the available memory."""
 
 
+class MemoryTakenError(OutOfMemoryError):
+    """A run does not fit into the memory that is free: it may, where others hold less of it."""
+
+
 class PeerError(FedrecError):
     """Another process that trains the same run has ended, and this one cannot go on."""
 

@@ -130,6 +130,8 @@ class TaskProgress:
 
     def __init__(self, seconds: Sequence[float], stream: TextIO | None = None) -> None:
         self.left = len(seconds)
+        self.at_once: int | None = None
+        """How many are done at once, where these are fewer than was asked for."""
         self._all = len(seconds)
         self._failed = 0
         self._seconds_to_do = sum(seconds)
@@ -180,8 +182,9 @@ class TaskProgress:
         failed = f", {self._failed} failed" if self._failed else ""
         if not self.left:
             return f"{failed}, {span_text(time.monotonic() - self._started)}"
+        fewer = "" if self.at_once is None else f", {self.at_once} at once"
         left = self.seconds_left
-        return failed + ("" if left is None else f", about {span_text(left)} left")
+        return failed + fewer + ("" if left is None else f", about {span_text(left)} left")
 
 
 def span_text(seconds: float) -> str:

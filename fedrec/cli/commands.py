@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
-from fedrec.errors import FedrecError, PeerError, StoppedError
+from fedrec.errors import FedrecError, MemoryTakenError, PeerError, StoppedError
 from fedrec.workers.company import LEFT_ALONE, end_with_starter
+from fedrec.workers.process import OUT_OF_MEMORY
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
     PermissionError: "no permission. Change its rights, or name another place.",
@@ -21,10 +22,12 @@ _WRONG_PLACE: Mapping[type[OSError], str] = {
     NotADirectoryError: "lies below a file, where a folder is needed.",
 }
 """What is wrong with a path that cannot be read, in words."""
+_STATUSES: Mapping[type[FedrecError], int] = {PeerError: LEFT_ALONE, MemoryTakenError: OUT_OF_MEMORY}
+"""The exit statuses of errors that who started the command can do something about."""
 
 
 def perform(arguments: Sequence[str]) -> int:
-    """Run one command; the exit status is 0, or 1 after an error message."""
+    """Run one command; the exit status is 0, or after an error message 1 or one of `_STATUSES`."""
     parsed = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parsed.words = arguments
@@ -35,7 +38,7 @@ def perform(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except FedrecError as error:
         print(f"fedrec: {error}", file=sys.stderr)
-        return LEFT_ALONE if isinstance(error, PeerError) else 1
+        return _STATUSES.get(type(error), 1)
     except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
         if error.filename is None:
             raise

@@ -10,7 +10,7 @@ _HANDED_OVER = ("prepare", "split", "describe", "train", "build")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, or 1 after an error message."""
+    """Run one command; the exit status is that of `fedrec.cli.commands.perform`."""
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in _HANDED_OVER:
         status = handed_over(words)

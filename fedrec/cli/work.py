@@ -42,7 +42,8 @@ def add_commands(commands: "Commands") -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help=f"runs trained at once (default: one per CPU core; {_RUNS_PER_GPU} per GPU)",
+        help=f"runs trained at once (default: one per CPU core; {_RUNS_PER_GPU} per GPU); where these do not "
+        "fit into memory together it is fewer, and those that did not fit are tried again",
     )
     parser.add_argument(
         "--order",

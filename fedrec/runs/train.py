@@ -14,7 +14,13 @@ from fedrec.config.methods import canonical, load_methods, resolve
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
-from fedrec.errors import ConfigurationError, DivergenceError, OutOfMemoryError, did_you_mean
+from fedrec.errors import (
+    ConfigurationError,
+    DivergenceError,
+    MemoryTakenError,
+    OutOfMemoryError,
+    did_you_mean,
+)
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.observe.recorder import Recorder
@@ -42,6 +48,8 @@ _DIVERGED = ("refused", "kept")
 """What may become of a training that leaves the finite numbers."""
 _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
+_NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
+"""What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
 
 
 def train(
@@ -79,8 +87,10 @@ def train(
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     membership = Membership.of_environment()
-    place = device_named(device, membership.local_rank)
-    memory = memory_for_clients(place, memory_gib)
+    with _fitting(f"{method} on {data.name}", "the GPU"):
+        # Whoever asks a GPU how much of its memory is free takes some of it.
+        place = device_named(device, membership.local_rank)
+        memory = memory_for_clients(place, memory_gib)
     chosen = engine_named(engine, memory.together, memory.alone)
     split = split_of(data, protocol, paper)
     identity = {
@@ -118,7 +128,9 @@ def train(
             return before
         use_own_cores()
         forget_peak_memory(place)
-        try:
+
+        # A function of its own: what it holds is to be gone when memory is given back.
+        def trained() -> Mapping[str, Any]:
             clients = Clients.of_split(split, place, peers)
             recorder = Recorder.of(record, clients, settings["rounds"], peers) if record else None
             learner = make_learner(method, clients, settings, seed, chosen, recorder, peers)
@@ -135,15 +147,10 @@ def train(
                 remarks,
                 peers,
             ).train()
-        except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            elsewhere = "" if place.type == "cpu" else ", or use --device cpu"
-            raise OutOfMemoryError(
-                f"{method} on {data.name}: it does not fit into the memory of {place}, or another program "
-                f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
-                f"({str(error)[:_MOST_CHARACTERS]})"
-            ) from error
+
+        try:
+            with _fitting(f"{method} on {data.name}", str(place)):
+                return trained()
         finally:
             release_memory(place)
 
@@ -158,9 +165,32 @@ def _held(out: Path, peers: Peers) -> Iterator[None]:
         yield
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out: on a CPU torch has no error of its own for that."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+@contextmanager
+def _fitting(run: str, place: str) -> Iterator[None]:
+    """Let memory of a device that runs out be a `MemoryTakenError`, which says what to do about it.
+
+    Not so where a client needs more than it is allowed, however much is free.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError, OutOfMemoryError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        elsewhere = "" if place == "cpu" else ", or use --device cpu"
+        raise MemoryTakenError(
+            f"{run}: it does not fit into the memory of {place}, or another program "
+            f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
+            f"({str(error)[:_MOST_CHARACTERS]})"
+        ) from error
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, or an engine says so for that reason."""
+    if isinstance(error, OutOfMemoryError):
+        return _is_out_of_memory(error.__cause__)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    )
 
 
 def _check_diverged(word: str) -> None:

@@ -1,4 +1,7 @@
-"""Many commands done by a few workers, each one after another; one that fails stops no other."""
+"""Many commands done by a few workers, each one after another; one that fails stops no other.
+
+One that does not fit into memory beside others has not failed: it is done again with fewer at once.
+"""
 
 import logging
 import tempfile
@@ -12,7 +15,8 @@ from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.order import Order
-from fedrec.workers.process import Worker, death_of
+from fedrec.workers.process import OUT_OF_MEMORY, Worker, death_of
+from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +54,10 @@ class Crew:
 
     With the longest first a worker stays with a kind until nothing is left of it. In another order, which is
     to hold wherever the work ends, a task is overtaken by fewer others than there are workers.
+
+    A task that runs out of memory beside others takes its place again, and fewer work at once from then on;
+    the process of who does not work ends, since it would keep memory from the others. One that runs out of
+    memory alone has failed.
     """
 
     tasks: Iterable[Command]
@@ -63,20 +71,23 @@ class Crew:
         self._left = dict(enumerate(sorted(self.tasks, key=_PLACED_BY[self.order])))
         self._reach = len(self._left) if self.order == "longest" else self.size
         self._progress = TaskProgress([task.seconds for task in self._left.values()])
+        self._room = Room(self.size)
         self._workers: dict[int, Worker] = {}
         self._kinds: dict[int, str] = {}
-        self._lock = threading.Lock()
+        # Guards all of these; it is told to those who wait that one of them may go on.
+        self._change = threading.Condition()
         self._stopping = False
-        self._at_work = 0
+        self._told = False
+        self._members = 0
         # Not by joining threads: one that is interrupted takes them for ended (CPython, bpo-45274).
         self._look = threading.Event()
 
     def work(self) -> None:
         """Do all tasks. `KeyboardInterrupt` stops those in work, waits until they have, and comes back."""
-        self._at_work = min(self.size, len(self._left))
-        for number in range(self._at_work):
+        self._members = min(self.size, len(self._left))
+        for number in range(self._members):
             threading.Thread(target=self._take_part, args=(number,), daemon=True).start()
-        while self._at_work:
+        while self._members:
             try:
                 self._look.wait(_SECONDS_BETWEEN_LOOKS)
                 self._progress.show()
@@ -98,51 +109,111 @@ class Crew:
         return self._progress.seconds_left
 
     def _stop(self) -> None:
-        with self._lock:
+        with self._change:
             self._stopping = True
             for worker in self._workers.values():
                 worker.stop()
+            self._change.notify_all()
 
     def _take_part(self, number: int) -> None:
         """What a member does: one task after another."""
         try:
             self._do_tasks(number)
         finally:
-            with self._lock:
-                self._at_work -= 1
-                if not self._at_work:
+            self._leave(number)
+            with self._change:
+                self._members -= 1
+                if not self._members:
                     self._look.set()
 
     def _do_tasks(self, number: int) -> None:
-        while (task := self._next(number)) is not None:
+        while (taken := self._next(number)) is not None:
+            place, task = taken
             status, said = self._done(number, task)
-            with self._lock:
+            with self._change:
                 if self._stopping and status != 0:
-                    break
-                if status != 0:
-                    self.failures[task.name] = _reason(status, said)
-                    _keep(task, said, self.failures[task.name])
-                self._progress.update(task.seconds, failed=status != 0)
-        worker = self._workers.get(number)
-        if worker is not None:
-            worker.end()
+                    return
+                comes_back = status == OUT_OF_MEMORY and self._room.most(number) > 1
+                if comes_back:
+                    self._put_back(number, place, task)
+                else:
+                    self._note(task, status, said)
+            if comes_back:
+                self._leave(number)
 
-    def _next(self, number: int) -> Command | None:
+    def _put_back(self, number: int, place: int, task: Command) -> None:
+        """Let a task that did not fit into memory be done again, and fewer at once."""
+        if not self._told:
+            logger.warning(
+                "%s runs at once do not fit into memory: from here on fewer at once, and those that did not "
+                "fit are tried again.",
+                self._room.most(number),
+            )
+        self._told = True
+        self._room.did_not_fit(number, task.name)
+        self._left = dict(sorted([*self._left.items(), (place, task)]))
+        self._show_room()
+
+    def _note(self, task: Command, status: int, said: str) -> None:
+        """Take down that a task is over."""
+        failed = status != 0
+        if failed:
+            self.failures[task.name] = _reason(status, said)
+            _keep(task, said, self.failures[task.name])
+        self._room.is_over(task.name, failed=failed)
+        self._show_room()
+        self._progress.update(task.seconds, failed=failed)
+        self._change.notify_all()
+
+    def _show_room(self) -> None:
+        self._progress.at_once = self._room.at_once if self._room.is_smaller else None
+
+    def _next(self, number: int) -> tuple[int, Command] | None:
+        """A task and its place, as soon as the member may do one; None where none is left.
+
+        A task that comes back when none is left is done by the member that put it back.
+        """
+        with self._change:
+            if self._is_over or self._room.admits(number):
+                return self._taken(number)
+        self._leave(number)
+        with self._change:
+            self._change.wait_for(lambda: self._is_over or self._room.admits(number))
+            return self._taken(number)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stopping or not self._left
+
+    def _taken(self, number: int) -> tuple[int, Command] | None:
         """The first task of the kind the worker did last; else of a kind nobody is at; else the first.
 
         No further on than `_reach` places from the first.
         """
-        with self._lock:
-            if self._stopping or not self._left:
-                return None
-            at = set(self._kinds.values())
-            own = self._kinds.get(number)
-            first = next(iter(self._left))
-            near = takewhile(lambda place: place < first + self._reach, self._left)
-            place = min(near, key=lambda place: (self._left[place].kind != own, self._left[place].kind in at))
-            task = self._left.pop(place)
-            self._kinds[number] = task.kind
-            return task
+        if self._is_over:
+            return None
+        at = set(self._kinds.values())
+        own = self._kinds.get(number)
+        first = next(iter(self._left))
+        near = takewhile(lambda place: place < first + self._reach, self._left)
+        place = min(near, key=lambda place: (self._left[place].kind != own, self._left[place].kind in at))
+        task = self._left.pop(place)
+        self._kinds[number] = task.kind
+        self._room.begin(number)
+        # Where it was the last one, nobody needs to wait for another.
+        self._change.notify_all()
+        return place, task
+
+    def _leave(self, number: int) -> None:
+        """Let the process of a member end, which holds memory until then, and others have its place."""
+        with self._change:
+            worker = self._workers.pop(number, None)
+            self._kinds.pop(number, None)
+        if worker is not None:
+            worker.end()
+        with self._change:
+            self._room.leave(number)
+            self._change.notify_all()
 
     def _done(self, number: int, task: Command) -> tuple[int, str]:
         """The exit status of a task, and what it said."""
@@ -152,7 +223,7 @@ class Crew:
             return status, said.read().decode("utf-8", "replace")
 
     def _worker(self, number: int) -> Worker:
-        with self._lock:
+        with self._change:
             known = self._workers.get(number)
             if known is None or not known.lives:
                 self._workers[number] = self.start()

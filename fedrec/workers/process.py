@@ -8,6 +8,11 @@ from pathlib import Path
 
 from fedrec.workers.channel import Channel
 
+OUT_OF_MEMORY = 71
+"""The exit status of a command that found too little memory free, which others may hold.
+
+Its process may still hold some itself, and is best ended.
+"""
 _SECONDS_TO_END = 5.0
 
 

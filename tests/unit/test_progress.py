@@ -63,6 +63,17 @@ def test_how_long_the_rest_takes_is_told_by_what_was_done_and_not_by_what_failed
     assert tasks.seconds_left == 60
 
 
+def test_tasks_say_how_many_are_done_at_once_where_these_are_fewer_than_was_asked_for(monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    stream = io.StringIO()
+    tasks = TaskProgress([1.0, 1.0, 1.0], stream)
+    tasks.at_once = 2
+    tasks.update(1.0, failed=True)
+    tasks.at_once = None
+    tasks.update(1.0, failed=True)
+    assert stream.getvalue() == "1 of 3 runs, 1 failed, 2 at once\n2 of 3 runs, 2 failed\n"
+
+
 def test_tasks_on_a_terminal_are_a_bar():
     stream = Terminal()
     tasks = TaskProgress([1.0], stream)

@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 import signal
+import weakref
 
 import pytest
+import torch
 
 from fedrec import progress
 from fedrec.cli.main import main
 from fedrec.errors import (
     ConfigurationError,
     DivergenceError,
+    MemoryTakenError,
     OutOfMemoryError,
     ResultError,
     SplitError,
@@ -26,8 +29,10 @@ from fedrec.files.sealed import read_sealed
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.runs import FILES
 from fedrec.runs import device, training
+from fedrec.runs import train as train_module
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
+from fedrec.workers.process import OUT_OF_MEMORY
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
 from tests.once import once_for_all_workers
@@ -381,8 +386,73 @@ def test_memory_that_runs_out_on_a_cpu_is_told_as_such(trained, tmp_path, monkey
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
     monkeypatch.setattr("fedrec.runs.train.make_learner", full)
-    with pytest.raises(OutOfMemoryError, match="does not fit into the memory of cpu"):
+    with pytest.raises(MemoryTakenError, match="does not fit into the memory of cpu"):
         trained(tmp_path / "run")
+
+
+def after(error, cause):
+    """An error that has another one for its cause."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        MemoryError(),
+        after(OutOfMemoryError("client 3 alone does not fit"), torch.OutOfMemoryError("CUDA out of memory")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_that_others_leave_too_little_memory_says_so_and_goes_on(
+    trained, tmp_path, stopped_after, capsys, error
+):
+    goes_on = stopped_after(2, error)
+    with pytest.raises(MemoryTakenError, match="fedmf on made: it does not fit into the memory of cpu"):
+        trained()
+    goes_on()
+    trained()
+    assert "goes on after round 2 of 4" in capsys.readouterr().err
+    trained("whole")
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_gpu_that_is_full_before_it_is_used_is_told_by_a_status_of_its_own(
+    splits, tmp_path, monkeypatch, capsys
+):
+    def full(*_arguments):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr("fedrec.runs.train.device_named", full)
+    assert main(command(splits, tmp_path / "run")) == OUT_OF_MEMORY
+    assert "does not fit into the memory of the GPU" in capsys.readouterr().err
+
+
+def test_what_no_other_run_is_to_blame_for_has_the_usual_status(splits, tmp_path, stopped_after):
+    assert main(command(splits, tmp_path / "run", "--memory", "2e-6")) == 1
+    stopped_after(0, RuntimeError("a defect"))
+    with pytest.raises(RuntimeError, match="a defect"):
+        main(command(splits, tmp_path / "run"))
+
+
+def test_what_a_run_held_is_gone_when_memory_is_given_back(trained, monkeypatch):
+    known, held = [], []
+    made = train_module.make_learner
+
+    def learner(*arguments):
+        known.append(weakref.ref(arguments[1]))
+        return made(*arguments)
+
+    def release(_device):
+        held.append(known[-1]() is not None)
+
+    monkeypatch.setattr(train_module, "make_learner", learner)
+    monkeypatch.setattr(train_module, "release_memory", release)
+    trained()
+    assert held == [False]
 
 
 # Trainings that leave the finite numbers

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from fedrec.workers.channel import Channel
+from fedrec.workers.process import OUT_OF_MEMORY
 from fedrec.workers.worker import work
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,7 +18,7 @@ STOPPED = 143
 
 
 def perform(words):
-    """`say` what follows, tell which `process` this is, `fail`, `crash`, `die`, `leave`, or `wait` to be stopped."""
+    """`say` what follows, tell which `process` this is, or `wait` to be stopped; go wrong in many a way."""
     match words:
         case ["say", *rest]:
             print(*rest)
@@ -27,6 +28,8 @@ def perform(words):
         case ["fail", *rest]:
             print("before\nfedrec:", *rest, file=sys.stderr)
             return 1
+        case ["fill"]:
+            return OUT_OF_MEMORY
         case ["crash"]:
             raise RuntimeError("a defect")
         case ["die"]:

@@ -1,6 +1,7 @@
 """Many commands by a few workers: in which order, by whom, and what a failure stops."""
 
 import itertools
+import os
 import signal
 import threading
 import time
@@ -8,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedrec import progress
 from fedrec.workers.crew import Command, Crew
-from fedrec.workers.process import Worker
-from tests.unit.workers.made import COMMAND, ENVIRONMENT
+from fedrec.workers.process import OUT_OF_MEMORY, Worker
+from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
 
 def task(name, *words, kind="kind", seconds=1.0):
@@ -187,4 +189,164 @@ def test_who_is_interrupted_stops_what_is_in_work_and_starts_nothing(tmp_path):
         crew.work()
     assert mark.read_text() == "stopped"
     assert crew.left == 2
+    assert crew.failures == {}
+
+
+# Tasks that do not fit into memory beside others
+
+
+class Gpu:
+    """Starts workers whose tasks take memory, as much as their second word says.
+
+    A process keeps what its task took until it begins another or ends. Tasks wait until `at_first` of them
+    were asked for, of which small ones are served first; one that fits then waits until as many came
+    back, their processes having ended, as its third word says.
+    """
+
+    def __init__(self, holds, at_first):
+        self.holds = holds
+        self.asked = 0
+        self.done = []
+        self.refused = []
+        """Names, and how many processes there were."""
+        self._at_first = at_first
+        self._asked_for = {}
+        self._served = set()
+        self._came_back = 0
+        self._number = itertools.count()
+        self._change = threading.Condition()
+
+    def __call__(self):
+        number = next(self._number)
+        return SimpleNamespace(
+            lives=True,
+            do=lambda arguments, *files: self._do(number, *arguments, file=files[-1]),
+            end=lambda: self.end(number),
+        )
+
+    def _do(self, number, name, need, returns="0", *, file):
+        with self._change:
+            self.asked += 1
+            self._asked_for[number] = int(need)
+            self._served.discard(number)
+            self._until(lambda: self.asked >= self._at_first)
+            if not self._fits(number):
+                self.refused.append((name, len(self._asked_for)))
+                os.write(file, b"fedrec: it does not fit\n")
+                return OUT_OF_MEMORY
+            self._served.add(number)
+            self._until(lambda: self._came_back >= int(returns))
+            self.done.append(name)
+            return 0
+
+    def end(self, number):
+        with self._change:
+            self._came_back += number not in self._served
+            self._change.notify_all()
+            del self._asked_for[number]
+            self._served.discard(number)
+
+    def _fits(self, number):
+        own = self._asked_for[number]
+        before = [
+            asked
+            for other, asked in self._asked_for.items()
+            if other in self._served - {number} or asked < own
+        ]
+        return own + sum(before) <= self.holds
+
+    def _until(self, true):
+        self._change.notify_all()
+        assert self._change.wait_for(true, 60)
+
+
+def test_two_that_fit_only_alone_are_done_one_after_the_other(caplog):
+    gpu = Gpu(holds=1, at_first=2)
+    crew = Crew([task("a", "a", "1", "1"), task("b", "b", "1", "1")], 2, gpu)
+    crew.work()
+    assert sorted(gpu.done) == ["a", "b"]
+    assert len(gpu.refused) == 1
+    assert crew.failures == {}
+    assert crew.left == 0
+    assert caplog.text.count("2 runs at once do not fit into memory: from here on fewer at once") == 1
+
+
+def test_one_that_does_not_fit_alone_has_failed(tmp_path):
+    gpu, log = Gpu(holds=3, at_first=2), tmp_path / "log"
+    huge = Command("huge", ("huge", "9"), "kind", 1.0, log)
+    crew = Crew([huge, task("small", "small", "1", "1"), task("next", "next", "1")], 2, gpu, "listed")
+    crew.work()
+    assert gpu.refused == [("huge", 2), ("huge", 1)]
+    assert gpu.done == ["small", "next"]
+    assert crew.failures == {"huge": "it does not fit"}
+    assert crew.left == 0
+    assert log.read_text() == "fedrec: it does not fit\n"
+
+
+def test_a_single_worker_tries_nothing_twice(caplog):
+    gpu = Gpu(holds=1, at_first=1)
+    crew = Crew([task("huge", "huge", "2"), task("small", "small", "1")], 1, gpu)
+    crew.work()
+    assert list(crew.failures) == ["huge"]
+    assert gpu.asked == 2
+    assert caplog.text == ""
+
+
+def test_one_that_comes_back_has_fewer_beside_it_every_time(monkeypatch, capsys, caplog):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    gpu = Gpu(holds=4, at_first=4)
+    small = [task(f"small{number}", f"small{number}", "1", str(number)) for number in (1, 2, 3)]
+    crew = Crew([task("large", "large", "4"), *small], 4, gpu, "listed")
+    crew.work()
+    assert gpu.refused == [("large", 4), ("large", 3), ("large", 2)]
+    assert gpu.done == ["small1", "small2", "small3", "large"]
+    assert crew.failures == {}
+    assert crew.left == 0
+    told = capsys.readouterr().err
+    assert "1 of 4 runs, 3 at once" in told
+    assert "3 of 4 runs, 1 at once" in told
+    assert caplog.text.count("at once do not fit") == 1
+
+
+@pytest.mark.parametrize("order", ["longest", "shortest", "listed"])
+def test_whoever_is_refused_when_all_is_done_in_the_end(order):
+    """Tasks of unlike size and kind; who comes when is left to chance."""
+    gpu = Gpu(holds=3, at_first=4)
+    tasks = [
+        task(f"{number}", f"{number}", str(1 + number % 3), kind=str(number % 5), seconds=number)
+        for number in range(60)
+    ]
+    crew = Crew(tasks, 4, gpu, order)
+    crew.work()
+    assert sorted(gpu.done) == sorted(made.name for made in tasks)
+    assert gpu.refused
+    assert crew.failures == {}
+    assert crew.left == 0
+
+
+def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():
+    came_back, stopped = threading.Event(), threading.Event()
+    both = threading.Barrier(2)
+    asked = []
+
+    def do(arguments, *_files):
+        asked.append(*arguments)
+        both.wait(60)
+        if arguments == ("large",):
+            return OUT_OF_MEMORY
+        assert came_back.wait(60)
+        signal.raise_signal(signal.SIGINT)
+        assert stopped.wait(60)
+        return STOPPED
+
+    crew = Crew(
+        [task("large", "large"), task("small", "small"), task("next", "next")],
+        2,
+        lambda: SimpleNamespace(lives=True, do=do, end=came_back.set, stop=stopped.set),
+        "listed",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        crew.work()
+    assert sorted(asked) == ["large", "small"]
+    assert crew.left == 3
     assert crew.failures == {}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fedrec.workers.client import PLACE, handed_over
-from fedrec.workers.process import Worker
+from fedrec.workers.process import OUT_OF_MEMORY, Worker
 from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
@@ -55,6 +55,12 @@ def test_commands_one_after_another_are_done_by_one_process():
     assert first[0] == 0
     assert called("say", "it") == (0, "it\n", "to stderr\n")
     assert called("fail", "why")[0] == 1
+
+
+def test_who_ran_out_of_memory_keeps_none_of_it():
+    before = called("process")
+    assert called("fill")[0] == OUT_OF_MEMORY
+    assert called("process") != before
 
 
 def test_another_environment_or_folder_is_another_process(tmp_path):
