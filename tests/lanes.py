@@ -51,7 +51,6 @@ template <class T> static T of_lane(T x, unsigned lane) {
   pthread_barrier_wait(warp_barriers + threadIdx.x / 32);
   return other;
 }
-template <class T> static T __shfl_sync(unsigned, T x, int lane) { return of_lane(x, (threadIdx.x & ~31u) | lane); }
 template <class T> static T __shfl_xor_sync(unsigned, T x, int apart) { return of_lane(x, threadIdx.x ^ apart); }
 template <class T> static T __shfl_up_sync(unsigned, T x, int apart) {
   return of_lane(x, (threadIdx.x & 31) >= (unsigned)apart ? threadIdx.x - apart : threadIdx.x);

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from fedrec.errors import ConfigurationError
 from fedrec.federation.privacy.accountant import ORDERS, gaussian_epsilon, gaussian_rdp, laplace_epsilon
 
-NOISES, SAMPLINGS = (0.5, 1.0, 8.0), (0.001, 0.1, 0.9)
+NOISES, SAMPLINGS = (0.5, 0.8, 1.0, 2.0, 8.0), (0.001, 0.01, 0.1, 0.5, 0.9)
 STEPS, DELTAS = (1, 30, 1000), (1e-3, 1e-5, 1e-8)
 SAMPLED = list(itertools.product(NOISES, SAMPLINGS))
 MECHANISMS = list(itertools.product(NOISES, (*SAMPLINGS, 1.0)))
