@@ -4,8 +4,9 @@
     python -m tests.on_gpu --all      the whole matrix
     python -m tests.on_gpu fedmf      cases of some methods alone
 
-In double precision, where a difference is a mistake, and once more in single precision, twice: the same run gives the
-same bytes. Ends with status 1 if any differs.
+In double precision, where a difference is a mistake, and in single precision, where tables are fetched in the
+background and differences are rounding; there twice, since the same run gives the same bytes. Ends with status 1 if
+any differs.
 """
 
 import sys
@@ -13,14 +14,18 @@ import time
 import traceback
 
 import torch
+from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner
 from tests.contract.matrix import LEADING, MATRIX, VARIANTS, Case
 from tests.contract.test_engines import USERS
-from tests.federations import learner_of, planted_blocks, precision, values_of
+from tests.federations import apart, learner_of, planted_blocks, precision, values_of
 
-_TOLERANCE = 1e-9
+_DOUBLE = 1e-9
+"""How far the GPU may be from the loop in double precision, in shares of a tensor's largest number."""
+_SINGLE, _TIMES_LOST = 1e-5, 10
+"""And in single precision, from the loop in double: so much, or so often what the loop itself loses."""
 _CHAOTIC = ("fedcia",)
 """Eigenvectors of equal eigenvalues: products of whole tables turn by another angle on another device."""
 
@@ -46,38 +51,48 @@ CENTRAL = [
 """Many mini-batches in an epoch, and one."""
 
 
-def distance(case: Case) -> tuple[float, str, dict]:
-    """The largest difference after the rounds of a case, in shares of each tensor's largest number."""
-    with precision(torch.float64):
-        split = planted_blocks(users=USERS)
-        loop = learner_of(
-            case.name, Clients.of_split(split, torch.device("cpu")), *case.all_changes, engine="loop"
-        )
+def looped(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The numbers of a case after its rounds, by the plain loop on the CPU."""
+    with precision(dtype):
+        clients = Clients.of_split(planted_blocks(users=USERS), torch.device("cpu"))
+        learner = learner_of(case.name, clients, *case.all_changes, engine="loop")
         for round_ in range(1, case.rounds + 1):
-            loop.train_round(round_)
-        fused = trained(case)
-        worst = (0.0, "")
-        found = values_of(fused, torch.device("cuda"))
-        for name, value in values_of(loop).items():
-            expected, actual = value.double(), found[name].double().cpu()
-            scale = expected.abs().max().clamp(min=1e-12)
-            worst = max(worst, (float((expected - actual).abs().max() / scale), name))
-        return *worst, fused.notes(case.rounds)
+            learner.train_round(round_)
+        return values_of(learner)
 
 
-def trained(case: Case) -> Learner:
+def trained(case: Case, dtype: torch.dtype = torch.float32) -> Learner:
     """What a case trains, on the GPU after its rounds."""
-    clients = Clients.of_split(planted_blocks(users=USERS), torch.device("cuda"))
-    learner = learner_of(case.name, clients, *case.all_changes, engine="fused")
-    for round_ in range(1, case.rounds + 1):
-        learner.train_round(round_)
-    return learner
+    with precision(dtype):
+        clients = Clients.of_split(planted_blocks(users=USERS), torch.device("cuda"))
+        learner = learner_of(case.name, clients, *case.all_changes, engine="fused")
+        for round_ in range(1, case.rounds + 1):
+            learner.train_round(round_)
+        return learner
 
 
-def not_repeated(case: Case) -> list[str]:
-    """What comes out otherwise when the same run is done again."""
-    first, second = (trained(case).tensors() for _ in range(2))
-    return [name for name, value in first.items() if not torch.equal(value, second[name])]
+def farthest(expected: dict[str, Tensor], learner: Learner) -> tuple[float, str]:
+    """The largest difference of a learner on the GPU, in shares of a tensor's largest number, and where."""
+    found = {name: value.cpu() for name, value in values_of(learner, torch.device("cuda")).items()}
+    return max((share, name) for name, share in apart(expected, found).items())
+
+
+def mistakes(case: Case) -> tuple[str, list[str]]:
+    """How far a case is from the loop in double and in single precision; and what of it is no rounding."""
+    precise = looped(case, torch.float64)
+    in_double = trained(case, torch.float64)
+    difference, name = farthest(precise, in_double)
+    found = [] if difference <= _DOUBLE else [f"{name} by {difference:.1e} {in_double.notes(case.rounds)}"]
+    lost = max(apart(precise, looped(case, torch.float32)).values())
+    once, again = trained(case), trained(case).tensors()
+    single, name = farthest(precise, once)
+    # What layers lose to rounding Adam blows up, in the loop as well.
+    if not single <= max(_SINGLE, _TIMES_LOST * lost):
+        found.append(f"single precision: {name} by {single:.1e}, where the loop loses {lost:.1e}")
+    others = [name for name, value in once.tensors().items() if not torch.equal(value, again[name])]
+    if others:
+        found.append(f"other bytes the second time in {', '.join(others)}")
+    return f"{difference:.1e}, single {single:.1e} (loop {lost:.1e})", found
 
 
 def main() -> None:
@@ -92,24 +107,17 @@ def main() -> None:
     start = time.perf_counter()
     for case in cases:
         try:
-            difference, name, notes = distance(case)
-            others = not_repeated(case)
+            distances, found = mistakes(case)
         except Exception:
             # A list of all that fail is wanted.
             failed += 1
             print(f"FAILED {case.id}\n{traceback.format_exc(limit=-3)}", flush=True)
             continue
-        print(f"{case.id}: {difference:.1e}, {time.perf_counter() - start:.0f} s", flush=True)
-        if not difference <= _TOLERANCE:
-            known = case.name.startswith(_CHAOTIC)
-            failed += not known
-            print(
-                f"{'differs' if known else 'FAILED'} {case.id}: {name} by {difference:.1e} {notes}",
-                flush=True,
-            )
-        if others:
-            failed += 1
-            print(f"FAILED {case.id}: other bytes the second time in {', '.join(others)}", flush=True)
+        print(f"{case.id}: {distances}, {time.perf_counter() - start:.0f} s", flush=True)
+        known = case.name.startswith(_CHAOTIC)
+        failed += bool(found) and not known
+        for mistake in found:
+            print(f"{'differs' if known else 'FAILED'} {case.id}: {mistake}", flush=True)
     seconds = time.perf_counter() - start
     print(f"{len(cases)} cases, {failed} failed, on {torch.cuda.get_device_name()}, {seconds:.0f} s")
     sys.exit(failed > 0)

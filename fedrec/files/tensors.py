@@ -37,7 +37,7 @@ _PREFIX = 8
 """Bytes before the header: its length."""
 _PIECE = 1 << 24
 """Bytes that are hashed together."""
-_BUFFERS, _THREADS = 4, 4
+_BUFFERS, _THREADS = 8, 8
 _REBUILD = "Delete it and run again the command that writes it."
 
 
@@ -50,13 +50,14 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: str = "") -> s
     # The hash is known when all is written; its place is kept for it.
     header = _header_text(named, note, "0" * hashlib.sha256().digest_size * 2)
     with atomic(path) as temporary, temporary.open("wb") as stream, _pool() as pool:
-        stream.write(header)
+        place = stream.write(header)
+        stream.flush()
         digest = _begun(note)
         for name, value in named.items():
             pieces: list[Future[bytes]] = []
             for piece in _pieces(value, pieces):
-                pieces.append(pool.submit(_sha256, piece))
-                stream.write(piece.data)
+                pieces.append(pool.submit(_written, stream.fileno(), piece, place))
+                place += len(piece)
             _add(digest, name, value, (piece.result() for piece in pieces))
         content = digest.hexdigest()
         stream.seek(0)
@@ -83,7 +84,7 @@ def _header_text(named: Mapping[str, Tensor], note: str, content: str) -> bytes:
 def _pieces(value: Tensor, under_way: "list[Future[bytes]]") -> Iterator[NDArray[np.uint8]]:
     """The bytes of a tensor, some at a time.
 
-    Those of a GPU's come through a few buffers, each used again when the hash `under_way` of what it held
+    Those of a GPU's come through a few buffers, each used again when the work `under_way` on what it held
     is done.
     """
     flat = value.reshape(-1).view(torch.uint8) if value.numel() else value.new_empty(0, dtype=torch.uint8)
@@ -208,10 +209,19 @@ def _add(digest: "hashlib._Hash", name: str, value: Tensor, pieces: Iterable[byt
         digest.update(piece)
 
 
+def _written(file: int, piece: NDArray[np.uint8], place: int) -> bytes:
+    """Write a piece from byte `place` of an open file on; its hash."""
+    left = piece.data
+    while left:
+        written = os.pwrite(file, left, place)
+        left, place = left[written:], place + written
+    return _sha256(piece)
+
+
 def _sha256(piece: NDArray[np.uint8]) -> bytes:
     return hashlib.sha256(piece.data).digest()
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Threads that hash pieces: a large state is hashed in the time it takes to write it."""
+    """Threads that write and hash pieces, while the next ones come from a GPU."""
     return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1))

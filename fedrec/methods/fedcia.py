@@ -34,9 +34,8 @@ from fedrec.federation.model import (
     matrix,
     vector,
 )
+from fedrec.federation.privacy.noise import gaussian
 from fedrec.methods._math.products import Approach, Products
-from fedrec.random.purpose import Purpose
-from fedrec.random.with_numpy import normal
 
 
 class NoisyMean(ServerRule):
@@ -47,10 +46,11 @@ class NoisyMean(ServerRule):
         if not self.settings["noise"]:
             return
         mean = server.shared["S"]
-        drawn = normal(server.seed, Purpose.SERVER, stream=server.round_, count=mean.numel())
         # A Laplace number of scale b has deviation b sqrt 2; independent ones add up by squares.
         spread = self.settings["noise"] * float((2 * server.share.square().sum()).sqrt())
-        server.shared["S"] = mean + spread * torch.from_numpy(drawn).reshape(mean.shape).to(mean)
+        # Row i has the draws of client i: clients of this method draw no such noise themselves.
+        rows = torch.arange(len(mean), device=mean.device)
+        server.shared["S"] = mean + gaussian(rows, len(mean), spread, server.seed, server.round_).to(mean)
 
 
 class FedCIA(Method):
