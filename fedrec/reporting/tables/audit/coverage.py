@@ -139,8 +139,8 @@ def _diverging(kinds: Iterable[str]) -> str:
     if DIVERGES not in kinds:
         return ""
     return (
-        f" What {DIVERGES} was run, and its training left the finite numbers: the number from before does not "
-        "count as agreeing, near as it may be."
+        f" What {DIVERGES} was run, and its training left the finite numbers: the number from before is not "
+        "counted as agreeing, near as it may be."
     )
 
 
