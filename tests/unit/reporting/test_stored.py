@@ -14,6 +14,7 @@ from fedrec.config.printed import published
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
 from fedrec.reporting.build import build
@@ -28,6 +29,7 @@ from fedrec.reporting.tables.audit.coverage import (
     Ours,
     coverage_rows,
     coverage_tables,
+    searched_settings,
 )
 from fedrec.runs.record import RunRecord
 from fedrec.runs.store import RunStore, packed_run, unpacked_run
@@ -178,7 +180,7 @@ def test_every_printed_number_is_accounted_for(built):
     ]
 
     assert len(rows) == len(published())
-    assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else UNEXPLAINED)
+    assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else "setting unstated")
     assert float(ours["clean"]) < float(ours["published"])
     assert {row["standing"] for row in rows if row["dataset"] == "hetrec2011"} == {"dataset not to be had"}
     (whole,) = (row for row in counts if row["paper"] == "all")
@@ -200,6 +202,47 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
     assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
     assert standing({key: Ours(published=value)}, cause) == AGREES
+
+
+def test_what_had_to_be_searched_for_is_not_stated():
+    key = ("pfedclr", "Table 1", "ml-100k", "MF", "centralized", "hr@10")
+    far = published()[key].value - 0.3
+    of_search = {"searched": ("rate", "spread")}
+
+    def told(ours, causes=()):
+        rows = coverage_rows({key: ours}, causes)
+        return next((row["standing"], row["why"]) for row in rows if key == tuple(row.values())[:6])
+
+    assert told(Ours(published=far)) == (UNEXPLAINED, "")
+    standing, why = told(Ours(published=far, **of_search))
+    assert standing == "setting unstated"
+    assert "does not state rate, spread" in why
+    assert told(Ours(published=far + 0.3, **of_search)) == (AGREES, "")
+    assert told(Ours(**of_search)) == (NOT_RUN, "")
+    # Who says that a search explains nothing is believed.
+    assert told(Ours(published=far, **of_search), [{"cause": UNEXPLAINED, "why": "so"}]) == (
+        UNEXPLAINED,
+        "so",
+    )
+
+
+def test_searched_settings_are_found_behind_lines_and_what_is_made_of_them():
+    project = Project.load(
+        read_configuration([ROOT / "config/config.yaml", ROOT / "config/reference.yaml"]), ROOT
+    )
+    papers = project.papers
+    for paper, table, label, expected in (
+        ("pfedclr", "table1", "mf", {"rate", "spread"}),
+        ("pfedclr", "table1", "fedmf", set()),
+        ("fedem", "table1", "fedcia", {"rate", "local_epochs", "align_rate"}),
+    ):
+        artefact = papers[paper].artefacts[table]
+        lines = {line.label or line.run: line for line in artefact.lines if line.label or line.run}
+        assert set(searched_settings(project, artefact, lines, lines[label], "ml-100k")) == expected
+    space = papers["pfedclr"].artefacts["table6"]
+    lines = {line.label or line.run: line for line in space.lines}
+    both = {*searched_settings(project, space, lines, lines["PFedCLR beyond FedMF"], "ml-100k")}
+    assert both == {*searched_settings(project, space, lines, lines["PFedCLR"], "ml-100k")} != set()
 
 
 def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):

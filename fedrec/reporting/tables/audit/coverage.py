@@ -1,8 +1,9 @@
 """How many of the printed numbers have ours beside them, how many agree, and why the others do not.
 
 Ours are taken from the csv of every table of a paper that was built, under the published protocol, which is
-what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which;
-what differs without one is unexplained.
+what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which.
+Of others, a setting that had to be searched for is one that the paper does not state; what differs without
+any such cause is unexplained.
 """
 
 import csv
@@ -12,7 +13,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.method_entries import SEARCHED
+from fedrec.config.methods import resolve
+from fedrec.config.papers import Artefact, Line, artefacts_of
 from fedrec.config.printed import Printed, PrintedKey, published
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
@@ -32,6 +35,7 @@ from fedrec.reporting.tables.table import (
 
 LAYOUT = Layout("table")
 AGREES, DIVERGES, NOT_RUN, UNEXPLAINED = "agrees", "diverges", "not run yet", "unexplained"
+UNSTATED = "setting unstated"
 _WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
 """Causes for which there will never be a number of ours."""
 POINTS = 0.02
@@ -64,6 +68,8 @@ class Ours:
     runs: tuple[str, ...] = ()
     diverged: Mapping[str, str] = field(default_factory=dict)
     """By `published` and `clean`, in words in which round runs behind it diverged, where any did."""
+    searched: tuple[str, ...] = ()
+    """Settings behind it that the paper does not state, so that they were searched for."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -169,17 +175,21 @@ def ours_in(project: Project, names: Iterable[str]) -> dict[PrintedKey, Ours]:
                     **kept,
                     runs=tuple(dict.fromkeys((*before.runs, *number.runs))),
                     diverged={**before.diverged, **({protocol: number.diverged} if number.diverged else {})},
+                    searched=number.searched,
                 )
     return ours
 
 
 @dataclass(frozen=True)
 class _OurNumber:
-    """A number of a csv, if there is one, its runs, and in words in which round they diverged, if any did."""
+    """A number of a csv, if there is one, its runs, in words in which round they diverged, if any did, and
+    which of their settings were searched for.
+    """
 
     value: float | None
     runs: Sequence[str]
     diverged: str
+    searched: tuple[str, ...]
 
 
 def _numbers(
@@ -187,17 +197,33 @@ def _numbers(
 ) -> Iterator[tuple[PrintedKey, str, _OurNumber]]:
     """The printed number that each number of a csv stands beside, under which protocol, and that one."""
     subject = subject_of(project.target(artefact.target), project)
-    lines = {subject.label(line): line.printed for line in artefact.lines if line.run or line.label}
+    lines = {subject.label(line): line for line in artefact.lines if line.run or line.label}
     for row in rows:
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
         protocol = short_name(row.get("protocol") or "published")
         line = lines.get(row.get("line") or row.get("method") or "")
+        searched = searched_settings(project, artefact, lines, line, row["dataset"])
         for metric, sign, text in _values(row):
-            key = _key_of(artefact.paper, table, row["dataset"], line, metric)
+            key = _key_of(artefact.paper, table, row["dataset"], line.printed if line else None, metric)
             diverged = _divergence(row, metric)
             if key is not None and (text or diverged) and protocol in ("published", "clean"):
                 value = sign * float(text) if text else None
-                yield key, protocol, _OurNumber(value, row.get("runs", "").split(), diverged)
+                yield key, protocol, _OurNumber(value, row.get("runs", "").split(), diverged, searched)
+
+
+def searched_settings(
+    project: Project, artefact: Artefact, lines: Mapping[str, Line], line: Line | None, dataset: str
+) -> tuple[str, ...]:
+    """Settings of a line, or of those that it compares or averages, that searches found."""
+    if line is None:
+        return ()
+    parts = [lines[label] for label in (*(line.gain or ()), *line.mean) if label in lines]
+    found: dict[str, None] = {}
+    for one in [line, *parts]:
+        if one.run is not None:
+            _, sources, _ = resolve(project.methods, one.run, artefact.paper, dataset)
+            found |= dict.fromkeys(name for name, source in sources.items() if source.startswith(SEARCHED))
+    return tuple(found)
 
 
 def _divergence(row: Mapping[str, str], metric: str) -> str:
@@ -262,6 +288,8 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
     # What explains a difference explains none that nobody has seen.
     if cause is not None and (not not_run or cause["cause"] in _WITHOUT_A_RUN):
         return str(cause["cause"]), str(cause["why"])
+    if own is not None and not not_run and own.searched:
+        return UNSTATED, f"the paper does not state {', '.join(own.searched)}; ours were searched for"
     return (NOT_RUN if not_run else UNEXPLAINED), ""
 
 
