@@ -145,7 +145,7 @@ class Evidence:
         return self._records[run]
 
     def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:
-        """The ranks of a finished run at its reported round; None where it diverged before."""
+        """The ranks of a run at its reported round; None where `record` has none, or it diverged before."""
         key, record = (run, catalogue), self.record(run)
         if key not in self._ranks:
             has_numbers = record is not None and record.has_numbers()

@@ -243,7 +243,9 @@ def test_touching_files_and_editing_prose_re_run_nothing(copied):
             "config/config.yaml",
             lambda config, key=key, name=name: config | {key: f"config/moved_{name}.yaml"},
         )
-    # Reasons and captions may name a file of the configuration; what is trained does not.
+    copied.edit("config/config.yaml", lambda config: config | {"diverged": "kept"})
+    # Reasons and captions may name a file of the configuration; what is trained does not. Runs that stayed finite
+    # are the same where those that diverge are kept.
     jobs = copied.planned(*BUILT)
     assert not {"fetch", "prepare", "split", "describe", "train"} & set(jobs), jobs
 
