@@ -18,12 +18,16 @@ from torch import Tensor
 from fedrec.errors import ComparisonError
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, protocol_scores
 from fedrec.federation.clients import Clients
-from fedrec.federation.pairs import PairTable
+from fedrec.federation.pairs import keys
 from fedrec.random.purpose import Purpose
 from fedrec.runs.record import RunRecord
 
 HIT = 10
 """A hit is a rank of at most this."""
+
+
+_COUNTED_AT_ONCE = 1 << 24
+"""Pairs of client and item, over all runs, that are counted together: four bytes each."""
 
 
 def exposure(run: RunRecord) -> dict[str, Any]:
@@ -32,37 +36,71 @@ def exposure(run: RunRecord) -> dict[str, Any]:
     `counting` tells what the draws alone give away: see `hits_by_counting`.
     """
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    return described(run, drawn)
+    return described(drawn, candidate_scores(run))
 
 
-def hits_by_counting(clients: Clients, drawn: PairTable) -> dict[str, float]:
+def candidate_scores(run: RunRecord) -> Tensor:
+    """What a run's protocol ranks each client's test candidates by, after the last round."""
+    clients = run.clients
+    return protocol_scores(run.learner, clients, clients.everyone, clients.candidates["test"])
+
+
+@dataclass(frozen=True)
+class DrawCounts:
+    """How often each client drew what it is ranked on, over all rounds of a run, and how much it drew in all.
+
+    `held_out` has a number per client and `candidates` a row of them, by part.
+    """
+
+    total: Tensor
+    held_out: Mapping[str, Tensor]
+    candidates: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, clients: Clients, who: Tensor, drawn: Tensor) -> Self:
+        """What clients of a split are ranked on, of all that the clients `who` drew (who x items)."""
+        held_out = {part: clients.held_out[part][who].unsqueeze(1) for part in HELD_OUT_PARTS}
+        candidates = {part: clients.candidates[part][who] for part in HELD_OUT_PARTS}
+        return cls(
+            drawn.sum(1),
+            {part: drawn.gather(1, item).squeeze(1) for part, item in held_out.items()},
+            {part: drawn.gather(1, items) for part, items in candidates.items()},
+        )
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Self]) -> Self:
+        """Those of some clients, and behind them those of others."""
+        return cls(
+            torch.cat([piece.total for piece in pieces]),
+            {part: torch.cat([piece.held_out[part] for piece in pieces]) for part in HELD_OUT_PARTS},
+            {part: torch.cat([piece.candidates[part] for piece in pieces]) for part in HELD_OUT_PARTS},
+        )
+
+
+def hits_by_counting(drawn: DrawCounts) -> dict[str, float]:
     """The hit ratio on test items of who ranks what a client drew least first, and that of chance.
 
     Items drawn equally often are in any order: the mean over all orders.
     """
-    everyone = clients.everyone.unsqueeze(1)
-    target = drawn.get(everyone, clients.held_out["test"].unsqueeze(1))
-    others = drawn.get(everyone, clients.candidates["test"])
+    target, others = drawn.held_out["test"].unsqueeze(1), drawn.candidates["test"]
     before, equal = (others < target).sum(1), (others == target).sum(1) + 1
     found = ((HIT - before).double() / equal).clamp(0, 1)
     return {f"hr@{HIT}": float(found.mean()), "chance": min(1.0, HIT / (others.shape[1] + 1))}
 
 
-def described(run: RunRecord, drawn: PairTable) -> dict[str, Any]:
-    """The same, where the draws of each client were counted already."""
-    draws = drawn.sums()
-    if not draws.any():
+def described(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
+    """The exposure of a run by the counts of its draws and its `candidate_scores`."""
+    if not drawn.total.any():
         return {"draws": "this method draws no training negatives"}
-    clients = run.clients
-    everyone = clients.everyone.unsqueeze(1)
-    exposed: dict[str, Any] = {"draws_per_client": float(draws.double().mean())}
+    exposed: dict[str, Any] = {"draws_per_client": float(drawn.total.double().mean())}
     for part in HELD_OUT_PARTS:
-        target = drawn.get(everyone, clients.held_out[part].unsqueeze(1))
-        others = drawn.get(everyone, clients.candidates[part])
-        exposed[part] = {"held_out": _spread(target), "candidates": _spread(others)}
-    follows = score_correlation(run, drawn)
+        exposed[part] = {
+            "held_out": _spread(drawn.held_out[part]),
+            "candidates": _spread(drawn.candidates[part]),
+        }
+    follows = score_correlation(drawn, scores)
     return exposed | {
-        "counting": hits_by_counting(clients, drawn),
+        "counting": hits_by_counting(drawn),
         "score_follows_draws": {
             "mean": float(np.nanmean(follows)) if np.isfinite(follows).any() else None,
             "clients": int(np.isfinite(follows).sum()),
@@ -94,54 +132,70 @@ class Drawers:
         return self.seed, self.negatives, rounds
 
 
-def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[PairTable]:
-    """How often each client drew each item as a training negative, for each of some runs on one split.
+def draw_counts(clients: Clients, runs: Sequence[Drawers]) -> list[DrawCounts]:
+    """How often each client drew what it is ranked on, for each of some runs on one split.
 
-    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them, and
-    runs that share all of it have one table.
+    Runs that drew the same have the same counts.
     """
     different = {run.key: run for run in runs}
-    drawn = {key: PairTable(len(clients), clients.items, clients.device) for key in different}
+    at_once = max(1, _COUNTED_AT_ONCE // (clients.items * len(different)))
+    pieces = [
+        [DrawCounts.of(clients, who, drawn) for drawn in drawn_items(clients, who, list(different.values()))]
+        for who in clients.everyone.split(at_once)
+    ]
+    counts = dict(zip(different, map(DrawCounts.joined, zip(*pieces, strict=True)), strict=True))
+    return [counts[run.key] for run in runs]
+
+
+def drawn_items(clients: Clients, neighbours: Tensor, runs: Sequence[Drawers]) -> list[Tensor]:
+    """How often each of neighbouring clients drew each item as a training negative: a table for each run.
+
+    A client's draws do not depend on who else draws, so what runs share is drawn once for all of them.
+    """
+    first, last = int(neighbours[0]), int(neighbours[-1])
+    shape = len(neighbours), clients.items
+    drawn = [torch.zeros(shape, dtype=torch.int32, device=clients.device) for _ in runs]
     for round_ in range(1, 1 + max(len(run.rounds) for run in runs)):
-        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, PairTable]]] = {}
-        for run, counts in zip(different.values(), drawn.values(), strict=True):
+        asked: dict[tuple[int, int, Purpose], list[tuple[Tensor, Tensor]]] = {}
+        for run, counts in zip(runs, drawn, strict=True):
             for who, purpose in run.rounds[round_ - 1] if round_ <= len(run.rounds) else ():
-                asked.setdefault((run.seed, run.negatives, purpose), []).append((who, counts))
+                here = who[(who >= first) & (who <= last)]
+                asked.setdefault((run.seed, run.negatives, purpose), []).append((here, counts))
         for (seed, negatives, purpose), drawers in asked.items():
-            _count(clients, drawers, negatives, seed, round_, purpose)
-    return [drawn[run.key] for run in runs]
+            _count(clients, first, drawers, negatives, seed, round_, purpose)
+    return drawn
 
 
 def _count(
     clients: Clients,
-    drawers: Sequence[tuple[Tensor, PairTable]],
+    first: int,
+    drawers: Sequence[tuple[Tensor, Tensor]],
     negatives: int,
     seed: int,
     round_: int,
     purpose: Purpose,
 ) -> None:
-    """Add one round's draws of each run's clients to its counts."""
+    """Add one round's draws of each run's clients to its counts, whose first row is the client `first`'s."""
     everyone = torch.cat([who for who, _ in drawers]).unique()
     samples = clients.samples(everyone, negatives, seed, round_, purpose)
-    owner = torch.repeat_interleave(everyone, samples.size)
+    owner = torch.repeat_interleave(everyone - first, samples.positives)
+    place = keys(owner.unsqueeze(1), samples.item.view(-1, samples.group)[:, 1:], clients.items)
     for who, counts in drawers:
-        takes_part = torch.zeros(len(clients), dtype=torch.bool, device=clients.device)
-        takes_part[who] = True
-        negative = (samples.label == 0) & takes_part[owner]
-        counts.count(owner[negative], samples.item[negative])
+        own = place
+        if len(who) < len(everyone):
+            takes_part = torch.zeros(len(counts), dtype=torch.bool, device=clients.device)
+            takes_part[who - first] = True
+            own = place[takes_part[owner]]
+        flat = own.reshape(-1)
+        counts.view(-1).scatter_add_(0, flat, torch.ones_like(flat, dtype=counts.dtype))
 
 
-def score_correlation(run: RunRecord, drawn: PairTable) -> NDArray[np.float64]:
+def score_correlation(drawn: DrawCounts, scores: Tensor) -> NDArray[np.float64]:
     """Spearman's correlation of draw count and score over each client's test candidates.
 
     NaN where one of them is the same for all candidates.
     """
-    clients = run.clients
-    everyone = clients.everyone
-    candidates = clients.candidates["test"]
-    scores = protocol_scores(run.learner, clients, everyone, candidates)
-    counts = drawn.get(everyone.unsqueeze(1), candidates)
-    a, b = (_centred(mean_ranks(values.double())) for values in (counts, scores))
+    a, b = (_centred(mean_ranks(values.double())) for values in (drawn.candidates["test"], scores))
     spread = a.square().sum(1) * b.square().sum(1)
     # 0 / 0 is NaN: nothing can follow what does not vary.
     return ((a * b).sum(1) / spread.sqrt()).cpu().numpy()

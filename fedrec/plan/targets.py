@@ -77,6 +77,13 @@ class Target:
         return (*(f"{run.folder}/{SUMMARY}" for run in self.runs), *self.reads)
 
     @property
+    def priority(self) -> int:
+        """How early it is to be built: who opens most models first, which takes longest, so that others are
+        built beside it.
+        """
+        return sum(file.endswith(f"/{STATE}") for file in self.reads)
+
+    @property
     def plan(self) -> str:
         """The file that keeps this plan, below the results."""
         return f"plan/{self.name}.json"

@@ -25,6 +25,7 @@ rule table:
         results("logs/tables/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("table"),
+    priority: lambda wildcards: PROJECT.target(wildcards.target).priority
     params:
         plan=plan_of,
         project=results("plan/project.json"),
@@ -55,6 +56,7 @@ rule figure:
         results("logs/figures/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("figure"),
+    priority: lambda wildcards: PROJECT.target(wildcards.target).priority
     params:
         plan=plan_of,
         project=results("plan/project.json"),

@@ -10,9 +10,12 @@ import torch
 from scipy import stats
 
 from fedrec.audit.exposure import (
+    DrawCounts,
     Drawers,
+    candidate_scores,
     described,
     draw_counts,
+    drawn_items,
     exposure,
     hits_by_counting,
     mean_ranks,
@@ -22,9 +25,7 @@ from fedrec.audit.exposure import (
 from fedrec.config.protocol import full_name
 from fedrec.data.split import write_split
 from fedrec.errors import ComparisonError, ResultError
-from fedrec.evaluation.scoring import protocol_scores
 from fedrec.federation.clients import Clients
-from fedrec.federation.pairs import PairTable
 from fedrec.plan.runs import RunId
 from fedrec.runs.record import RunRecord
 from tests.federations import METHODS, dies_in_round, planted_tastes, uniform_noise
@@ -195,21 +196,22 @@ def seen(monkeypatch):
     return found
 
 
-def dense(counts):
-    """The counts of all items, clients x items."""
-    return counts.get(torch.arange(counts.clients).unsqueeze(1), torch.arange(counts.items))
+def drawn_by(*runs):
+    """How often each client drew each item, clients x items, by run; the runs are on one split."""
+    clients = runs[0].clients
+    return drawn_items(clients, clients.everyone, [Drawers.of(run) for run in runs])
 
 
-def as_table(counts):
-    """The inverse of `dense`."""
-    table = PairTable(*counts.shape, counts.device)
-    table.add(*counts.nonzero().T, counts[counts != 0])
-    return table
+def counts_of(run, drawn):
+    """Of all that clients drew, what they are ranked on."""
+    return DrawCounts.of(run.clients, run.clients.everyone, drawn)
 
 
-def as_counter(counts):
-    counts = dense(counts)
-    return Counter({tuple(place): int(counts[tuple(place)]) for place in counts.nonzero().tolist()})
+def same_counts(one, other):
+    parts = [(one.total, other.total)]
+    for mine, others in ((one.held_out, other.held_out), (one.candidates, other.candidates)):
+        parts += [(mine[part], others[part]) for part in ("validation", "test")]
+    return all(torch.equal(*pair) for pair in parts)
 
 
 QUICK = ("rounds=4", "d=4", "local_epochs=1")
@@ -234,15 +236,15 @@ def test_draws_are_those_of_training(small, seen, method, changes):
     run = finished(small, method, "published", *changes, seed=5)
     trained = Counter(seen)
     assert trained
-    (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    assert as_counter(drawn) == trained
+    (drawn,) = drawn_by(run)
+    assert {tuple(pair): int(drawn[tuple(pair)]) for pair in drawn.nonzero().tolist()} == trained
 
 
 def test_the_draw_counter_has_counted_the_same(small):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
-    (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    assert torch.equal(dense(drawn), dense(run.learner.drawn))
-    assert exposure(run)["draws_per_client"] == float(dense(drawn).sum()) / 15
+    (drawn,) = drawn_by(run)
+    assert torch.equal(drawn.long(), run.learner.drawn.get(torch.arange(15).unsqueeze(1), torch.arange(40)))
+    assert exposure(run)["draws_per_client"] == float(drawn.sum()) / 15
 
 
 def test_runs_counted_together_are_counted_as_each_alone(small):
@@ -257,10 +259,23 @@ def test_runs_counted_together_are_counted_as_each_alone(small):
     ]
     together = draw_counts(runs[0].clients, [Drawers.of(run) for run in runs])
     for run, drawn in zip(runs, together, strict=True):
-        (by_itself,) = draw_counts(run.clients, [Drawers.of(run)])
-        assert torch.equal(dense(drawn), dense(by_itself))
-        assert described(run, drawn) == exposure(run)
-    assert len({int(drawn.sums().sum()) for drawn in together}) > 3
+        (by_itself,) = drawn_by(run)
+        assert same_counts(drawn, counts_of(run, by_itself))
+        assert described(drawn, candidate_scores(run)) == exposure(run)
+    assert len({int(drawn.total.sum()) for drawn in together}) > 3
+
+
+@pytest.mark.parametrize("pairs", [1, 40 * 2 * 4], ids=["one client at a time", "four at a time"])
+def test_few_clients_at_a_time_are_counted_as_all_together(small, monkeypatch, pairs):
+    """15 clients and 40 items; in some rounds none of those that are counted together takes part."""
+    runs = [
+        finished(small, "fedmf", "clean", *QUICK, *FEW),
+        finished(small, "fedrecon", "clean", *QUICK, *FEW),
+    ]
+    whole = [counts_of(run, drawn) for run, drawn in zip(runs, drawn_by(*runs), strict=True)]
+    monkeypatch.setattr("fedrec.audit.exposure._COUNTED_AT_ONCE", pairs)
+    pieces = draw_counts(runs[0].clients, [Drawers.of(run) for run in runs])
+    assert all(same_counts(one, other) for one, other in zip(pieces, whole, strict=True))
 
 
 def test_runs_that_drew_the_same_are_counted_once(small):
@@ -304,23 +319,22 @@ def test_equal_values_share_their_mean_rank():
 def test_scores_and_draws_correlate_as_spearman_says(noise):
     run = alone(noise, "published")
     (drawn,) = draw_counts(run.clients, [Drawers.of(run)])
-    who, candidates = run.clients.everyone, run.clients.candidates["test"]
-    counts = drawn.get(who.unsqueeze(1), candidates)
-    scores = protocol_scores(run.learner, run.clients, who, candidates)
+    counts, scores = drawn.candidates["test"], candidate_scores(run)
     expected = [stats.spearmanr(*row).statistic for row in zip(counts.numpy(), scores.numpy(), strict=True)]
     assert len(counts[0].unique()) < len(counts[0])
-    assert score_correlation(run, drawn) == pytest.approx(np.array(expected), abs=1e-9)
+    assert score_correlation(drawn, scores) == pytest.approx(np.array(expected), abs=1e-9)
 
 
 def test_nothing_follows_what_does_not_vary(small):
     run = finished(small, "draw-counter", "clean", "rounds=3", seed=6)
-    alike = torch.ones(15, 40, dtype=torch.int64)
-    drawn = as_table(torch.cat((dense(run.learner.drawn)[:1], alike[1:])))
-    follows = score_correlation(run, drawn)
+    alike = torch.ones(15, 40, dtype=torch.int32)
+    drawn = counts_of(run, torch.cat((drawn_by(run)[0][:1], alike[1:])))
+    scores = candidate_scores(run)
+    follows = score_correlation(drawn, scores)
     assert follows[0] == pytest.approx(-1)
     assert np.isnan(follows[1:]).all()
-    assert described(run, drawn)["score_follows_draws"] == {"mean": pytest.approx(-1), "clients": 1}
-    nobody = described(run, as_table(alike))["score_follows_draws"]
+    assert described(drawn, scores)["score_follows_draws"] == {"mean": pytest.approx(-1), "clients": 1}
+    nobody = described(counts_of(run, alike), scores)["score_follows_draws"]
     assert json.loads(json.dumps(nobody, allow_nan=False)) == {"mean": None, "clients": 0}
 
 
@@ -382,15 +396,13 @@ def test_a_split_that_is_missing_or_has_changed_is_named(small, tmp_path):
 
 
 def test_items_drawn_equally_often_are_hits_as_often_as_their_orders_say(small):
-    clients = RunRecord(finished(small, "draw-counter", "clean", "rounds=1").folder).clients
-    drawn = PairTable(len(clients), clients.items, clients.device)
-    everyone = clients.everyone
+    run = finished(small, "draw-counter", "clean", "rounds=1")
+    drawn = torch.zeros(15, 40, dtype=torch.int32)
     # Nothing drawn: 10 of 11 places are hits.
-    assert hits_by_counting(clients, drawn)["hr@10"] == pytest.approx(10 / 11)
-    assert hits_by_counting(clients, drawn)["chance"] == pytest.approx(10 / 11)
+    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)
+    assert hits_by_counting(counts_of(run, drawn))["chance"] == pytest.approx(10 / 11)
     # The test item drawn once, no other: it is last. Its candidates drawn too: it is one of 11 equals again.
-    drawn.count(everyone, clients.held_out["test"])
-    assert hits_by_counting(clients, drawn)["hr@10"] == 0
-    others = clients.candidates["test"]
-    drawn.count(everyone.repeat_interleave(others.shape[1]), others.reshape(-1))
-    assert hits_by_counting(clients, drawn)["hr@10"] == pytest.approx(10 / 11)
+    drawn.scatter_(1, run.clients.held_out["test"].unsqueeze(1), 1)
+    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == 0
+    drawn.scatter_(1, run.clients.candidates["test"], 1)
+    assert hits_by_counting(counts_of(run, drawn))["hr@10"] == pytest.approx(10 / 11)

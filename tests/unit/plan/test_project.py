@@ -256,6 +256,14 @@ def test_no_method_is_trained_under_a_second_protocol_before_all_are_under_the_c
         assert seconds == sorted(seconds, reverse=True)
 
 
+def test_who_opens_most_models_is_built_first(made):
+    project = made.project()
+    targets = [project.target(name) for name in ("audit_exposure", "audit_uploads", "audit_significance")]
+    exposure, uploads, significance = (target.priority for target in targets)
+    assert exposure == len(targets[0].runs)
+    assert exposure > uploads > significance == 0
+
+
 def test_a_run_that_recorded_more_than_is_needed_stays_as_it_is(made):
     project = made.project()
     run = RunId("pfedclr", "alpha", "clean", "fedmf", 0)

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedrec.audit.exposure import Drawers, described, draw_counts, vanished
+from torch import Tensor
+
+from fedrec.audit.exposure import Drawers, candidate_scores, described, draw_counts, vanished
 from fedrec.config.methods import title
 from fedrec.config.protocol import full_name, short_name
 from fedrec.plan.layouts import Layout
@@ -26,8 +28,8 @@ CHAPTER = Chapter(
     "remembers its draws. Hits that vanish once held-out items may be drawn were owed to the leak.",
     order=3,
 )
-_AT_ONCE = 8
-"""Runs whose draws are counted together: each takes a number for every client and item."""
+_AT_ONCE = 32
+"""Runs whose draws are counted together: each takes a score and two counts for every client and candidate."""
 _EXPOSED = "only-pool"
 """The runs whose clients may draw held-out items, and that differ from published ones in nothing else."""
 
@@ -91,17 +93,30 @@ def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mappin
         # The same rows may be drawn from under different rules.
         groups.setdefault((record.summary["split"], record.protocol), []).append(record)
     for alike in groups.values():
-        for first in range(0, len(alike), _AT_ONCE):
-            yield from _drawn_together(alike[first : first + _AT_ONCE])
+        # Runs of one seed share draws, those of others none.
+        by_seed = sorted(alike, key=lambda record: record.id.seed)
+        found: dict[RunId, Mapping[str, Any]] = {}
+        for first in range(0, len(by_seed), _AT_ONCE):
+            found |= _drawn_together(by_seed[first : first + _AT_ONCE])
+        yield from ((record, found[record.id]) for record in alike)
 
 
-def _drawn_together(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mapping[str, Any]]]:
-    # Models are opened one at a time, and anew, so that none stays: each may be large.
-    drawers = [Drawers.of(RunRecord(record.folder)) for record in records]
-    counts = draw_counts(RunRecord(records[0].folder).clients, drawers)
-    for record, drawn in zip(records, counts, strict=True):
-        print(f"{record.id.dataset}, {record.protocol}: {record.id.method}", file=sys.stderr)
-        yield record, described(RunRecord(record.folder), drawn)
+def _drawn_together(records: Sequence[RunRecord]) -> dict[RunId, Mapping[str, Any]]:
+    """What the draws of each of some runs tell, all on one split."""
+    drawers, scores = zip(*map(_drawers_and_scores, records), strict=True)
+    counts = draw_counts(records[0].clients, drawers)
+    return {
+        record.id: described(drawn, scored)
+        for record, drawn, scored in zip(records, counts, scores, strict=True)
+    }
+
+
+def _drawers_and_scores(record: RunRecord) -> tuple[Drawers, Tensor]:
+    """All that is asked of a run's model: who drew, and `candidate_scores`."""
+    print(f"{record.id.dataset}, {record.protocol}: {record.id.method}", file=sys.stderr)
+    # Opened anew, so that the model goes with it: each may be large.
+    run = RunRecord(record.folder)
+    return Drawers.of(run), candidate_scores(run)
 
 
 def _row(record: RunRecord, draws: Mapping[str, Any]) -> dict[str, Any]:

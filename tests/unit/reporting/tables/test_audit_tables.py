@@ -267,6 +267,21 @@ def test_seeds_find_their_own_exposed_run(small):
     assert hits["published", "1"] != ""
 
 
+def test_runs_drawn_by_seed_stand_in_their_order(small, monkeypatch):
+    """Of four runs of two methods and seeds, three are drawn together."""
+    monkeypatch.setattr("fedrec.reporting.tables.audit.exposure._AT_ONCE", 3)
+    told = [
+        finished(small, method, "clean", seed=seed).id
+        for method in ("draw-counter[rounds=3]", "mf[rounds=2][d=4]")
+        for seed in (0, 1)
+    ]
+    build_target(small, "exposure", "ordered", told)
+    rows = csv_rows(small / "tables/ordered.csv")
+    assert [row["runs"] for row in rows] == [run.folder for run in sorted(told)]
+    draws = {(row["method"], row["seeds"]): row["test_candidates_mean"] for row in rows}
+    assert len(set(draws.values())) == 4
+
+
 # Differences
 
 HIT, MISS = [1] * 40, [30] * 40
