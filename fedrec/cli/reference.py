@@ -11,7 +11,7 @@ from fedrec.cli.work import listed_words
 from fedrec.errors import ConfigurationError, ResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fedrec.cli.options import Commands
     from fedrec.plan.project import Project
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _STORE = Path("results/reference")
 _CONFIGURATION = Path("config/reference.yaml")
+_DONE = ("added", "replaced", "same", "kept")
+"""What becomes of runs that are brought."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -263,9 +265,20 @@ def _looked_into(
 
 
 def _tell(store: "RunStore", changes: "Changes") -> None:
-    """Say what adding runs did; those that gave way, or did not, by name."""
-    counts = ", ".join(f"{len(names)} {what}" for what, names in vars(changes).items())
+    """Say what adding runs did; those that gave way, or did not, by name; and what came of trained again."""
+    counts = ", ".join(f"{len(getattr(changes, what))} {what}" for what in _DONE)
     print(f"{store.folder}: {counts}.")
     for what in ("replaced", "kept"):
         for name in getattr(changes, what):
-            print(f"  {what}: {name}")
+            print(f"  {what}: {name}{_distance(changes.apart, name)}")
+    if changes.apart:
+        others = [apart for apart in changes.apart.values() if apart is not None]
+        farthest = f"; the others' test HR@10 is up to {max(others):.4f} apart" if others else ""
+        same = len(changes.apart) - len(others)
+        print(f"Of {len(changes.apart)} trained again, {same} give every user the same rank{farthest}.")
+
+
+def _distance(apart: "Mapping[str, float | None]", name: str) -> str:
+    if name not in apart:
+        return ""
+    return ", the same ranks" if apart[name] is None else f", test HR@10 {apart[name]:.4f} apart"

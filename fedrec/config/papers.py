@@ -22,7 +22,8 @@ BOTH = ("published", "clean")
 class Line:
     """A line of a table or a curve of a figure: a method, and what it stands for in print.
 
-    A line of two others (`gain`) shows how much the second is above the first, in percent.
+    A line of two others (`gain`) shows how much the second is above the first: in percent, or in a table of
+    space in megabytes.
     """
 
     label: str | None = None

@@ -93,6 +93,10 @@ class Changes:
     same: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     """Those whose stored run was better than what was brought."""
+    apart: Mapping[str, float | None] = field(default_factory=dict)
+    """Of replaced runs that were trained again, with the same settings on the same split: by how much their
+    test HR@10 differs from before, or None where every user has the rank that he had.
+    """
 
 
 def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> PackedRun:
@@ -182,7 +186,7 @@ class RunStore:
         for run in runs:
             brought.setdefault(run.dataset, {})[run.name] = run
         done: dict[str, list[str]] = {"added": [], "replaced": [], "same": [], "kept": []}
-        fixed = set(keeps)
+        fixed, apart = set(keeps), {}
         for dataset, incoming in sorted(brought.items()):
             there = self.runs_on(dataset)
             after = dict(there)
@@ -193,10 +197,12 @@ class RunStore:
                 if what == "replaced" and name in fixed:
                     what = "kept"
                 done[what].append(name)
+                if before is not None and what == "replaced" and _is_trained_again(before, run):
+                    apart[name] = _apart(before, run)
                 after[name] = whole if what in ("added", "replaced") else after[name]
             if after != there:
                 self._write(dataset, after)
-        return Changes(**{what: tuple(names) for what, names in done.items()})
+        return Changes(**{what: tuple(names) for what, names in done.items()}, apart=apart)
 
     def add_data(self, results: Path) -> None:
         """Take in the shapes of splits and the statistics of datasets that stored runs were trained on."""
@@ -281,6 +287,20 @@ class RunStore:
     def _write_rows(self, file: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows and list(rows) != self._rows(file):
             write_table(self.folder / file, pa.Table.from_pylist(list(rows)), {"file": file}, level=_LEVEL)
+
+
+def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
+    """Whether two runs of one name differ in nothing that was asked for."""
+    return all(before.summary.get(key) == run.summary.get(key) for key in ("settings", "split", "protocol"))
+
+
+def _apart(before: PackedRun, run: PackedRun) -> float | None:
+    """By how much the reported test HR@10 of two runs differs; None if all users have the same ranks."""
+    if (before.users, before.numbers["test_rank"]) == (run.users, run.numbers["test_rank"]):
+        return None
+    rule = run.summary["protocol"]["round_rule"]
+    first, second = (one.summary["metrics"][rule]["test"]["hr@10"] for one in (before, run))
+    return abs(float(first) - float(second))
 
 
 def _audit_of(before: PackedRun, run: PackedRun) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Ranks of methods at each step from the published protocol to the clean one, one switch after the other."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +19,8 @@ from fedrec.reporting.tables.table import Row
 
 LAYOUT = Layout("figure", needs=("runs",), selection="stepped")
 _PER_METHOD = 0.2  # inches of height
+_IN_A_ROW = 3
+"""Panels beside each other: more would leave no room between the names on both sides of each."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -46,11 +48,13 @@ def rows_drawn(rows: Sequence[Row]) -> list[Row]:
 def rank_figure(rows: Sequence[Row]) -> Figure:
     """A panel per dataset: a line per method, from its rank under `published` to the one under `clean`."""
     datasets = distinct(row["dataset"] for row in rows)
-    count = max(row["rank"] for row in rows)
-    figure = blank_figure(WIDTH, 0.7 + _PER_METHOD * max(count, 5))
+    count = max(len(distinct(row["method"] for row in rows)), *(row["rank"] for row in rows))
+    columns = min(len(datasets), _IN_A_ROW)
+    lines = -(-len(datasets) // columns)
+    figure = blank_figure(WIDTH, lines * (0.7 + _PER_METHOD * max(count, 5)))
     look = looks(row["method"] for row in rows)
     for number, dataset in enumerate(datasets, start=1):
-        ax = figure.add_subplot(1, len(datasets), number)
+        ax = figure.add_subplot(lines, columns, number)
         _draw_panel(ax, [row for row in rows if row["dataset"] == dataset], look)
         ax.set_title(dataset)
     return figure
@@ -65,18 +69,19 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
     first = {row["method"]: row for row in rows if row["step"] == names[0]}
     last = {row["method"]: row for row in rows if row["step"] == names[-1]}
     for ends, x, side in ((first, -0.12, "right"), (last, len(names) - 0.88, "left")):
-        for rank, titles in _titles_by_rank(ends.values()).items():
-            ax.text(x, rank, ", ".join(titles), ha=side, va="center", fontsize=5.5)
+        for place, title in _places(ends.values()):
+            ax.text(x, place, title, ha=side, va="center", fontsize=5.5)
     ax.set_xticks(range(len(names)), [step_heading(name) for name in names], rotation=25, ha="right")
     margin = 0.34 * len(names)
     ax.set_xlim(-margin, len(names) - 1 + margin)
-    ax.set_ylim(max(row["rank"] for row in rows) + 0.6, 0.4)
+    ax.set_ylim(max(len(first), *(row["rank"] for row in rows)) + 0.6, 0.4)
     ax.set_yticks([])
     ax.grid(visible=False)
 
 
-def _titles_by_rank(rows: Iterable[Row]) -> dict[float, list[str]]:
-    titles: dict[float, list[str]] = {}
+def _places(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
+    """Where each name stands: at its rank, and below those that share it, in the places they leave free."""
+    shared: Counter[int] = Counter()
     for row in rows:
-        titles.setdefault(row["rank"], []).append(row["title"])
-    return titles
+        yield row["rank"] + shared[row["rank"]], row["title"]
+        shared[row["rank"]] += 1

@@ -1,8 +1,10 @@
 """Tables of space: megabytes that a client and the server hold."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedrec.config.methods import resolve
+from fedrec.config.papers import Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
@@ -34,20 +36,32 @@ def build(target: Target, project: Project) -> None:
 
 
 def space_rows(subject: Subject) -> list[dict[str, Any]]:
-    """One row per line and dataset that is available."""
-    artefact, rows, sizes = subject.artefact, [], subject.sizes()
-    for line in artefact.lines:
-        for dataset in artefact.datasets:
-            if dataset not in sizes:
-                continue
-            assert line.run is not None, "space is a run's"
-            values, _, _ = resolve(subject.methods, line.run, artefact.paper, dataset)
-            client, server = numbers_held(line.run, values, *sizes[dataset])
-            row: dict[str, Any] = {"method": subject.label(line), "dataset": dataset}
-            for key, numbers in (("space_client", client), ("space_server", server)):
-                row |= {
-                    key: megabytes(numbers),
-                    f"{key}_printed": printed_value(artefact, line, dataset, key),
-                }
+    """One row per line and dataset that is available; a line of two others shows what the second has more."""
+    rows: list[dict[str, Any]] = []
+    held: dict[tuple[str, str], tuple[float, float]] = {}
+    for line in subject.artefact.lines:
+        for dataset, size in subject.sizes().items():
+            label = subject.label(line)
+            held[label, dataset] = _megabytes_held(subject, line, dataset, size, held)
+            row: dict[str, Any] = {"method": label, "dataset": dataset}
+            for key, value in zip(("space_client", "space_server"), held[label, dataset], strict=True):
+                row |= {key: value, f"{key}_printed": printed_value(subject.artefact, line, dataset, key)}
             rows.append(row)
     return rows
+
+
+def _megabytes_held(
+    subject: Subject,
+    line: Line,
+    dataset: str,
+    size: tuple[int, int],
+    before: Mapping[tuple[str, str], tuple[float, float]],
+) -> tuple[float, float]:
+    """What a client and the server hold; of a line of two others, which came before it, the difference."""
+    if line.gain is not None:
+        (below, on_server), (above, more_on_server) = (before[label, dataset] for label in line.gain)
+        return above - below, more_on_server - on_server
+    assert line.run is not None, "space is a run's"
+    values, _, _ = resolve(subject.methods, line.run, subject.artefact.paper, dataset)
+    client, server = numbers_held(line.run, values, *size)
+    return megabytes(client), megabytes(server)

@@ -62,7 +62,8 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
         assert main(["reference", "add", str(results), "--store", str(store)]) == 0
     said = capsys.readouterr().out
 
-    assert f"replaced: {RUN.folder}" in said
+    assert f"replaced: {RUN.folder}, the same ranks" in said
+    assert "Of 1 trained again, 1 give every user the same rank." in said
     assert f"kept: {RUN.folder}" in said
     assert main(["reference", "show", "--store", str(store)]) == 0
     assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in capsys.readouterr().out

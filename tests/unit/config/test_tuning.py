@@ -116,7 +116,8 @@ def test_a_seed_of_trials_is_not_reported(made):
 
 
 def test_a_search_follows_a_paper_that_there_is(made):
-    made.replace("config/tuning.yaml", "fedcia@fedem:", "fedcia@fedemm:")
+    other = "fedcia@fedemm: {because: why, settings: {rate: {log: [0.1, 1], was: 0.1}}}"
+    made.replace("config/tuning.yaml", "fedcia@fedem:", f"{other}\n  fedcia@fedem:")
     with pytest.raises(ConfigurationError, match=r"unknown paper 'fedemm'\. Did you mean 'fedem'"):
         made.project()
 

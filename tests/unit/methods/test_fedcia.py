@@ -21,7 +21,7 @@ from tests.federations import server_side
 pytestmark = pytest.mark.usefixtures("double_precision")
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"])
 POSITIVES = [[0], [1, 2], [3, 4, 5]]
-QUIET = ("noise=0", "d=2", "batch_size=1000")
+QUIET = ("noise=0", "d=2", "batch_size=1000", "local_epochs=1", "align_rate=0.1")
 
 
 def federation_on(*changes, positives=POSITIVES, items=10, **others):

@@ -99,8 +99,24 @@ def test_a_newer_run_takes_the_place_of_an_older_one_unless_that_is_kept(record,
 
     assert store.add([other], keeps=[other.name]) == Changes(kept=(other.name,))
     assert store.runs_on("ml-100k")[other.name] == packed_run(record)
-    assert store.add([other]) == Changes(replaced=(other.name,))
+    assert store.add([other]).replaced == (other.name,)
     assert store.runs_on("ml-100k") == {other.name: other}
+
+
+def test_of_a_run_trained_again_it_is_told_how_far_it_is_from_before(record, store, tmp_path):
+    first = packed_run(record)
+    store.add([first])
+    rule = first.summary["protocol"]["round_rule"]
+
+    of_other_code = replace(first, summary={**first.summary, "code": "other"})
+    assert store.add([of_other_code]).apart == {first.name: None}
+    other = packed_run(write_run(tmp_path / "other", run_of(0), METHODS, final=0.9))
+    (apart,) = store.add([other]).apart.values()
+    hits = [run.summary["metrics"][rule]["test"]["hr@10"] for run in (first, other)]
+    assert apart == pytest.approx(abs(hits[0] - hits[1]))
+    # Other settings make it another run of the same name, with which nothing is to be compared.
+    changed = {**first.summary, "settings": {**first.summary["settings"], "rate": 7}}
+    assert store.add([replace(first, summary=changed)]).apart == {}
 
 
 def test_what_the_audit_found_stays_with_its_run(record, store, tmp_path):

@@ -154,10 +154,10 @@ def test_the_figure_shows_how_ranks_move(tmp_path, protocols):
     assert all(list(x) == [0, 1, 2, 3] for x, _ in lines.values())
     ticks = [tick.get_text() for tick in left.get_xticklabels()]
     assert ticks == ["published", "up to pool", "up to round", "clean"]
-    # Names stand at both ends, those of one rank together; the best is at the top.
+    # Names stand at both ends, those of one rank below each other; the best is at the top.
     ends = [(text.get_ha(), text.get_position()[1], text.get_text()) for text in left.texts]
     assert sorted(ends) == [
-        ("left", 1, "FedMF"), ("left", 2, "popularity, PFedCLR"),
+        ("left", 1, "FedMF"), ("left", 2, "popularity"), ("left", 3, "PFedCLR"),
         ("right", 1, "PFedCLR"), ("right", 2, "FedMF"), ("right", 3, "popularity"),
     ]  # fmt: skip
     low, high = left.get_ylim()
