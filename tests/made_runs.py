@@ -40,11 +40,13 @@ def write_run(
     final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
     whole: bool = False,
+    diverged: int | None = None,
 ) -> RunRecord:
     """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
 
     `ranks_at` and `final_at` give other ranks and values to the rounds of some rules. A `whole` one says of
-    itself and of its rounds what the page shows besides.
+    itself and of its rounds what the page shows besides. One that `diverged` in a round has `final` before
+    it, if there is a round before, and nothing from it on.
     """
     folder = results / run.folder
     settings, sources, _ = resolve(methods, run.method, run.paper, run.dataset)
@@ -54,6 +56,8 @@ def write_run(
         for part, metric in names
     }
     rise = curve_of(final, rounds)
+    if diverged is not None:
+        rise[diverged - 1 :] = [0.0] * (rounds - diverged + 1)
     columns: dict[str, Any] = {"round": list(range(1, rounds + 1)), "loss": [1.0] * rounds}
     columns |= {f"{part}_{metric}": [scale[part, metric] * y for y in rise] for part, metric in names}
     write_table(folder / "curve.parquet", pa.table(columns), {})
@@ -67,7 +71,7 @@ def write_run(
             "bytes_up_per_client": [4] * rounds,
         }
     write_table(folder / "timing.parquet", pa.table(times), {})
-    ends = dict.fromkeys(RULES, rise[-1]) | dict(final_at or {})
+    ends = dict.fromkeys(RULES, max(rise)) | dict(final_at or {})
     reached: dict[str, dict[str, dict[str, float]]] = {
         rule: {part: {} for part in ("validation", "test")} for rule in RULES
     }
@@ -90,6 +94,10 @@ def write_run(
         "measured": {"seconds_per_round": seconds, "device": "a device"}
         | ({"seconds": 1.0, "peak_memory_bytes": 2**30, "versions": {"fedrec": "0"}} if whole else {}),
     }
+    if diverged is not None:
+        best = diverged - 1 if diverged > 1 else rounds
+        summary["rounds"] = {"best_validation": best, "best_test": best, "last": rounds}
+        summary["diverged"] = {"round": diverged, "why": f"round {diverged}: training diverged"}
     write_sealed(folder / "run.json", summary)
     return RunRecord(folder)
 

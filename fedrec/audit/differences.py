@@ -23,7 +23,8 @@ _Trained = tuple[str, str]
 def difference_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
 
-    Users are paired, each with its mean over seeds; p-values of one table are corrected together.
+    Users are paired, each with its mean over seeds; p-values of one table are corrected together. Runs that
+    diverged before there was a number are left out; a method without others has a row that says so.
     """
     rows: list[dict[str, Any]] = []
     groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
@@ -38,6 +39,11 @@ def difference_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) ->
 
 def _trained(record: RunRecord) -> _Trained:
     return record.id.paper, record.id.method
+
+
+def _about(key: _Trained, methods: Mapping[str, Any]) -> dict[str, str]:
+    paper, method = key
+    return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 
 
 def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_Trained, NDArray[np.float64]]:
@@ -62,20 +68,18 @@ def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_
 def _compared(
     runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    values = _values(runs, about["metric"])
+    numbered = {key: there for key, group in runs.items() if (there := _with_numbers(group))}
+    values = _values(numbered, about["metric"]) if numbered else {}
     mean = {key: float(of_users.mean()) for key, of_users in values.items()}
     order = sorted(values, key=lambda key: -mean[key])
-    against = {"best": order[0]}
+    against = {"best": order[0]} if order else {}
     reference = [key for key in order if parse(key[1]).name == REFERENCE]
     if reference:
         against["reference"] = reference[0]
     rows: dict[_Trained, dict[str, Any]] = {
-        (paper, method): {
-            **about, "paper": paper, "method": method, "title": title(methods, method, ["rounds"]),
-            "value": mean[paper, method], "users": values[paper, method].shape[1],
-        }
-        for paper, method in order
-    }  # fmt: skip
+        key: {**about, **_about(key, methods), "value": mean[key], "users": values[key].shape[1]}
+        for key in order
+    }
     for side, other in against.items():
         compared = {key: row for key, row in rows.items() if key != other}
         results = [compare(values[key].mean(0), values[other].mean(0)) for key in compared]
@@ -84,12 +88,18 @@ def _compared(
             for row, result, p in zip(compared.values(), results, corrected, strict=True):
                 row |= {f"{side}_{test}": getattr(result, test), f"{side}_{test}_holm": p}
         for (key, row), result in zip(compared.items(), results, strict=True):
-            row |= {**_columns(side, other[1], result), **_over_seeds(side, values[key], values[other])}
+            row |= _columns(side, other[1], result)
+            if _seeds(numbered[key]) == _seeds(numbered[other]):
+                row |= _over_seeds(side, values[key], values[other])
     for key, row in rows.items():
         row |= origin_columns(runs[key])
         row["runs_against"] = [] if key == order[0] else folders_of(runs[order[0]])
         row["runs_reference"] = folders_of(runs[reference[0]]) if reference and key != reference[0] else []
-    return list(rows.values())
+    without = [key for key in runs if key not in numbered]
+    return [
+        *rows.values(),
+        *({**about, **_about(key, methods), **origin_columns(runs[key])} for key in without),
+    ]
 
 
 def _columns(side: str, other: str, result: Comparison) -> dict[str, Any]:
@@ -103,8 +113,17 @@ def _columns(side: str, other: str, result: Comparison) -> dict[str, Any]:
     }
 
 
+def _with_numbers(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if record.has_numbers()]
+
+
+def _seeds(records: Sequence[RunRecord]) -> list[int]:
+    return [record.id.seed for record in records]
+
+
 def _over_seeds(side: str, own: NDArray[np.float64], other: NDArray[np.float64]) -> dict[str, Any]:
-    if len(own) != len(other) or len(own) < least_seeds(ALPHA):
+    """The test over seeds, which are the same for both; nothing where there are too few."""
+    if len(own) < least_seeds(ALPHA):
         return {}
     result = over_seeds(own.mean(1), other.mean(1))
     return {f"{side}_over_seeds": result.randomisation}

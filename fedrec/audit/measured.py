@@ -13,8 +13,13 @@ _EXPOSED = ("published", "only-pool", "clean")
 
 
 def measured(run: RunRecord) -> dict[str, Any]:
-    """What the draws of a run give away, and its uploads where it kept some: `exposure` and `uploads`."""
+    """What the draws of a run give away, and its uploads where it kept some: `exposure` and `uploads`.
+
+    Nothing of a run that diverged: there is no model whose scores could follow its draws.
+    """
     found: dict[str, Any] = {}
+    if run.diverged is not None:
+        return found
     if short_name(run.protocol) in _EXPOSED:
         found["exposure"] = exposure(run)
     if "users/traffic" in extras(run.tensors):

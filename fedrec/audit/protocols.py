@@ -27,6 +27,7 @@ def step_rows(
     """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank.
 
     Of the runs these ask for, those that are `shown`, or all; no row for a method that has none at a step.
+    One whose runs all diverged before there was a number has none, and no rank.
     """
     rows: list[dict[str, Any]] = []
     for of_dataset in audited:
@@ -44,8 +45,9 @@ def step_rows(
                 for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
                 if (there := [run for run in runs if shown is None or run in shown])
             ]
-            ranks = shared_ranks([row["hr@10"] for row in at_step])
-            rows += [{**row, "rank": rank} for row, rank in zip(at_step, ranks, strict=True)]
+            values = [row["hr@10"] for row in at_step if row["hr@10"] is not None]
+            ranks = dict(zip(values, shared_ranks(values), strict=True))
+            rows += [{**row, "rank": ranks.get(row["hr@10"])} for row in at_step]
     return rows
 
 
@@ -62,9 +64,12 @@ def shared_ranks(values: Sequence[float]) -> list[int]:
 def _numbers(results: Path, step: ProtocolStep, runs: Sequence[RunId]) -> dict[str, Any]:
     """The numbers of a method at a step, and the runs they are from."""
     records = [RunRecord(results / run.folder) for run in runs]
+    numbered = [record for record in records if record.has_numbers(step.rule)]
     return {
         **{
-            metric: float(np.mean([record.metric(metric, rule=step.rule) for record in records]))
+            metric: float(np.mean([record.metric(metric, rule=step.rule) for record in numbered]))
+            if numbered
+            else None
             for metric in METRICS_AT_STEPS
         },
         "round_rule": step.rule,

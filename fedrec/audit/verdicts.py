@@ -4,6 +4,10 @@ An effect is a difference of two lines in one metric of the test items: of the l
 the best of those it is compared with. Which is best is seen anew for every dataset, metric and protocol, by
 the numbers in question, and the interval takes it as given. Users are paired: a difference is each user's
 own, averaged over seeds first.
+
+A line that diverged has the numbers of the round its protocol reports, of those before; if it has none, the
+effect is one without it. It might have come to more, so that only what more could not change is said: a claim
+whose own line diverged holds, or is left open; one whose rival diverged is reversed, or is left open.
 """
 
 import shlex
@@ -22,8 +26,9 @@ from fedrec.config.printed import printed
 from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
-from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.selection import runs_by_line
+from fedrec.runs.origins import divergence_columns
 from fedrec.runs.record import RunRecord, UserRanks
 
 JUDGED_BY = "hr@10"
@@ -34,8 +39,15 @@ SHARE = 0.5
 """How much of the printed effect there must be under the clean protocol for a claim to hold."""
 SMALL = 0.05
 """The loss, as a share of the metric without what causes it, that is small whatever the paper printed."""
-HOLDS, WEAKER, REVERSED, UNTESTED = "holds", "weaker", "reversed", "not testable here"
-VERDICTS = (HOLDS, WEAKER, REVERSED, UNTESTED)
+HOLDS, WEAKER, REVERSED, DIVERGES, UNTESTED = VERDICTS = (
+    "holds",
+    "weaker",
+    "reversed",
+    "diverges",
+    "not testable here",
+)
+OPEN = (DIVERGES, UNTESTED)
+"""Those that leave open what becomes of a claim."""
 RULE = (
     "A claim to be better holds where the interval of the clean effect lies above 0 and the effect is at "
     f"least {SHARE:g} of the printed one (where one is printed), is reversed where the interval lies below "
@@ -44,6 +56,12 @@ RULE = (
     f"{SMALL:.0%} of the clean metric without what costs, whichever is more."
 )
 """The rule of `verdict_on`, for captions."""
+DIVERGENCE_RULE = (
+    "What diverged under the clean protocol might have come to more: where it is the line a claim is about, "
+    "the claim may be said to hold, and where it is one that is compared with it, to be reversed; otherwise "
+    "it is left open."
+)
+"""The same where runs diverged."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,19 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Divergence:
+    """A line of a claim that diverged under a protocol."""
+
+    line: str
+    protocol: str
+    """Short: `published`, `clean`."""
+    rounds: tuple[str, ...]
+    """Seed and round of each run that did, as in `0:7`."""
+    seeds: int
+    """How many runs there are of it."""
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What became of a claim on one dataset in one metric."""
 
@@ -83,6 +114,7 @@ class Judgement:
     """Trains the runs that are missing and could be trained; empty where there are none."""
     runs: tuple[RunId, ...]
     """Every run that was looked at, of all lines the claim is about."""
+    diverged: tuple[Divergence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,14 +134,22 @@ class Evidence:
     _ranks: dict[tuple[RunId, bool], UserRanks | None] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _records: dict[RunId, RunRecord | None] = field(default_factory=dict, repr=False, compare=False)
 
-    def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:
-        """The ranks of a run at its reported round; None where it is not finished, or not to judge by."""
-        key = (run, catalogue)
-        if key not in self._ranks:
+    def record(self, run: RunId) -> RunRecord | None:
+        """A finished run; None where it is not finished, or not to judge by."""
+        if run not in self._records:
             folder = self.results / run.folder
             there = (self.runs is None or run in self.runs) and (folder / SUMMARY).is_file()
-            self._ranks[key] = RunRecord(folder).user_ranks(catalogue=catalogue) if there else None
+            self._records[run] = RunRecord(folder) if there else None
+        return self._records[run]
+
+    def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:
+        """The ranks of a finished run at its reported round; None where it diverged before."""
+        key, record = (run, catalogue), self.record(run)
+        if key not in self._ranks:
+            has_numbers = record is not None and record.has_numbers()
+            self._ranks[key] = record.user_ranks(catalogue=catalogue) if record and has_numbers else None
         return self._ranks[key]
 
 
@@ -131,6 +171,19 @@ def verdict_on(kind: str, expected: float | None, clean: Effect | None) -> str:
     if clean.low > least and large_enough:
         return HOLDS
     return REVERSED if clean.high < least else WEAKER
+
+
+def verdict_despite(verdict: str, claim: Claim, diverged: Iterable[Divergence], *, lacks_runs: bool) -> str:
+    """What is left of a verdict where lines of a claim diverged under the clean protocol.
+
+    See `DIVERGENCE_RULE`. A claim that cannot be tested because it `lacks_runs` of every seed stays so.
+    """
+    under_clean = {one.line for one in diverged if one.protocol == "clean"}
+    if not under_clean or (verdict == UNTESTED and lacks_runs):
+        return verdict
+    own, others = claim.line in under_clean, bool(under_clean - {claim.line})
+    stands = (verdict == HOLDS and not others) or (verdict == REVERSED and not own)
+    return verdict if stands else DIVERGES
 
 
 def verdict_counts(verdicts: Iterable[str]) -> str:
@@ -176,31 +229,62 @@ def _judgement(
     effects: dict[str, Effect] = {}
     used: list[RunId] = []
     missing: list[RunId] = []
+    diverged: list[Divergence] = []
+    whole: set[str] = set()
     for short in BOTH:
         asked = {name: runs.get((name, dataset, full_name(short, claim.paper)), ()) for name in claim.lines}
-        every = {
-            run: evidence.ranks(run, catalogue=in_catalogue) for group in asked.values() for run in group
-        }
-        missing += [run for run, of_users in every.items() if of_users is None]
-        groups = _of_whole_seeds(asked, {run for run, of_users in every.items() if of_users is not None})
+        every = dict.fromkeys(run for group in asked.values() for run in group)
+        missing += [run for run in every if evidence.record(run) is None]
+        if any(_of_whole_seeds(asked, every.keys() - missing).values()):
+            whole.add(short)
+        diverged += _diverged(asked, short, evidence)
         ranks = {
             run: of_users
-            for group in groups.values()
-            for run in group
-            if (of_users := every[run]) is not None
+            for run in every
+            if (of_users := evidence.ranks(run, catalogue=in_catalogue)) is not None
         }
-        if ranks:
-            effects[short] = _effect(claim, groups, ranks, metric)
-            used += ranks
+        groups = _of_whole_seeds(_with_numbers(claim, asked, ranks, missing), ranks)
+        compared = {run: ranks[run] for group in groups.values() for run in group}
+        if compared:
+            effects[short] = _effect(claim, groups, compared, metric)
+            used += compared
     expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
     paths = [str(evidence.results / run.folder / SUMMARY) for run in missing]
     return Judgement(
         claim, artefact, dataset, metric, expected, effects.get("published"), clean,
-        verdict=verdict_on(claim.kind, expected, clean),
+        verdict=verdict_despite(
+            verdict_on(claim.kind, expected, clean), claim, diverged, lacks_runs="clean" not in whole
+        ),
         reason=_reason(claim, dataset, missing, evidence.unavailable),
         command=shlex.join(["snakemake", "--cores", "2", *paths]) if paths else "",
         runs=tuple(dict.fromkeys(used)),
+        diverged=tuple(diverged),
     )  # fmt: skip
+
+
+def _diverged(groups: Mapping[str, Sequence[RunId]], protocol: str, evidence: Evidence) -> list[Divergence]:
+    """The lines of a claim that diverged under a protocol."""
+    found = []
+    for name, group in groups.items():
+        records = [record for run in group if (record := evidence.record(run)) is not None]
+        if rounds := divergence_columns(records).get(DIVERGED):
+            found.append(Divergence(name, protocol, tuple(rounds), len(records)))
+    return found
+
+
+def _with_numbers(
+    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Container[RunId], missing: Container[RunId]
+) -> dict[str, Sequence[RunId]]:
+    """The lines that are compared: all but rivals whose runs are finished, and diverged before any number.
+
+    None where no rival is left.
+    """
+    kept = {
+        name: group
+        for name, group in groups.items()
+        if name == claim.line or not group or any(run in ranks or run in missing for run in group)
+    }
+    return kept if len(kept) > 1 else {}
 
 
 def _of_whole_seeds(
@@ -234,7 +318,7 @@ def _effect(
         name: np.mean([per_user(ranks[run].rank, metric) for run in group], axis=0)
         for name, group in groups.items()
     }
-    rival = max(claim.over, key=lambda name: float(values[name].mean()))
+    rival = max((name for name in claim.over if name in values), key=lambda name: float(values[name].mean()))
     differences = values[claim.line] - values[rival]
     low, high = bootstrap_interval(differences, level=LEVEL)
     return Effect(

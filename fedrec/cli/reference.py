@@ -149,11 +149,12 @@ def _keep(parsed: argparse.Namespace) -> None:
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    """Say what the reference has: runs by dataset, how many are older than the code, on which machines."""
+    """Say what the reference has: runs by dataset, how many are older than the code or diverged, machines."""
     from collections import Counter
 
     from fedrec.config.methods import load_methods
     from fedrec.plan.agreement import TodaysCode, has_todays_settings
+    from fedrec.plan.runs import DIVERGED
 
     store, is_todays, methods = _opened(parsed.store), TodaysCode(), load_methods(parsed.methods)
     devices: Counter[str] = Counter()
@@ -161,12 +162,14 @@ def _show(parsed: argparse.Namespace) -> None:
         runs = store.runs_on(dataset).values()
         older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
         other = sum(not has_todays_settings(run.summary, methods) for run in runs)
+        diverged = sum(DIVERGED in run.summary for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
         devices.update(str(run.summary["measured"]["device"]) for run in runs)
         print(
             f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
-            f"{older} older than the code; {other} of other settings, which tables leave out"
+            f"{older} older than the code; {other} of other settings, which tables leave out; "
+            f"{diverged} diverged"
         )
     print("\n".join(f"{count} runs on {device}" for device, count in sorted(devices.items())))
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))

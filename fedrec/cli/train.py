@@ -16,6 +16,7 @@ from fedrec.workers.company import do_together
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
 
+_DIVERGED_VARIABLE = "FEDREC_DIVERGED"
 _RULES = {
     "best_validation": "the best on validation",
     "best_test": "the best on test itself, as this protocol has it",
@@ -70,7 +71,8 @@ def add_commands(commands: "Commands") -> None:
     )
     parser.add_argument(
         "--diverged",
-        default="refused",
+        # Through the environment it is no parameter of a job of the workflow: see `RunJob.arguments`.
+        default=os.environ.get(_DIVERGED_VARIABLE) or "refused",
         help="refused: a training that leaves the finite numbers is an error; kept: it is a result, ranking "
         "every held-out item last from that round on (default: %(default)s)",
     )

@@ -62,7 +62,7 @@ class PlannedRuns:
     def differences(self, run: RunId, there: Mapping[str, Any]) -> Iterator[str]:
         """What tells a run.json from one that a run of this plan would have, in words."""
         job = self._project.job(run)
-        wanted = WantedRun(run.method, job.settings, job.records, job.is_trial, self._split(run))
+        wanted = WantedRun(run.method, job.settings, job.records, job.may_diverge, self._split(run))
         return self._comparison.differences(wanted, there)
 
     def split_hash(self, run: RunId) -> str | None:

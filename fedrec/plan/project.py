@@ -20,7 +20,7 @@ from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.runs import DIVERGED, KEPT, SUMMARY, RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
 from fedrec.plan.workspace import Workspace, read_workspace
@@ -46,6 +46,13 @@ class RunJob:
     """About how long it takes on one CPU core."""
     is_trial: bool = False
     """Whether it is a trial of a search: one that diverges is a result, and no mistake."""
+    is_kept_diverged: bool = False
+    """Whether the configuration keeps runs that diverge as results, whatever they are trained for."""
+
+    @property
+    def may_diverge(self) -> bool:
+        """Whether it is finished, too, where it diverged."""
+        return self.is_trial or self.is_kept_diverged
 
     @property
     def priority(self) -> float:
@@ -76,17 +83,21 @@ class RunJob:
             "protocol": run.protocol,
             "seed": run.seed,
             **({"record": list(self.records)} if self.records else {}),
-            **({"diverged": "kept"} if self.is_trial else {}),
+            **({DIVERGED: KEPT} if self.may_diverge else {}),
             "out": str(results / run.folder),
             "code": self.fingerprint,
             "seconds": round(self.seconds, 1),
         }
 
     def arguments(self) -> list[str]:
-        """The arguments of `fedrec train` that name this run, but for folders and files."""
+        """The arguments of `fedrec train` that name this run, but for folders and files.
+
+        Whether the configuration keeps runs that diverge is not among them, but in the environment: it
+        decides no number, and finished runs would be trained again for another parameter.
+        """
         run = self.run
         named = {"method": run.method, "paper": run.paper, "protocol": run.protocol, "seed": str(run.seed)}
-        named |= {"diverged": "kept"} if self.is_trial else {}
+        named |= {DIVERGED: KEPT} if self.is_trial else {}
         words = [word for key, value in named.items() for word in (f"--{key}", value)]
         return words + [word for record in self.records for word in ("--record", record)]
 
@@ -220,6 +231,7 @@ class Project(Workspace):
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
                 is_trial=run.seed == self.tuning.seed,
+                is_kept_diverged=self.keeps_diverged,
             )
         return self._jobs[run]
 

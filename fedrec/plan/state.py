@@ -24,7 +24,7 @@ from fedrec.files.sealed import read_sealed
 from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun
-from fedrec.plan.runs import FILES, SUMMARY, log_of
+from fedrec.plan.runs import DIVERGED, FILES, KEPT, SUMMARY, log_of
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
@@ -139,7 +139,7 @@ def _wanted(run: ListedRun, methods: Mapping[str, Any]) -> WantedRun:
     method = canonical(methods, said["method"])
     settings, _, paper = resolve(methods, method, said.get("paper"), data.name, said.get("set", ()))
     split = data / full_name(said["protocol"], paper) / "split.parquet"
-    return WantedRun(method, settings, tuple(said.get("record", ())), said.get("diverged") == "kept", split)
+    return WantedRun(method, settings, tuple(said.get("record", ())), said.get(DIVERGED) == KEPT, split)
 
 
 def _unfinished(run: ListedRun, since: float | None) -> RunState:

@@ -24,7 +24,7 @@ from fedrec.files.sealed import sealed
 from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
 from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
-from fedrec.plan.runs import RunId, papers_in
+from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
 
 _FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file", "tuning_file")
 """Keys of the configuration that name the other files."""
@@ -84,6 +84,11 @@ class Workspace:
         """The seeds of all runs."""
         seeds: list[int] = self.configuration["seeds"]
         return seeds
+
+    @property
+    def keeps_diverged(self) -> bool:
+        """Whether a run that diverges is a result; otherwise it is an error, and its run not finished."""
+        return bool(self.configuration[DIVERGED] == KEPT)
 
     @cached_property
     def known_papers(self) -> list[str]:

@@ -1,13 +1,16 @@
 """From a target to its files: the file of its layout builds it."""
 
 import importlib
+from dataclasses import replace
 
 from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import write_text
 from fedrec.plan.layouts import layout_named
 from fedrec.plan.project import Project
+from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target
 from fedrec.reporting.tables.table import add_note
+from fedrec.runs.record import RunRecord
 
 
 def build(target: Target, project: Project) -> None:
@@ -16,12 +19,22 @@ def build(target: Target, project: Project) -> None:
     module = importlib.import_module(layout.module)
     if not hasattr(module, "build"):
         raise ConfigurationError(f"{layout.module}: a layout needs a function build(target, project).")
-    module.build(target, project)
+    left_out = _without_models(target, project) if "states" in layout.needs else []
+    shown = replace(target, runs=tuple(run for run in target.runs if run not in {*left_out}))
+    module.build(shown, project)
+    if left_out:
+        names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
+        add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")
     if "older" in target.content:
         add_remark(
             target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."
         )
     write_text(project.results / target.plan, target.as_json())
+
+
+def _without_models(target: Target, project: Project) -> list[RunId]:
+    """The runs of a target that diverged: nobody can look inside their models."""
+    return [run for run in target.runs if RunRecord(project.results / run.folder).diverged is not None]
 
 
 def add_remark(target: Target, project: Project, sentence: str) -> None:

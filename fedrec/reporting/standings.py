@@ -21,8 +21,9 @@ from fedrec.config.names import parse
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
+from fedrec.plan.runs import DIVERGED
 from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
-from fedrec.runs.origins import folders_of
+from fedrec.runs.origins import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
 METRIC = "hr@10"
@@ -73,6 +74,8 @@ class MethodScore:
     paper: str
     runs: str
     """Folders of its runs below the results, blank-separated."""
+    diverged: str = ""
+    """Seed and round of those of its runs that diverged, blank-separated: `0:7`."""
 
     @property
     def backbone(self) -> str:
@@ -81,11 +84,17 @@ class MethodScore:
 
 
 def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[MethodScore]:
-    """The standings of finished runs, given `config/methods.yaml`; in the order of the runs."""
-    groups: dict[tuple[str, str, str, str], list[RunRecord]] = {}
-    for record in records:
-        key = record.id.dataset, record.protocol, record.id.paper, record.id.method
-        groups.setdefault(key, []).append(record)
+    """The standings of finished runs, given `config/methods.yaml`; in the order of the runs.
+
+    A method all of whose runs diverged before there was a number has none.
+    """
+    every = groups_over_seeds(records)
+    groups = {key: group for key, group in every.items() if any(run.has_numbers() for run in group)}
+    if records and not groups:
+        raise ResultError(
+            f"{records[0].folder}: diverged before there was a number, as every other run that is compared "
+            "with it did. Lower their learning rates."
+        )
     hits = {key: hits_of(group) for key, group in groups.items()}
     popular = {key[:2]: values for key, values in hits.items() if parse(key[3]).name == REFERENCE}
     titles = titles_of(records, methods)
@@ -93,6 +102,15 @@ def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[
         _standing(group, methods, titles[group[0].id.method], hits[key], popular.get(key[:2]))
         for key, group in groups.items()
     ]
+
+
+def groups_over_seeds(records: Sequence[RunRecord]) -> dict[tuple[str, str, str, str], list[RunRecord]]:
+    """Runs that differ in the seed alone, by dataset, protocol, paper and method."""
+    groups: dict[tuple[str, str, str, str], list[RunRecord]] = {}
+    for record in records:
+        key = record.id.dataset, record.protocol, record.id.paper, record.id.method
+        groups.setdefault(key, []).append(record)
+    return groups
 
 
 def titles_of(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> dict[str, str]:
@@ -108,14 +126,15 @@ def titles_of(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> dict[
 def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.float64]:
     """What each user adds to a metric at the reported round, in the mean over runs of different seeds.
 
-    Users come in the order of their numbers.
+    Users come in the order of their numbers. Runs that diverged before there was a number are left out.
     """
-    ranks = [record.user_ranks() for record in group]
-    for record, found in zip(group, ranks, strict=True):
+    numbered = [record for record in group if record.has_numbers()]
+    ranks = [record.user_ranks() for record in numbered]
+    for record, found in zip(numbered, ranks, strict=True):
         if not np.array_equal(found.user, ranks[0].user):
             raise ResultError(
-                f"{record.folder}: has other users than {group[0].folder}, so that no mean over seeds can be "
-                "had. Train both on the same split."
+                f"{record.folder}: has other users than {numbered[0].folder}, so that no mean over seeds can "
+                "be had. Train both on the same split."
             )
     mean: NDArray[np.float64] = np.stack([per_user(found.rank, metric) for found in ranks]).mean(0)
     return mean
@@ -143,8 +162,12 @@ def read_standings(path: Path) -> list[MethodScore]:
 
 
 def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
-    """Standings as rows of a csv."""
-    return [asdict(one) for one in found]
+    """Standings as rows of a csv; with a column for those that diverged where any did."""
+    rows = [asdict(one) for one in found]
+    if not any(one.diverged for one in found):
+        for row in rows:
+            row.pop(DIVERGED)
+    return rows
 
 
 def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
@@ -171,11 +194,11 @@ def _standing(
         method=first.id.method,
         title=name,
         kind=kind_of(methods, first.id.method, first.settings),
-        value=float(np.mean([record.metric(METRIC) for record in group])),
+        value=float(np.mean([record.metric(METRIC) for record in group if record.has_numbers()])),
         low=low,
         high=high,
         users=len(hits),
-        seeds=len(group),
+        seeds=sum(record.has_numbers() for record in group),
         chance=None if candidates is None else min(1.0, _CUTOFF / (int(candidates) + 1)),
         above=None if above is None else above[0],
         above_low=None if above is None else above[1],
@@ -184,6 +207,7 @@ def _standing(
         own_rounds=own_rounds(first, methods),
         paper=first.id.paper,
         runs=" ".join(folders_of(group)),
+        diverged=" ".join(divergence_columns(group).get(DIVERGED, ())),
     )
 
 
@@ -211,4 +235,5 @@ def _read(row: Mapping[str, str]) -> MethodScore:
         own_rounds=int(row["own_rounds"]),
         paper=row["paper"],
         runs=row["runs"],
+        diverged=row.get(DIVERGED, ""),
     )

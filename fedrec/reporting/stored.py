@@ -16,7 +16,7 @@ from fedrec.config.document import Document
 from fedrec.files.atomic import unflushed
 from fedrec.plan.agreement import TodaysCode, has_todays_settings
 from fedrec.plan.project import Project
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import DIVERGED, RunId
 from fedrec.plan.targets import COVERAGE, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build
@@ -37,12 +37,21 @@ def stored_project(configuration: Document, root: Path, store: RunStore, results
     """The project of a configuration that reports on stored runs alone, into the folder `results`."""
     project = Project.load(configuration, root)
     own = {**project.configuration, "results": results}
-    return replace(project, configuration=own, stored=stored_runs(store, project.methods))
+    return replace(project, configuration=own, stored=stored_runs(store, project))
 
 
-def stored_runs(store: RunStore, methods: Mapping[str, Any]) -> Stored:
-    """What a store has; a run of other settings than its name stands for today is none that tables mean."""
-    runs = {run.id: run for run in store.every_run() if has_todays_settings(run.summary, methods)}
+def stored_runs(store: RunStore, project: Project) -> Stored:
+    """What a store has of what tables mean.
+
+    They mean no run of other settings than its name stands for today, and where runs that diverge are refused
+    none of these.
+    """
+    runs = {
+        run.id: run
+        for run in store.every_run()
+        if has_todays_settings(run.summary, project.methods)
+        and (project.keeps_diverged or DIVERGED not in run.summary)
+    }
     return Stored(
         frozenset(runs),
         older=frozenset(_older(runs)),

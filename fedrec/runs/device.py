@@ -101,9 +101,11 @@ def use_own_cores() -> None:
 def measured_of(timing: Sequence[Mapping[str, float]], device: torch.device) -> dict[str, Any]:
     """What `run.json` says of the machine: seconds, memory, device and versions; they decide no result."""
     seconds = [row["local_seconds"] + row["server_seconds"] for row in timing]
+    # From the round on in which a run diverged its rounds take no time at all.
+    trained = [second for second in seconds if second > 0] or [0.0]
     return {
         "seconds": sum(seconds),
-        "seconds_per_round": float(np.median(seconds)),
+        "seconds_per_round": float(np.median(trained)),
         "peak_memory_bytes": peak_memory(device),
         "device": device_name(device),
         "versions": {

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fedrec.plan.runs import DIVERGED
 from fedrec.runs.record import RunRecord
 
 
@@ -11,12 +12,19 @@ def folders_of(records: Iterable[RunRecord]) -> list[str]:
     return list(dict.fromkeys(record.id.folder for record in records))
 
 
+def divergence_columns(records: Iterable[RunRecord]) -> dict[str, list[str]]:
+    """What a row of a csv says of runs that diverged: seed and round, `0:7`; nothing where none did."""
+    found = [f"{record.id.seed}:{record.diverged}" for record in records if record.diverged is not None]
+    return {DIVERGED: found} if found else {}
+
+
 def origin_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """What a row of a csv says of its runs: folders, seeds, and whole hashes of splits and code."""
+    """What a row of a csv says of its runs: seeds, hashes of splits and code, what diverged, folders."""
     return {
         "seeds": " ".join(str(record.id.seed) for record in records),
         # Repetitions may have been trained by different code.
         "split_hash": " ".join(dict.fromkeys(record.summary["split"] for record in records)),
         "code": " ".join(dict.fromkeys(record.summary["code"] for record in records)),
+        **divergence_columns(records),
         "runs": folders_of(records),
     }

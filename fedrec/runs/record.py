@@ -38,7 +38,7 @@ from fedrec.files.atomic import behind_link, canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
-from fedrec.plan.runs import STATE, SUMMARY, TABLES, RunId
+from fedrec.plan.runs import DIVERGED, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
@@ -182,6 +182,17 @@ class RunRecord:
         settings: Mapping[str, Any] = self.summary["settings"]
         return settings
 
+    @property
+    def diverged(self) -> int | None:
+        """The round in which its training diverged; None if it did not."""
+        round_: int | None = self.summary.get(DIVERGED, {}).get("round")
+        return round_
+
+    def has_numbers(self, rule: str | None = None) -> bool:
+        """Whether the reported round, or that of another rule, has a model: it came before it diverged."""
+        reported: int = self.summary["rounds"][rule or self.round_rule]
+        return self.diverged is None or reported < self.diverged
+
     def metric(self, name: str, part: str = "test", rule: str | None = None) -> float:
         """A metric such as `hr@10` among candidates, at the reported round or that of another rule."""
         value: float = self.summary["metrics"][rule or self.round_rule][part][name]
@@ -294,6 +305,11 @@ class RunRecord:
     def learner(self) -> Learner:
         """Its model after the last round."""
         summary = self.summary
+        if self.diverged is not None:
+            raise ResultError(
+                f"{self.folder}: its training diverged in round {self.diverged}, so that it has no model to "
+                "look into."
+            )
         learner = make_learner(
             summary["method"], self.clients, summary["settings"], summary["seed"], engine_named("loop", 0)
         )
@@ -345,6 +361,7 @@ class RunRecord:
                 "seed": summary["seed"],
                 **row,
                 "rounds": summary["settings"].get("rounds"),
+                "diverged": self.diverged,
                 "seconds": measured.get("seconds"),
                 "seconds_per_round": measured.get("seconds_per_round"),
                 "device": measured.get("device"),

@@ -28,7 +28,7 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, papers_alike
+from fedrec.plan.runs import DIVERGED, KEPT, OUTCOMES, REFUSED, papers_alike
 from fedrec.progress import rounds_told
 from fedrec.runs.device import (
     device_named,
@@ -44,8 +44,6 @@ from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.training import Training
 
-_DIVERGED = ("refused", "kept")
-"""What may become of a training that leaves the finite numbers."""
 _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
 _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
@@ -67,7 +65,7 @@ def train(
     memory_gib: float | None = None,
     checkpoint_seconds: float = 30.0,
     record: Sequence[str] = (),
-    diverged: str = "refused",
+    diverged: str = REFUSED,
     force: bool = False,
     replace: bool = False,
 ) -> Mapping[str, Any]:
@@ -122,7 +120,7 @@ def train(
             before = None if force else finished_before(out, identity, records, replace=replace)
         before = peers.led(before)
         if before is not None:
-            if DIVERGED in before and diverged == "refused":
+            if DIVERGED in before and diverged == REFUSED:
                 raise DivergenceError(f"{out}: holds this run, which diverged: {before[DIVERGED]['why']}")
             print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
             return before
@@ -134,7 +132,7 @@ def train(
             clients = Clients.of_split(split, place, peers)
             recorder = Recorder.of(record, clients, settings["rounds"], peers) if record else None
             learner = make_learner(method, clients, settings, seed, chosen, recorder, peers)
-            if diverged == "kept":
+            if diverged == KEPT:
                 learner = Diverging(learner)
             return Training(
                 clients,
@@ -194,9 +192,9 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def _check_diverged(word: str) -> None:
-    if word not in _DIVERGED:
+    if word not in OUTCOMES:
         raise ConfigurationError(
-            f"--diverged {word}: write one of {', '.join(_DIVERGED)}.{did_you_mean(word, _DIVERGED)}"
+            f"--diverged {word}: write one of {', '.join(OUTCOMES)}.{did_you_mean(word, OUTCOMES)}"
         )
 
 

@@ -38,19 +38,21 @@ try:
 except FedrecError as error:
     stop(error)
 
-# Jobs find the `fedrec` command of this environment, activated or not, the mirror, and the files of the
-# configuration: through the environment, since a path as a parameter would re-run jobs when it alone changes.
-PLACES = {
+# Jobs find the `fedrec` command of this environment, activated or not, the mirror, the files of the
+# configuration, and whether runs that diverge are kept: through the environment, since a path, or that, as a
+# parameter would re-run jobs when it alone changes.
+TOLD = {
     "FEDREC_MIRROR": PROJECT.mirror or "",
     "FEDREC_CATALOGUE": PROJECT.configuration["catalogue"],
     "FEDREC_PROTOCOLS": PROJECT.configuration["protocol_file"],
     "FEDREC_METHODS": PROJECT.configuration["method_file"],
+    "FEDREC_DIVERGED": PROJECT.configuration["diverged"],
 }
 shell.prefix(
     # A prefix of our own replaces Snakemake's, which is the first line here.
     "set -euo pipefail; "
     f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
-    + " ".join(f"{name}={shlex.quote(str(place))}" for name, place in PLACES.items())
+    + " ".join(f"{name}={shlex.quote(str(value))}" for name, value in TOLD.items())
     + "; "
 )
 

@@ -36,8 +36,9 @@ def draw(subject: Subject) -> Drawn:
 
 def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric."""
-    for metric in subject.artefact.metrics:
-        values = [record.metric(metric) for record in records]
+    numbered = [record for record in records if record.has_numbers()]
+    for metric in subject.artefact.metrics if numbered else ():
+        values = [record.metric(metric) for record in numbered]
         about = {"axis": "dataset", "x": records[0].id.dataset, "part": "test"}
         yield about | over_seeds_columns(metric, values, records)
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import full_name, short_name
+from fedrec.reporting.diverged import diverged_notes
+from fedrec.reporting.figures.rows import runs_columns
 from fedrec.reporting.provenance import code_words, provenance
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
@@ -28,6 +30,7 @@ def chart_caption(
         lines.append(note)
     if missing := _missing(subject):
         lines.append(f"Left out: {'; '.join(missing)}.")
+    lines += diverged_notes(_diverged(subject), "line", "dataset", "protocol")
     return "\n".join(lines) + "\n"
 
 
@@ -68,6 +71,14 @@ def _origin(subject: Subject, deviation: str, *, timed: bool) -> str:
         f"Seeds {', '.join(origin['seeds'])}{mean}; protocols {', '.join(origin['protocols'])}; "
         f"splits {', '.join(origin['splits'])}; {code_words(origin['code'])}{devices}."
     )
+
+
+def _diverged(subject: Subject) -> list[Row]:
+    """The lines whose runs diverged, on which dataset and under which protocol."""
+    return [
+        {"line": _name(subject, index), "dataset": dataset, "protocol": protocol, **runs_columns(group)}
+        for (index, dataset, protocol), group in subject.groups.items()
+    ]
 
 
 def _missing(subject: Subject) -> list[str]:

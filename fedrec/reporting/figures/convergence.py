@@ -14,6 +14,7 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
+from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, chart, write_figure
@@ -72,12 +73,19 @@ def draw_compared(subject: Subject) -> Drawn:
 
 
 def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
-    """One row per metric and round."""
+    """One row per metric and round; the curve of a run that diverged ends before it."""
     part, runs = part_of(subject.artefact), runs_columns(records)
     for metric in subject.artefact.metrics:
         rounds = records[0].curve["round"].to_list()
         curves = [record.curve[f"{part}_{metric}"].to_list() for record in records]
-        for round_, *values in zip(rounds, *curves, strict=True):
+        for round_, *every in zip(rounds, *curves, strict=True):
+            values = [
+                value
+                for record, value in zip(records, every, strict=True)
+                if record.diverged is None or round_ < record.diverged
+            ]
+            if not values:
+                break
             about = {"axis": "round", "x": int(round_), "part": part}
             yield about | {"metric": metric, **mean_columns(values), **runs}
 
@@ -173,12 +181,14 @@ def _name_ends(ax: Axes, ends: Sequence[tuple[float, str, Kind]], level_end: flo
 
 def _shown(artefact: Artefact, rows: Sequence[Row]) -> str:
     """What the caption says is seen."""
-    rounds = Counter((row["method"], row["dataset"], row["protocol"], row["metric"]) for row in rows)
+    whole = [row for row in rows if DIVERGED not in row]
+    rounds = Counter((row["method"], row["dataset"], row["protocol"], row["metric"]) for row in whole)
     level = " What is trained in one round is a level line." if 1 in rounds.values() else ""
     metrics = metrics_of_part(artefact, part_of(artefact))
     return f"{metrics} after each round, {under_protocols(artefact)}.{level}"
 
 
 def _level(points: Sequence[Row], last: int) -> Sequence[Row]:
-    """A method of one round is a level line up to the last round of others."""
-    return [{**points[0], "x": x} for x in range(1, last + 1)] if len(points) == 1 else points
+    """A method of one round is a level line up to the last round of others; not one that diverged."""
+    is_level = len(points) == 1 and DIVERGED not in points[0]
+    return [{**points[0], "x": x} for x in range(1, last + 1)] if is_level else points

@@ -49,7 +49,8 @@ def draw_curve(ax: Axes, points: Sequence[Row], look: Look, label: str, shift: f
     every = max(len(x) // _CURVE_MARKERS, 1)
     ax.plot(x, mean, **look.line(label=label, markevery=(int(shift * every), every)))  # type: ignore[arg-type]
     if points[0]["sd"] is not None:
-        low, high = ([row["mean"] + sign * row["sd"] for row in points] for sign in (-1, 1))
+        # Where all seeds but one have diverged, there is no deviation any more.
+        low, high = ([row["mean"] + sign * (row["sd"] or 0.0) for row in points] for sign in (-1, 1))
         ax.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
     ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
 

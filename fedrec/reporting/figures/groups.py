@@ -47,6 +47,9 @@ def draw(subject: Subject) -> Drawn:
 
 def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per group and metric: users in groups of equal size by their training interactions."""
+    numbered = [record for record in records if record.has_numbers()]
+    if not numbered:
+        return
     axis = setting_columns(subject, line, records[0].id.dataset)
     users, counts = _training_counts(split_table(records[0], subject.data)[0])
     group = activity_groups(counts, GROUPS)
@@ -57,7 +60,7 @@ def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
             "least_rows": int(counts[here].min()), "most_rows": int(counts[here].max()),
         }  # fmt: skip
         for metric in subject.artefact.metrics:
-            values = [record.metric_of(metric, users=users[here].tolist()) for record in records]
+            values = [record.metric_of(metric, users=users[here].tolist()) for record in numbered]
             yield axis | {"part": "test", **over_seeds_columns(metric, values, records), **about}
 
 

@@ -10,6 +10,7 @@ from fedrec.audit.protocols import step_heading, step_rows
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.panels import distinct
 from fedrec.reporting.figures.style import WIDTH, Look, blank_figure, looks, theme
@@ -33,16 +34,23 @@ def build(target: Target, project: Project) -> None:
         "other (docs/protocols.md explains each); 1 is the best, equal numbers share a rank.\n"
         f"{origin_sentence(provenance_of_rows(rows))}\n"
     )
+    told = [{**row, "step": step_heading(row["step"])} for row in _at_steps(rows)]
+    caption += "".join(f"{note}\n" for note in diverged_notes(told, "title", "dataset", "step"))
     with theme():
         write_figure(stem_of(target, project), rank_figure(drawn), drawn, caption)
 
 
 def rows_drawn(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the figure: steps that add one switch after the other, of methods that took all of them."""
-    drawn = [row for row in rows if not str(row["step"]).startswith("only-")]
+    """The rows of the figure: steps that add one switch after the other, of methods ranked at all of them."""
+    drawn = [row for row in _at_steps(rows) if row["rank"] is not None]
     steps = Counter((row["dataset"], row["method"]) for row in drawn)
     most = {dataset: max(steps[key] for key in steps if key[0] == dataset) for dataset, _ in steps}
     return [row for row in drawn if steps[row["dataset"], row["method"]] == most[row["dataset"]]]
+
+
+def _at_steps(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the steps from the published protocol to the clean one, one after the other."""
+    return [row for row in rows if not str(row["step"]).startswith("only-")]
 
 
 def rank_figure(rows: Sequence[Row]) -> Figure:
@@ -83,5 +91,5 @@ def _places(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
     """Where each name stands: at its rank, and below those that share it, in the places they leave free."""
     shared: Counter[int] = Counter()
     for row in rows:
-        yield row["rank"] + shared[row["rank"]], row["title"]
+        yield row["rank"] + shared[row["rank"]], f"{row['title']}{mark_of(row)}"
         shared[row["rank"]] += 1

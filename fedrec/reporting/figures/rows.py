@@ -11,8 +11,8 @@ from fedrec.config.methods import canonical, resolve
 from fedrec.config.papers import Artefact, Line
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject
-from fedrec.reporting.tables.table import Row
-from fedrec.runs.origins import folders_of
+from fedrec.reporting.tables.table import DIVERGED_MARK, Row
+from fedrec.runs.origins import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
 RowsOfLine = Callable[[Subject, Line, Sequence[RunRecord]], Iterator[Row]]
@@ -34,7 +34,7 @@ def line_rows(subject: Subject, rows_of: RowsOfLine) -> list[Row]:
 
 
 def over_seeds_columns(metric: str, values: Sequence[float], records: Sequence[RunRecord]) -> dict[str, Any]:
-    """A metric of one value per seed: mean, deviation, seeds and runs."""
+    """A metric of one value per seed that has one: mean, deviation, seeds and runs."""
     return {"metric": metric, **mean_columns(values), **runs_columns(records)}
 
 
@@ -45,8 +45,9 @@ def mean_columns(values: Sequence[float]) -> dict[str, Any]:
 
 
 def runs_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """The seeds and folders of the runs of a row; those of one curve are the same in all of its rows."""
-    return {"seeds": " ".join(str(record.id.seed) for record in records), "runs": folders_of(records)}
+    """The seeds and folders of the runs of a row, and what diverged; the same in all rows of a curve."""
+    seeds = " ".join(str(record.id.seed) for record in records)
+    return {"seeds": seeds, **divergence_columns(records), "runs": folders_of(records)}
 
 
 def setting_columns(subject: Subject, line: Line, dataset: str) -> dict[str, Any]:
@@ -70,5 +71,17 @@ def _about(subject: Subject, line: Line, dataset: str, protocol: str) -> dict[st
         "dataset": dataset,
         "protocol": protocol,
         "method": canonical(subject.methods, subject.method(line)),
-        "label": subject.label(line),
+        "label": f"{subject.label(line)}{_mark(subject, line)}",
     }
+
+
+def _mark(subject: Subject, line: Line) -> str:
+    """What stands behind the name of a method any of whose runs in the figure diverged."""
+    method, lines = subject.method(line), subject.artefact.lines
+    own = [
+        run
+        for (index, _, _), group in subject.groups.items()
+        if lines[index].run is not None and subject.method(lines[index]) == method
+        for run in group
+    ]
+    return DIVERGED_MARK if any(run.diverged is not None for run in own) else ""

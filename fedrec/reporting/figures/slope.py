@@ -1,7 +1,8 @@
 """Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,14 +11,28 @@ from fedrec.audit.differences import REFERENCE
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.labels import fitted, spread, text_width
+from fedrec.reporting.figures.rows import runs_columns
 from fedrec.reporting.figures.style import KIND_LOOKS, MUTED, WIDTH, blank_figure, theme
 from fedrec.reporting.finding import COUNTER, finding, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import origin_sentence, provenance
-from fedrec.reporting.standings import CLEAN, KIND_WORDS, PUBLISHED, MethodScore, rows_of, standings, under
+from fedrec.reporting.standings import (
+    CLEAN,
+    KIND_WORDS,
+    PUBLISHED,
+    MethodScore,
+    groups_over_seeds,
+    rows_of,
+    standings,
+    titles_of,
+    under,
+)
 from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.tables.table import DIVERGED_MARK
 from fedrec.runs.kinds import METHOD_KINDS, Kind
+from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
 NARROW = 3.9
@@ -74,10 +89,19 @@ def build(target: Target, project: Project) -> None:
     records = finished_runs(target, project)
     found = standings(records, project.methods)
     origin = origin_sentence(provenance(records))
+    caption = "\n".join([slope_caption(found, origin), *_diverged(records, project.methods)])
     with theme():
-        write_figure(
-            stem_of(target, project), standings_figure(found), rows_of(found), slope_caption(found, origin)
-        )
+        write_figure(stem_of(target, project), standings_figure(found), rows_of(found), caption)
+
+
+def _diverged(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[str]:
+    """A note on the methods that diverged."""
+    titles = titles_of(records, methods)
+    rows = [
+        {"title": titles[method], "protocol": protocol, **runs_columns(group)}
+        for (_, protocol, _, method), group in groups_over_seeds(records).items()
+    ]
+    return diverged_notes(rows, "title", "protocol")
 
 
 def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
@@ -101,9 +125,10 @@ def slope_description(found: Sequence[MethodScore]) -> str:
 def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
     """The slopes of standings on one dataset."""
     published, clean = under(found, PUBLISHED), under(found, CLEAN)
+    diverged = {one.method for one in found if one.diverged}
     slopes = [
         Slope(
-            _label(one, found, narrow=narrow),
+            _label(one, found, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
             one.kind,
             published[method].value if method in published else None,
             clean[method].value if method in clean else None,

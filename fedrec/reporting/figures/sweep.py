@@ -53,13 +53,16 @@ def sweep_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
     """One row per metric: with `part: validation` its best value, else test at the reported round."""
     part = part_of(subject.artefact)
     axis = setting_columns(subject, line, records[0].id.dataset)
-    for metric in subject.artefact.metrics:
-        rules = ["best_validation" if part == "validation" else record.round_rule for record in records]
-        values = [record.metric(metric, part, rule) for record, rule in zip(records, rules, strict=True)]
-        rounds = [record.summary["rounds"][rule] for record, rule in zip(records, rules, strict=True)]
+    rules = {
+        record.id: "best_validation" if part == "validation" else record.round_rule for record in records
+    }
+    numbered = [record for record in records if record.has_numbers(rules[record.id])]
+    for metric in subject.artefact.metrics if numbered else ():
+        values = [record.metric(metric, part, rules[record.id]) for record in numbered]
+        rounds = [record.summary["rounds"][rules[record.id]] for record in numbered]
         numbers = over_seeds_columns(metric, values, records)
         yield axis | {"part": part, **numbers, "round": mean_over_seeds(rounds).mean}
-    if "space_over" in subject.artefact.options:
+    if numbered and "space_over" in subject.artefact.options:
         yield axis | _extra_space(subject, records)
 
 

@@ -136,15 +136,12 @@ def _run_text(folder: str) -> str:
 
 def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_rows: Sequence[Row]) -> None:
     """Mark the largest number of a column; what is equal in print is equal, so that several may be."""
-    numbers: list[Any] = [
-        row[column.key] for row in table_rows if row.get(column.key) is not None and not row.get("unranked")
-    ]
+    numbers: list[Any] = [row[column.key] for row in table_rows if column.takes_part(row)]
     if not numbers:
         return
     top = column.form.format(max(numbers))
     for cells, row in zip(rows, table_rows, strict=True):
-        ranked = row.get(column.key) is not None and not row.get("unranked")
-        if ranked and column.form.format(row[column.key]) == top:
+        if column.takes_part(row) and column.form.format(row[column.key]) == top:
             cells[index] = replace(cells[index], best=True)
 
 

@@ -10,10 +10,20 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
-from fedrec.reporting.standings import CLEAN, KIND_LABELS, PUBLISHED, MethodScore, standings
+from fedrec.reporting.standings import (
+    CLEAN,
+    KIND_LABELS,
+    PUBLISHED,
+    MethodScore,
+    own_rounds,
+    standings,
+    titles_of,
+)
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.kinds import kind_of
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
@@ -33,7 +43,14 @@ def comparison(
     """The rows of the csv, one per method, paper and protocol, and the table, of runs on one dataset."""
     found = standings(records, methods)
     by_run = {one.runs.split()[0]: one for one in found}
-    rows = [_row(group, by_run[group[0].id.folder]) for group in _groups(records)]
+    titles = titles_of(records, methods)
+    rows = []
+    for group in _groups(records):
+        first, standing = group[0], by_run.get(group[0].id.folder)
+        if standing is None:
+            rows.append(_without_numbers(group, titles[first.id.method], methods))
+        else:
+            rows.append(_row(group, standing))
     return rows, _table(rows, found)
 
 
@@ -51,9 +68,9 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
     for row in rows:
         protocol = short_name(row["protocol"])
         shown = merged.setdefault((row["method"], row["paper"]), _about(row) | {RUNS: []})
-        shown |= {f"{key}_{protocol}": row[key] for key in (*COMPARED_METRICS, "seconds_per_round")}
+        shown |= {f"{key}_{protocol}": row.get(key) for key in (*COMPARED_METRICS, "seconds_per_round")}
         shown |= {f"{key}_{protocol}_runs": row[RUNS] for key in COMPARED_METRICS}
-        shown[f"hr@10_{protocol}_mark"] = f" [{row['hr@10_low']:.2f}, {row['hr@10_high']:.2f}]"
+        shown |= _marks(row, protocol)
         shown[RUNS] = [*shown[RUNS], *row[RUNS]]
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     dataset = found[0].dataset
@@ -76,10 +93,23 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
             ReportColumn("own_rounds", "rounds in the settings"),
             ReportColumn("seconds_per_round_clean", "seconds per round", "{:.3f}"),
         ],
-        rows=sorted(merged.values(), key=lambda row: -row.get("hr@10_clean", 0.0)),
-        notes=[words] if (words := rounds_sentence(found)) else [],
+        rows=sorted(merged.values(), key=lambda row: -(row.get("hr@10_clean") or 0.0)),
+        notes=[
+            *([words] if (words := rounds_sentence(found)) else []),
+            *diverged_notes(rows, "title", "protocol"),
+        ],
         folds=True,
     )
+
+
+def _marks(row: Row, protocol: str) -> dict[str, str]:
+    """What stands behind the numbers of a row: that it diverged, and the interval of its HR@10."""
+    diverged = mark_of(row)
+    marks = {f"{key}_{protocol}_mark": diverged for key in COMPARED_METRICS if diverged}
+    if row.get("hr@10") is not None:
+        interval = f" [{row['hr@10_low']:.2f}, {row['hr@10_high']:.2f}]"
+        marks[f"hr@10_{protocol}_mark"] = f"{diverged}{interval}"
+    return marks
 
 
 def _about(row: Row) -> dict[str, Any]:
@@ -88,10 +118,26 @@ def _about(row: Row) -> dict[str, Any]:
     return {"method": row["title"], "kind": KIND_LABELS[row["kind"]], **about}
 
 
-def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
+def _without_numbers(group: Sequence[RunRecord], title: str, methods: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of runs that diverged before there was a number."""
     first = group[0]
+    return {
+        "title": title,
+        "method": first.id.method,
+        "kind": kind_of(methods, first.id.method, first.settings),
+        "paper": first.id.paper,
+        "protocol": first.protocol,
+        "rounds": int(first.settings["rounds"]),
+        "own_rounds": own_rounds(first, methods),
+        **origin_columns(group),
+    }
+
+
+def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
+    numbered = [record for record in group if record.has_numbers()]
+    first = numbered[0]
     rule = first.round_rule
-    values = [record.summary["metrics"][rule]["test"] for record in group]
+    values = [record.summary["metrics"][rule]["test"] for record in numbered]
     metrics = {name: float(np.mean([value[name] for value in values])) for name in values[0]}
     deviations = (
         {f"{name}_sd": float(np.std([value[name] for value in values], ddof=1)) for name in values[0]}
@@ -115,7 +161,7 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         "hr@10_low": standing.low,
         "hr@10_high": standing.high,
         "seconds_per_round": float(
-            np.median([record.summary["measured"]["seconds_per_round"] for record in group])
+            np.median([record.summary["measured"]["seconds_per_round"] for record in numbered])
         ),
         "device": first.summary["measured"]["device"],
         **origin_columns(group),

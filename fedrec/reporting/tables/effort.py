@@ -22,6 +22,7 @@ from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "models", "statistics"))
+_BEST = "best_validation"
 _HEADINGS = {"parameters": "parameters", "epochs": "rounds", "time_total": "s"}
 
 
@@ -48,11 +49,10 @@ def effort_rows(subject: Subject) -> list[dict[str, Any]]:
     for (index, dataset, protocol), group in subject.groups.items():
         line, first = subject.artefact.lines[index], group[0]
         client, _ = numbers_held(first.summary["method"], first.settings, 1, sizes[dataset][1])
-        ours = {
-            "parameters": float(client),
-            "epochs": float(np.mean([run.summary["rounds"]["best_validation"] for run in group])),
-            "time_total": float(np.mean([_seconds_until_best(run) for run in group])),
-        }
+        ours: dict[str, float | None] = {"parameters": float(client), "epochs": None, "time_total": None}
+        if numbered := [run for run in group if run.has_numbers(_BEST)]:
+            ours["epochs"] = float(np.mean([run.summary["rounds"][_BEST] for run in numbered]))
+            ours["time_total"] = float(np.mean([_seconds_until_best(run) for run in numbered]))
         row: dict[str, Any] = {"method": subject.label(line), "dataset": dataset, "protocol": protocol}
         for key, value in ours.items():
             row |= {key: value, f"{key}_printed": printed_value(subject.artefact, line, dataset, key)}
@@ -61,5 +61,5 @@ def effort_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _seconds_until_best(run: RunRecord) -> float:
-    rounds = run.timing.filter(pl.col("round") <= run.summary["rounds"]["best_validation"])
+    rounds = run.timing.filter(pl.col("round") <= run.summary["rounds"][_BEST])
     return float((rounds["local_seconds"] + rounds["server_seconds"]).sum())

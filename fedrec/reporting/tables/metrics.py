@@ -14,7 +14,9 @@ from fedrec.config.printed import printed
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
+from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.counted import counting_sentences
@@ -56,7 +58,7 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
                         row |= _measured(artefact, line, group, metric, inactive.get(dataset))
                     elif line.run is None:
                         row |= _derived(subject, line, shown)
-                    if "value" in row:
+                    if "value" in row or DIVERGED in row:
                         shown[row["line"]] = row
                     rows.append(_compared(row))
     return rows
@@ -78,16 +80,23 @@ def metric_tables(
         numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
         columns = [ReportColumn("dataset", "dataset", align="left"), *numbers]
         caption = f"{caption} Method {rows[0]['line']}."
-        notes = [*notes, *_taken_over(rows), *of_dataset.values()]
+        told = diverged_notes(_of_runs(rows), "dataset", "protocol")
+        notes = [*notes, *_taken_over(rows), *told, *of_dataset.values()]
         return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, "values")]
     tables = []
     for dataset in artefact.datasets:
         own = [row for row in rows if row["dataset"] == dataset]
         columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, own)]
         about = f"{caption} Dataset {dataset}."
-        below = [*notes, *_taken_over(own), *([of_dataset[dataset]] if dataset in of_dataset else [])]
+        told = diverged_notes(_of_runs(own), "line", "protocol")
+        below = [*notes, *_taken_over(own), *told, *([of_dataset[dataset]] if dataset in of_dataset else [])]
         tables.append(ReportTable(about, columns, _shown(own, "line"), below, dataset))
     return tables
+
+
+def _of_runs(rows: Sequence[Row]) -> list[Row]:
+    """The rows of runs, without those that are made of others."""
+    return [row for row in rows if not row["of_lines"]]
 
 
 def _taken_over(rows: Sequence[Row]) -> list[str]:
@@ -111,6 +120,10 @@ def _shown(rows: Sequence[Row], by: str) -> list[dict[str, Any]]:
         metric, protocol = row["metric"], short_name(row["protocol"])
         for key, name in (("value", f"{metric}_{protocol}"), ("sd", f"{metric}_{protocol}_sd")):
             merged[name] = row.get(key)
+        if mark := mark_of(row):
+            merged |= {f"{metric}_{protocol}_mark": mark}
+            if row.get("difference") is not None:
+                merged |= {f"{metric}_difference_mark": mark}
         if row.get("printed") is not None:
             merged[f"{metric}_printed"] = row["printed"]
             merged[f"{metric}_printed_sd"] = row.get("printed_sd")
@@ -170,17 +183,20 @@ def _row(
 def _measured(
     artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
 ) -> dict[str, Any]:
-    """Our number over seeds, and where it comes from."""
+    """Our number over seeds, and where it comes from; without one where all runs diverged before it."""
+    numbered = [record for record in group if record.has_numbers()]
+    if not numbered:
+        return origin_columns(group)
     catalogue = artefact.options.get("ranks") == "catalogue"
     users = inactive if "inactive" in (line.label or "") else None
     if catalogue or users is not None:
         number = mean_over_seeds(
-            record.metric_of(metric, catalogue=catalogue, users=users) for record in group
+            record.metric_of(metric, catalogue=catalogue, users=users) for record in numbered
         )
     else:
-        number = mean_over_seeds(record.metric(metric) for record in group)
-    first = group[0].summary
-    rule = group[0].round_rule
+        number = mean_over_seeds(record.metric(metric) for record in numbered)
+    first = numbered[0].summary
+    rule = numbered[0].round_rule
     return {
         "value": number.mean, "sd": number.sd, "settings_of": first["paper"], "run": first["method"],
         "at": rule, "round": first["rounds"][rule], **origin_columns(group),
@@ -189,34 +205,52 @@ def _measured(
 
 
 def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str, Any]:
-    """A gain in percent, or the mean of gains, where all of its parts are shown."""
+    """A gain in percent, or the mean of gains, where all of its parts have numbers; what of them diverged."""
     if line.mean:
         parts = [shown[name] for name in line.mean if name in shown]
         if len(parts) < len(line.mean):
             return {}
-        return {"value": sum(part["value"] for part in parts) / len(parts)} | {
-            key: list(dict.fromkeys(folder for part in parts for folder in part[key]))
-            for key in (RUNS, AGAINST)
-        }
+        return _gathered(parts) | _mean_of(parts)
     assert line.gain is not None, "a line is a run, a gain or a mean"
     below, above = line.gain
-    base = _best_federated(subject, shown, above) if below == BEST_FEDERATED else shown.get(below)
-    if base is None or above not in shown or not base["value"]:
+    compared = _federated(subject, above) if below == BEST_FEDERATED else [below]
+    bases = [shown[label] for label in compared if label in shown]
+    if not bases or above not in shown:
         return {}
-    gain = 100 * (shown[above]["value"] - base["value"]) / base["value"]
-    return {"value": gain, RUNS: shown[above][RUNS], AGAINST: base[RUNS]}
+    # Any of those that diverged might have been the best.
+    return _gathered([*bases, shown[above]]) | _gain(shown[above], bases)
 
 
-def _best_federated(subject: Subject, shown: Mapping[str, Row], but: str) -> Row | None:
-    """The best of the lines that the paper calls federated, but for one."""
-    labels = [
+def _gathered(parts: Sequence[Row]) -> dict[str, Any]:
+    """What diverged of the parts of a number; nothing where none did."""
+    found = list(dict.fromkeys(one for part in parts for one in part.get(DIVERGED, ())))
+    return {DIVERGED: found} if found else {}
+
+
+def _mean_of(parts: Sequence[Row]) -> dict[str, Any]:
+    if any("value" not in part for part in parts):
+        return {}
+    return {"value": sum(part["value"] for part in parts) / len(parts)} | {
+        key: list(dict.fromkeys(folder for part in parts for folder in part[key])) for key in (RUNS, AGAINST)
+    }
+
+
+def _gain(above: Row, bases: Sequence[Row]) -> dict[str, Any]:
+    """What a line gains on the best of others, where both have numbers."""
+    base = max((row for row in bases if "value" in row), key=lambda row: row["value"], default=None)
+    if base is None or "value" not in above or not base["value"]:
+        return {}
+    gain = 100 * (above["value"] - base["value"]) / base["value"]
+    return {"value": gain, RUNS: above[RUNS], AGAINST: base[RUNS]}
+
+
+def _federated(subject: Subject, but: str) -> list[str]:
+    """The lines that the paper calls federated, but for one."""
+    return [
         subject.label(line)
         for line in subject.artefact.lines
         if line.printed and line.printed[1] == "federated" and subject.label(line) != but
     ]
-    return max(
-        (shown[label] for label in labels if label in shown), key=lambda row: row["value"], default=None
-    )
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:

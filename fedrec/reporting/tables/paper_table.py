@@ -7,6 +7,7 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.config.printed import printed
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, named
 from fedrec.reporting.provenance import provenance
 from fedrec.reporting.subject import Subject, stem_of
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, write_forms
@@ -52,7 +53,8 @@ def write_paper_table(
     """Write a table of one part: all `rows`, shown in `columns`."""
     artefact = subject.artefact
     caption = table_caption(artefact, subject.records)
-    table = ReportTable(caption, columns, rows, notes_on(artefact, subject.unavailable), "values", folds=True)
+    notes = [*notes_on(artefact, subject.unavailable), *diverged_notes(rows, "method", "dataset", "protocol")]
+    table = ReportTable(caption, columns, named(rows, "method"), notes, "values", folds=True)
     write_forms(stem_of(target, project), rows, [table])
 
 

@@ -21,6 +21,8 @@ Row = Mapping[str, Any]
 RUNS = "runs"
 AGAINST = "runs_against"
 MISSING = "–"
+DIVERGED_MARK = "†"
+"""Behind the number of a run that diverged, or in the place of one; such a cell is not asked who is best."""
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -34,6 +36,7 @@ _LATEX_SPECIAL = {
     "^": r"\textasciicircum{}",
     "–": "--",
     "±": r"$\pm$",
+    DIVERGED_MARK: r"$\dagger$",
 }
 
 
@@ -51,12 +54,17 @@ class ReportColumn:
     def spelled(self, row: Row) -> str:
         """The cell's text, with the deviation and mark its row may have; a dash where it has no value."""
         value, sd = row.get(self.key), row.get(f"{self.key}_sd")
-        if value is None:
-            return MISSING
-        form = row.get("form", self.form) if self.align == "right" else self.form
         mark: str = row.get(f"{self.key}_mark", "")
+        if value is None:
+            return f"{MISSING}{mark}"
+        form = row.get("form", self.form) if self.align == "right" else self.form
         deviation = "" if sd is None else " ± " + form.format(sd)
         return f"{form.format(value)}{deviation}{mark}"
+
+    def takes_part(self, row: Row) -> bool:
+        """Whether the number of a row is one of those of which the best is marked."""
+        is_diverged = str(row.get(f"{self.key}_mark", "")).startswith(DIVERGED_MARK)
+        return row.get(self.key) is not None and not row.get("unranked") and not is_diverged
 
 
 @dataclass(frozen=True)
@@ -128,11 +136,7 @@ class ReportTable:
         for at, column in enumerate(self.columns):
             if not column.ranked:
                 continue
-            shown = {
-                place: row[column.key]
-                for place, row in enumerate(self.rows)
-                if row.get(column.key) is not None and not row.get("unranked")
-            }
+            shown = {place: row[column.key] for place, row in enumerate(self.rows) if column.takes_part(row)}
             ranks = sorted({column.form.format(value) for value in shown.values()}, key=float, reverse=True)
             for place, value in shown.items():
                 rank = ranks.index(column.form.format(value))

@@ -49,8 +49,7 @@ class TrialResult:
     @property
     def diverged(self) -> int | None:
         """The round in which it diverged, if it did."""
-        round_: int | None = self.record.summary.get(DIVERGED, {}).get("round")
-        return round_
+        return self.record.diverged
 
 
 def build(target: Target, project: Project) -> None:
@@ -110,16 +109,18 @@ def _check_went_on(
 
 def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[str, Any]:
     summary = result.record.summary
+    # All trials have one seed: the round alone tells when one diverged.
+    origin = {key: value for key, value in origin_columns([result.record]).items() if key != DIVERGED}
     return {
         "trial": result.number,
         **result.values,
         **{name: result.record.metric(name, "validation", AT) for name in _METRICS},
         "round": summary["rounds"][AT],
         "rounds": summary["settings"]["rounds"],
-        "diverged": result.diverged,
+        DIVERGED: result.diverged,
         "ended_early": is_over(content) and result.stage < len(content["stages"]) - 1,
         "chosen": place == 0 and is_over(content),
-        **origin_columns([result.record]),
+        **origin,
     }
 
 

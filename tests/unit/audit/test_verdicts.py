@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 
 from fedrec.audit.verdicts import (
+    DIVERGES,
     HOLDS,
     REVERSED,
     UNTESTED,
     WEAKER,
+    Divergence,
     Effect,
     Evidence,
     judge,
@@ -20,10 +22,11 @@ from fedrec.audit.verdicts import (
 )
 from fedrec.config.claims import load_claims, named_lines
 from fedrec.config.papers import load_papers
-from fedrec.config.protocol import short_name
+from fedrec.config.protocol import full_name, short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
 from fedrec.files.parquet import read_table, write_table
+from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.selection import runs_by_line
 from fedrec.runs.record import UserRanks
 from tests.conftest import ROOT
@@ -281,3 +284,98 @@ def test_every_claim_of_the_project_can_be_judged_without_any_run(tmp_path):
     # HR and NDCG are in tables of their own here, and stand side by side all the same.
     shown = [(one.dataset, one.metric) for one in found if one.claim.id == "fedrap-beats-federated"]
     assert shown[:3] == [("tafeng", "hr@10"), ("tafeng", "ndcg@10"), ("ml-100k", "hr@10")]
+
+
+def diverge(results, claim, name, round_, kind="clean", seed=0):
+    """Let the made run of a line be one that diverged."""
+    (artefact,) = claim.artefacts
+    runs = runs_by_line(claim, artefact, METHODS, (seed,), None, ())[
+        name, "ml-100k", full_name(kind, "pfedclr")
+    ]
+    path = results / runs[0].folder / "run.json"
+    best = round_ - 1 if round_ > 1 else 10
+    rounds = {"best_validation": best, "best_test": best, "last": 10}
+    said = read_sealed(path) | {"rounds": rounds, "diverged": {"round": round_, "why": "so"}}
+    write_sealed(path, said)
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "line", "rival"),
+    [
+        (20, 80, HOLDS, DIVERGES),
+        (50, 50, DIVERGES, DIVERGES),
+        (80, 20, DIVERGES, REVERSED),
+    ],
+)
+def test_where_a_line_diverged_only_what_more_could_not_change_is_said(tmp_path, below, above, line, rival):
+    for name, expected in (("w/ CF", line), ("w/ AF", rival)):
+        results = tmp_path / name.replace("/", "")
+        train(results, GAIN, {"w/ AF": users(below), "w/ CF": users(above)})
+        diverge(results, GAIN, name, 7)
+        found = judged(results, GAIN)
+        assert found.verdict == expected
+        assert found.clean.value == pytest.approx((above - below) / 100), "shown all the same"
+        assert found.diverged == (Divergence(name, "clean", ("0:7",), 1),)
+
+
+def test_where_both_sides_diverged_nothing_is_said(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)})
+    for name in ("w/ AF", "w/ CF"):
+        diverge(tmp_path, GAIN, name, 7)
+    assert judged(tmp_path, GAIN).verdict == DIVERGES
+
+
+def test_what_diverged_under_the_published_protocol_is_told_and_decides_nothing(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(80), "w/ CF": users(20)})
+    diverge(tmp_path, GAIN, "w/ CF", 7, kind="published")
+    found = judged(tmp_path, GAIN)
+    assert (found.verdict, [one.protocol for one in found.diverged]) == (REVERSED, ["published"])
+
+
+def test_a_claim_whose_own_line_has_no_number_is_not_reversed_by_that(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(0)})
+    diverge(tmp_path, GAIN, "w/ CF", 1)
+    found = judged(tmp_path, GAIN)
+    assert (found.verdict, found.clean, found.command) == (DIVERGES, None, "")
+
+
+def test_a_rival_without_a_number_leaves_the_comparison_with_the_others(tmp_path):
+    claim = narrow("pfedclr-low-rank-helps")
+    lines = {"w/ CLR": users(15), "FedMF": users(40), "w/ AF": users(20), "w/ CF": users(30)}
+    train(tmp_path, claim, lines)
+    diverge(tmp_path, claim, "w/ AF", 1)
+    found = judged(tmp_path, claim)
+    assert (found.verdict, found.clean.rival) == (REVERSED, "FedMF")
+    train(tmp_path, claim, {"w/ CLR": users(90)})
+    assert judged(tmp_path, claim).verdict == DIVERGES
+    for name in ("FedMF", "w/ CF"):
+        diverge(tmp_path, claim, name, 1)
+    found = judged(tmp_path, claim)
+    assert (found.verdict, found.clean) == (DIVERGES, None)
+
+
+def test_a_claim_that_lacks_runs_besides_is_not_testable(tmp_path):
+    train(tmp_path, GAIN, {"w/ CF": users(80)})
+    diverge(tmp_path, GAIN, "w/ CF", 7)
+    found = judged(tmp_path, GAIN)
+    assert found.verdict == UNTESTED
+    assert "pfedclr@correction-full" in found.command
+
+
+def test_seeds_without_a_number_are_left_out_of_all_lines(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(80)}, seeds=(0,))
+    train(tmp_path, GAIN, {"w/ AF": users(20), "w/ CF": users(0)}, seeds=(1,))
+    diverge(tmp_path, GAIN, "w/ CF", 1, seed=1)
+    found = judged(tmp_path, GAIN, seeds=(0, 1))
+    assert {run.seed for run in found.clean.runs} == {0}
+    assert (found.verdict, found.diverged[0].seeds) == (HOLDS, 2)
+
+
+def test_seeds_that_are_not_trained_yet_change_nothing_of_that(tmp_path):
+    train(tmp_path, GAIN, {"w/ AF": users(80), "w/ CF": users(20)})
+    diverge(tmp_path, GAIN, "w/ CF", 7)
+    assert judged(tmp_path, GAIN, seeds=(0, 1)).verdict == DIVERGES
+    diverge(tmp_path, GAIN, "w/ CF", 1)
+    found = judged(tmp_path, GAIN, seeds=(0, 1))
+    assert (found.verdict, found.clean) == (DIVERGES, None)
+    assert "seed1" in found.command

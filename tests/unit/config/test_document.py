@@ -16,6 +16,7 @@ CONFIG = {
     "seeds": [0],
     "audit": {"methods": ["fedmf"], "switches": ["pool"], "uploads": []},
     "artefacts": [],
+    "diverged": "refused",
     "demo_rounds": 1,
     "gpu_per_run": 0,
     "gpu_costs": {"start": 1.0, "round": 0.01, "million": {"fedmf": 0.1}, "tables": {}},
@@ -54,6 +55,7 @@ def test_the_projects_own_files_fit_their_schemas(name):
         ),
         ({"datasets": []}, ["datasets", "the datasets to build"]),
         ({"mirror": 3}, ["mirror: must be text or null, got 3 (integer)"]),
+        ({"diverged": "keep"}, ["diverged: 'keep' (text) is not allowed. Did you mean 'kept'?"]),
     ],
 )
 def test_a_mistake_in_the_configuration_names_the_key_and_the_cure(change, said):

@@ -76,6 +76,18 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
     assert left == [one.job.run for one in planned if one.job.run != there.run]
 
 
+def test_a_stored_run_that_diverged_is_left_out_where_such_runs_are_kept(plan, project):
+    planned = plan({})
+    there = planned[0].job
+    stored = {there.run: {**said_by(there), "diverged": {"round": 3, "why": "so"}}}
+
+    assert project.configuration["diverged"] == "kept"
+    assert there.run not in [one.job.run for one in plan(stored)]
+    assert {one.job.listed(project.results)["diverged"] for one in planned} == {"kept"}
+    refusing = replace(project, configuration={**project.configuration, "diverged": "refused"})
+    assert there.run in [one.job.run for one in reference_plan(refusing, stored)]
+
+
 def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):
     planned = plan({})
     recording = next(one.job for one in planned if one.job.records)

@@ -233,6 +233,18 @@ def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
     assert outdated(project, [trial, reported]) == [reported]
 
 
+def test_where_runs_that_diverge_are_kept_they_are_finished_too(made):
+    kept = made.project(diverged="kept")
+    run = RunId("pfedrec", "alpha", "published-pfedrec", "fedmf", 0)
+    finish(kept, run, 0.0, diverged={"round": 1, "why": "because"})
+    assert outdated(kept, [run]) == []
+    assert outdated(made.project(), [run]) == [run]
+    assert kept.job(run).listed(kept.results)["diverged"] == "kept"
+    assert "diverged" not in made.project().job(run).listed(kept.results)
+    # Finished runs would be trained again for another parameter of their job.
+    assert kept.job(run).arguments() == made.project().job(run).arguments()
+
+
 def finish(project, run, score, **changes):
     """Leave what a finished run says of itself."""
     job = project.job(run)

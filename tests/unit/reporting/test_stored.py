@@ -14,14 +14,25 @@ from fedrec.config.printed import published
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
+from fedrec.reporting.build import build
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.published import is_published_of, publish
 from fedrec.reporting.stored import build_stored, stored_project
-from fedrec.reporting.tables.audit.coverage import AGREES, NOT_RUN, UNEXPLAINED, Ours, coverage_rows
+from fedrec.reporting.tables.audit.coverage import (
+    AGREES,
+    DIVERGES,
+    NOT_RUN,
+    UNEXPLAINED,
+    Ours,
+    coverage_rows,
+    coverage_tables,
+    searched_settings,
+)
 from fedrec.runs.record import RunRecord
-from fedrec.runs.store import RunStore, packed_run
+from fedrec.runs.store import RunStore, packed_run, unpacked_run
 from tests.conftest import ROOT
 from tests.made_results import ALL_METHODS, png, svg
 from tests.made_runs import write_rows, write_run
@@ -169,7 +180,7 @@ def test_every_printed_number_is_accounted_for(built):
     ]
 
     assert len(rows) == len(published())
-    assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else UNEXPLAINED)
+    assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else "setting unstated")
     assert float(ours["clean"]) < float(ours["published"])
     assert {row["standing"] for row in rows if row["dataset"] == "hetrec2011"} == {"dataset not to be had"}
     (whole,) = (row for row in counts if row["paper"] == "all")
@@ -191,6 +202,47 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
     assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
     assert standing({key: Ours(published=value)}, cause) == AGREES
+
+
+def test_what_had_to_be_searched_for_is_not_stated():
+    key = ("pfedclr", "Table 1", "ml-100k", "MF", "centralized", "hr@10")
+    far = published()[key].value - 0.3
+    of_search = {"searched": ("rate", "spread")}
+
+    def told(ours, causes=()):
+        rows = coverage_rows({key: ours}, causes)
+        return next((row["standing"], row["why"]) for row in rows if key == tuple(row.values())[:6])
+
+    assert told(Ours(published=far)) == (UNEXPLAINED, "")
+    standing, why = told(Ours(published=far, **of_search))
+    assert standing == "setting unstated"
+    assert "does not state rate, spread" in why
+    assert told(Ours(published=far + 0.3, **of_search)) == (AGREES, "")
+    assert told(Ours(**of_search)) == (NOT_RUN, "")
+    # Who says that a search explains nothing is believed.
+    assert told(Ours(published=far, **of_search), [{"cause": UNEXPLAINED, "why": "so"}]) == (
+        UNEXPLAINED,
+        "so",
+    )
+
+
+def test_searched_settings_are_found_behind_lines_and_what_is_made_of_them():
+    project = Project.load(
+        read_configuration([ROOT / "config/config.yaml", ROOT / "config/reference.yaml"]), ROOT
+    )
+    papers = project.papers
+    for paper, table, label, expected in (
+        ("pfedclr", "table1", "mf", {"rate", "spread"}),
+        ("pfedclr", "table1", "fedmf", set()),
+        ("fedem", "table1", "fedcia", {"rate", "local_epochs", "align_rate"}),
+    ):
+        artefact = papers[paper].artefacts[table]
+        lines = {line.label or line.run: line for line in artefact.lines if line.label or line.run}
+        assert set(searched_settings(project, artefact, lines, lines[label], "ml-100k")) == expected
+    space = papers["pfedclr"].artefacts["table6"]
+    lines = {line.label or line.run: line for line in space.lines}
+    both = {*searched_settings(project, space, lines, lines["PFedCLR beyond FedMF"], "ml-100k")}
+    assert both == {*searched_settings(project, space, lines, lines["PFedCLR"], "ml-100k")} != set()
 
 
 def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
@@ -223,3 +275,83 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
 def test_nothing_built_is_nothing_to_publish(tmp_path):
     with pytest.raises(ResultError, match="nothing was built there"):
         publish(tmp_path, tmp_path / "store")
+
+
+def test_a_printed_number_whose_run_diverged_neither_agrees_nor_is_unexplained():
+    key = ("pfedclr", "Table 3", "ml-100k", "PFedCLR", "w/o LDP", "hr@10")
+    value = published()[key].value
+    cause = [{"cause": "setting unstated", "why": "so", "paper": ["pfedclr"]}]
+
+    def told(ours):
+        rows = coverage_rows({key: ours}, cause)
+        (row,) = (row for row in rows if tuple(row.values())[:6] == key)
+        (counts, numbers) = coverage_tables(rows)
+        (whole,) = (row for row in counts.rows if row["paper"] == "all")
+        return row, whole, numbers
+
+    for number in (value, value - 0.3, None):
+        row, whole, numbers = told(Ours(published=number, diverged={"published": "in round 7"}))
+        near = "; the number from before would agree" if number == value else ""
+        assert (row["standing"], row["why"]) == (DIVERGES, f"a run behind it diverged in round 7{near}")
+        assert (whole["ours"], whole[DIVERGES], whole.get(AGREES, 0)) == (1, 1, 0)
+        assert "†" in numbers.markdown()
+    row, whole, numbers = told(Ours(published=value, clean=0.1, diverged={"clean": "in round 7"}))
+    assert row["standing"] == AGREES, "what is printed stands beside the published protocol"
+    assert "0.1†" in numbers.markdown()
+    _, whole, numbers = told(Ours(published=value))
+    assert DIVERGES not in whole
+    assert "†" not in numbers.markdown()
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory):
+    """A store with a run that diverged late under the published protocol, and one at once under the clean."""
+    folder = tmp_path_factory.mktemp("diverged")
+    results = folder / "results"
+    records = [
+        add_run(results, "pfedclr", "published-pfedclr", final=0.99, diverged=7),
+        add_run(results, "pfedclr[ldp=0.5]", "published-pfedclr", diverged=1),
+        add_run(results, "pfedclr", "clean", final=0.25),
+        add_run(results, "pfedclr[ldp=0.5]", "clean", final=0.24),
+        add_run(results, "popularity", "clean", final=0.4),
+    ]
+    for protocol in ("clean", "published-pfedclr"):
+        write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
+    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
+    store = RunStore(folder / "store")
+    store.add(packed_run(record) for record in records)
+    store.add_data(results)
+    return folder, store
+
+
+def test_what_diverged_is_built_marked_and_counted_where_it_is_kept(diverged):
+    folder, store = diverged
+    project = stored_project(
+        configuration(diverged="kept", artefacts=[TABLE]), ROOT, store, str(folder / "kept")
+    )
+    store.unpack_data(project.results)
+    for run in store.every_run():
+        unpacked_run(run, project.results)
+    for name in (TABLE, COVERAGE):
+        build(project.target(name), project)
+    rows = {
+        (row["variant"], row["metric"]): row
+        for row in rows_of_csv(project, COVERAGE)
+        if (row["paper"], row["table"], row["dataset"]) == ("pfedclr", "Table 3", "ml-100k")
+    }
+    text = (project.results / f"tables/{TABLE}.md").read_text(encoding="utf-8")
+
+    assert {row["standing"] for row in rows.values()} == {DIVERGES}
+    assert rows["w/o LDP", "hr@10"]["why"] == "a run behind it diverged in round 7"
+    assert float(rows["w/o LDP", "hr@10"]["published"]) > 0.5
+    assert rows["w/ LDP (lambda=0.5)", "hr@10"]["published"] == ""
+    assert "† Diverged: w/o LDP, published, in round 7; w/ LDP, published, in round 1." in text
+
+
+def test_what_diverged_is_no_run_where_it_is_refused(diverged):
+    folder, store = diverged
+    project = stored_project(
+        configuration(diverged="refused", artefacts=[TABLE]), ROOT, store, str(folder / "out")
+    )
+
+    assert {run.protocol for run in project.target(TABLE).runs} == {"clean"}

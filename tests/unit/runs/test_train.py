@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import weakref
 
 import pytest
@@ -485,6 +486,11 @@ def test_where_divergence_is_kept_every_item_is_ranked_last_from_then_on(trained
         if row["round"] >= since:
             assert row["validation_hr@10"] == row["test_ndcg@10"] == 0
     assert record.metric("hr@10", "test", "last") == 0
+    seconds = [row["local_seconds"] + row["server_seconds"] for row in record.timing.to_dicts()]
+    assert [second > 0 for second in seconds] == [round_ < since for round_ in (1, 2, 3, 4)]
+    # A round that trained nobody says nothing of how long one takes.
+    of_a_round = statistics.median(seconds[: since - 1]) if since > 1 else 0
+    assert summary["measured"]["seconds_per_round"] == pytest.approx(of_a_round)
 
 
 def test_a_training_that_stays_finite_is_the_same_run_either_way(trained, tmp_path):
@@ -523,7 +529,8 @@ def test_another_word_about_divergence_is_refused(trained):
         trained(diverged="keep")
 
 
-def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys):
+@pytest.mark.parametrize("told", ["by an option", "by the workflow's environment"])
+def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys, monkeypatch, told):
     words = [
         "train",
         f"--data={splits}",
@@ -532,7 +539,11 @@ def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys):
         "--protocol=clean",
         "--device=cpu",
     ]
-    words += ["--diverged=kept", f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
+    words += [f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
+    if told == "by an option":
+        words.append("--diverged=kept")
+    else:
+        monkeypatch.setenv("FEDREC_DIVERGED", "kept")
     assert main([*words, *(f"--set={change}" for change in WILD)]) == 0
     assert re.search(r"seed 0: diverged in round \d\.\n", capsys.readouterr().out)
 

@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.audit.verdicts import HOLDS, REVERSED, UNTESTED, WEAKER
+from fedrec.audit.verdicts import DIVERGES, HOLDS, REVERSED, UNTESTED, WEAKER
 from fedrec.config.papers import Paper
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.tables.table import Chapter, ReportTable, read_shown
 
-VERDICT_CLASSES = {HOLDS: "holds", WEAKER: "weaker", REVERSED: "reversed", UNTESTED: "untested"}
+VERDICT_CLASSES = {
+    HOLDS: "holds",
+    WEAKER: "weaker",
+    REVERSED: "reversed",
+    DIVERGES: "untested",
+    UNTESTED: "untested",
+}
 """The class of each verdict in the page's style."""
 
 

@@ -10,9 +10,11 @@ from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
+from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of, not_whole
-from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
+from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
+from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
 _TIMES = ("clients", "bytes_down_per_client", "bytes_up_per_client", "local_seconds", "server_seconds")
@@ -54,9 +56,21 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
         ],
         rows,
+        _diverged(records),
         folds=True,
     )
     return page_table("runs-table", table)
+
+
+def _diverged(records: Sequence[RunRecord]) -> list[str]:
+    """A note on the runs that diverged; none where none did."""
+    rows = [
+        {"name": f"{run.method} on {run.dataset}, {run.protocol}, settings of {run.paper}, seed {run.seed}"}
+        | origin_columns([record])
+        for record in records
+        for run in [record.id]
+    ]
+    return diverged_notes(rows, "name")
 
 
 def costs_table(records: Sequence[RunRecord]) -> PageTable:
@@ -137,7 +151,8 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
     changed = [key for key, source in summary["sources"].items() if source == "user"]
     return _identity(record) | {
         "anchor": record.id.folder,
-        **{name: record.metric(name) for name in COMPARED_METRICS},
+        **{name: record.metric(name) for name in COMPARED_METRICS if record.has_numbers()},
+        **{f"{name}_mark": DIVERGED_MARK for name in COMPARED_METRICS if record.diverged is not None},
         "files": [
             ["run.json", address_of(record.folder / SUMMARY, links.page)],
             ["folder", address_of(record.folder, links.page)],
@@ -156,9 +171,14 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
 def _round_costs(record: RunRecord) -> dict[str, float]:
     """What a round of a run cost, over rounds."""
     timing = record.timing
+    if record.diverged is not None:
+        # Later rounds trained nobody.
+        timing = timing.filter(pl.col("round") < record.diverged)
     missing = [name for name in _TIMES if name not in timing.columns]
     if missing:
         raise ResultError(f"{record.folder / 'timing.parquet'}: has no column {missing[0]}. Train it again.")
+    if timing.is_empty():
+        return {"rounds": 0}
     columns = timing.select(pl.col(_TIMES).cast(pl.Float64))
     local, server = columns["local_seconds"].to_numpy(), columns["server_seconds"].to_numpy()
     return {

@@ -1,28 +1,41 @@
 """How many of the printed numbers have ours beside them, how many agree, and why the others do not.
 
 Ours are taken from the csv of every table of a paper that was built, under the published protocol, which is
-what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which;
-what differs without one is unexplained.
+what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which.
+Of others, a setting that had to be searched for is one that the paper does not state; what differs without
+any such cause is unexplained.
 """
 
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.method_entries import SEARCHED
+from fedrec.config.methods import resolve
+from fedrec.config.papers import Artefact, Line, artefacts_of
 from fedrec.config.printed import Printed, PrintedKey, published
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
+from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
 from fedrec.reporting.subject import stem_of, subject_of
-from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.reporting.tables.table import (
+    DIVERGED_MARK,
+    Chapter,
+    ReportColumn,
+    ReportTable,
+    Row,
+    write_forms,
+)
 
 LAYOUT = Layout("table")
-AGREES, NOT_RUN, UNEXPLAINED = "agrees", "not run yet", "unexplained"
+AGREES, DIVERGES, NOT_RUN, UNEXPLAINED = "agrees", "diverges", "not run yet", "unexplained"
+UNSTATED = "setting unstated"
 _WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
 """Causes for which there will never be a number of ours."""
 POINTS = 0.02
@@ -40,6 +53,8 @@ _METRICS = {
     "rate": "learning_rate",
 }
 """Columns of tables that are not of metrics, and what the printed numbers call them."""
+_OF_TRAINING = ("epochs", "time_total")
+"""Those of them that a run that diverged has no proper number of."""
 _CHANGES = (("relative gain", 1.0), ("relative loss", -1.0))
 _FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
 
@@ -51,6 +66,10 @@ class Ours:
     published: float | None = None
     clean: float | None = None
     runs: tuple[str, ...] = ()
+    diverged: Mapping[str, str] = field(default_factory=dict)
+    """By `published` and `clean`, in words in which round runs behind it diverged, where any did."""
+    searched: tuple[str, ...] = ()
+    """Settings behind it that the paper does not state, so that they were searched for."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -75,6 +94,7 @@ def coverage_rows(ours: Mapping[PrintedKey, Ours], causes: Sequence[Mapping[str,
         if found.published is not None:
             row["difference"] = found.published - number.value
         row["standing"], row["why"] = _standing(number, own, cause)
+        row |= {f"{protocol}_{DIVERGED}": words for protocol, words in found.diverged.items()}
         rows.append(row)
     return rows
 
@@ -86,12 +106,12 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     for paper in [*dict.fromkeys(row["paper"] for row in rows), "all"]:
         own = [row for row in rows if paper in ("all", row["paper"])]
         reached = Counter(row["standing"] for row in own)
-        with_ours = sum(row["published"] is not None for row in own)
+        with_ours = sum(row["published"] is not None or row["standing"] == DIVERGES for row in own)
         counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **reached})
     summary = ReportTable(
         f"Of {len(rows):,} printed numbers, how many have ours beside them under the papers' own protocol, "
         f"and how many agree: fractions within {POINTS * 100:g} points, gains within {POINTS * 100:g} points "
-        f"of percent, counts, sizes and times within {POINTS:.0%}. The others by cause.",
+        f"of percent, counts, sizes and times within {POINTS:.0%}. The others by cause.{_diverging(kinds)}",
         [
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("printed", "printed"),
@@ -113,11 +133,30 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
             ReportColumn("standing", "standing", align="left"),
             ReportColumn("why", "why", align="left"),
         ],
-        rows,
+        [{**row, **_marks(row)} for row in rows],
+        [f"{DIVERGED_MARK} A run behind it diverged. {WHAT_IS_SHOWN}"] if any(map(_marks, rows)) else (),
         part="numbers",
         aside=True,
     )
     return [summary, numbers]
+
+
+def _diverging(kinds: Iterable[str]) -> str:
+    if DIVERGES not in kinds:
+        return ""
+    return (
+        f" What {DIVERGES} was run, and its training left the finite numbers: the number from before is not "
+        "counted as agreeing, near as it may be."
+    )
+
+
+def _marks(row: Row) -> dict[str, str]:
+    """What stands behind our numbers of a row."""
+    return {
+        f"{protocol}_mark": DIVERGED_MARK
+        for protocol in ("published", "clean")
+        if row.get(f"{protocol}_{DIVERGED}")
+    }
 
 
 def ours_in(project: Project, names: Iterable[str]) -> dict[PrintedKey, Ours]:
@@ -129,27 +168,72 @@ def ours_in(project: Project, names: Iterable[str]) -> dict[PrintedKey, Ours]:
         if artefact.target not in built or artefact.form != "table":
             continue
         with path.open(encoding="utf-8", newline="") as stream:
-            for key, protocol, value, runs in _numbers(project, artefact, csv.DictReader(stream)):
+            for key, protocol, number in _numbers(project, artefact, csv.DictReader(stream)):
                 before = ours.get(key, Ours())
-                kept = {"published": before.published, "clean": before.clean, protocol: value}
-                ours[key] = Ours(**kept, runs=tuple(dict.fromkeys((*before.runs, *runs))))
+                kept = {"published": before.published, "clean": before.clean, protocol: number.value}
+                ours[key] = Ours(
+                    **kept,
+                    runs=tuple(dict.fromkeys((*before.runs, *number.runs))),
+                    diverged={**before.diverged, **({protocol: number.diverged} if number.diverged else {})},
+                    searched=number.searched,
+                )
     return ours
+
+
+@dataclass(frozen=True)
+class _OurNumber:
+    """A number of a csv, if there is one, its runs, in words in which round they diverged, if any did, and
+    which of their settings were searched for.
+    """
+
+    value: float | None
+    runs: Sequence[str]
+    diverged: str
+    searched: tuple[str, ...]
 
 
 def _numbers(
     project: Project, artefact: Artefact, rows: Iterable[Mapping[str, str]]
-) -> Iterator[tuple[PrintedKey, str, float, list[str]]]:
-    """The printed number that each number of a csv stands beside, under which protocol, it and its runs."""
+) -> Iterator[tuple[PrintedKey, str, _OurNumber]]:
+    """The printed number that each number of a csv stands beside, under which protocol, and that one."""
     subject = subject_of(project.target(artefact.target), project)
-    lines = {subject.label(line): line.printed for line in artefact.lines if line.run or line.label}
+    lines = {subject.label(line): line for line in artefact.lines if line.run or line.label}
     for row in rows:
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
         protocol = short_name(row.get("protocol") or "published")
         line = lines.get(row.get("line") or row.get("method") or "")
+        searched = searched_settings(project, artefact, lines, line, row["dataset"])
         for metric, sign, text in _values(row):
-            key = _key_of(artefact.paper, table, row["dataset"], line, metric)
-            if key is not None and text and protocol in ("published", "clean"):
-                yield key, protocol, sign * float(text), row.get("runs", "").split()
+            key = _key_of(artefact.paper, table, row["dataset"], line.printed if line else None, metric)
+            diverged = _divergence(row, metric)
+            if key is not None and (text or diverged) and protocol in ("published", "clean"):
+                value = sign * float(text) if text else None
+                yield key, protocol, _OurNumber(value, row.get("runs", "").split(), diverged, searched)
+
+
+def searched_settings(
+    project: Project, artefact: Artefact, lines: Mapping[str, Line], line: Line | None, dataset: str
+) -> tuple[str, ...]:
+    """Settings of a line, or of those that it compares or averages, that searches found."""
+    if line is None:
+        return ()
+    parts = [lines[label] for label in (*(line.gain or ()), *line.mean) if label in lines]
+    found: dict[str, None] = {}
+    for one in [line, *parts]:
+        if one.run is not None:
+            _, sources, _ = resolve(project.methods, one.run, artefact.paper, dataset)
+            found |= dict.fromkeys(name for name, source in sources.items() if source.startswith(SEARCHED))
+    return tuple(found)
+
+
+def _divergence(row: Mapping[str, str], metric: str) -> str:
+    """In words in which round runs behind a number diverged; empty where none did, or it tells nothing."""
+    found = row.get(DIVERGED, "").split()
+    if not found or ("metric" not in row and metric not in _OF_TRAINING):
+        return ""
+    seeds = row.get("seeds", "").split()
+    # A gain is made of rows, and has no seeds of its own.
+    return rounds_words(found, len(seeds)) if seeds else rounds_words(sorted(found)[:1], 1)
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
@@ -194,12 +278,18 @@ def _cause(key: PrintedKey, causes: Sequence[Mapping[str, Any]]) -> Mapping[str,
 
 def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None) -> tuple[str, str]:
     """What became of a printed number in a word or two, and why in a sentence where one is known."""
+    if own is not None and "published" in own.diverged:
+        agrees = own.published is not None and _agrees(number, own.published)
+        before = "; the number from before would agree" if agrees else ""
+        return DIVERGES, f"a run behind it diverged {own.diverged['published']}{before}"
     if own is not None and own.published is not None and _agrees(number, own.published):
         return AGREES, ""
     not_run = own is None or own.published is None
     # What explains a difference explains none that nobody has seen.
     if cause is not None and (not not_run or cause["cause"] in _WITHOUT_A_RUN):
         return str(cause["cause"]), str(cause["why"])
+    if own is not None and not not_run and own.searched:
+        return UNSTATED, f"the paper does not state {', '.join(own.searched)}; ours were searched for"
     return (NOT_RUN if not_run else UNEXPLAINED), ""
 
 

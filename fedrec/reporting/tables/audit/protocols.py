@@ -10,6 +10,7 @@ from fedrec.audit.protocols import METRICS_AT_STEPS, step_heading, step_rows
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import stem_of, steps_of
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
@@ -48,6 +49,8 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
     for row in rows:
         shown = merged.setdefault(row["method"], {"title": row["title"], RUNS: []})
         shown[row["step"]] = row[metric]
+        if mark := mark_of(row):
+            shown[f"{row['step']}_mark"] = mark
         shown[RUNS] = list(dict.fromkeys([*shown[RUNS], *row[RUNS]]))
     rounds = sorted({int(row["rounds"]) for row in rows} - {1})
     return ReportTable(
@@ -58,10 +61,13 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),
         ],
-        rows=sorted(merged.values(), key=lambda row: -row.get("clean", 0.0)),
+        rows=sorted(merged.values(), key=lambda row: -(row.get("clean") or 0.0)),
         notes=[
-            f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
-            for name in _unmoved(rows)
+            *(
+                f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
+                for name in _unmoved(rows)
+            ),
+            *diverged_notes(({**row, "step": step_heading(row["step"])} for row in rows), "title", "step"),
         ],
     )
 

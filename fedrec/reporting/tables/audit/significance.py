@@ -9,6 +9,7 @@ from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
@@ -46,15 +47,18 @@ def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
                 *_columns("best", "best"),
                 *_columns("reference", REFERENCE),
             ],
-            rows=[
-                {**row, **_intervals(row)}
-                for row in rows
-                if (row["dataset"], row["protocol"], row["metric"]) == (dataset, protocol, metric)
-            ],
-            notes=[_about_seeds(len(origin["seeds"]))],
+            rows=[{**row, **_marks(row)} for row in shown],
+            notes=[_about_seeds(len(origin["seeds"])), *diverged_notes(shown, "title")],
             aside=protocol != "clean",
         )
         for dataset, protocol, metric in groups
+        for shown in [
+            [
+                row
+                for row in rows
+                if (row["dataset"], row["protocol"], row["metric"]) == (dataset, protocol, metric)
+            ]
+        ]
     ]
 
 
@@ -67,9 +71,10 @@ def _columns(side: str, name: str) -> list[ReportColumn]:
     ]
 
 
-def _intervals(row: Mapping[str, Any]) -> Row:
-    """What stands behind differences: so a difference can be sorted by and has its interval beside it."""
-    return {
+def _marks(row: Mapping[str, Any]) -> Row:
+    """What stands behind numbers: so a difference can be sorted by and has its interval beside it."""
+    diverged = mark_of(row)
+    return ({"value_mark": diverged} if diverged else {}) | {
         f"{side}_difference_mark": f" {row[f'{side}_interval']}"
         for side in ("best", "reference")
         if row.get(f"{side}_interval") is not None

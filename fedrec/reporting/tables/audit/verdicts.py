@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.audit.verdicts import (
+    DIVERGENCE_RULE,
     JUDGED_BY,
     LEVEL,
+    OPEN,
     RULE,
     UNTESTED,
     VERDICTS,
@@ -25,13 +27,24 @@ from fedrec.audit.verdicts import (
 )
 from fedrec.config.claims import Claim
 from fedrec.config.names import parse
-from fedrec.config.papers import Paper
+from fedrec.config.papers import BOTH, Paper
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
+from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
 from fedrec.reporting.provenance import provenance
 from fedrec.reporting.subject import stem_of
-from fedrec.reporting.tables.table import AGAINST, RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.reporting.tables.table import (
+    AGAINST,
+    DIVERGED_MARK,
+    RUNS,
+    Chapter,
+    ReportColumn,
+    ReportTable,
+    Row,
+    write_forms,
+)
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs",), selection="judged")
@@ -105,7 +118,7 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
 def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[dict[str, Any]]:
     """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
 
-    `datasets` are those with a verdict on one claim at the least: what is counted in `verdicts`.
+    `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`.
     """
     for paper in dict.fromkeys(str(row["paper"]) for row in rows):
         own = [
@@ -113,8 +126,8 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
             for row in rows
             if (row["paper"], row["metric"]) == (paper, JUDGED_BY) and row["dataset"] != ALL
         ]
-        tested = [row for row in own if row["verdict"] != UNTESTED]
-        datasets = list(dict.fromkeys(str(row["dataset"]) for row in tested))
+        tested = [row for row in own if row["verdict"] not in OPEN]
+        datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row["verdict"] != UNTESTED))
         reached = Counter(row["verdict"] for row in own if row["dataset"] in datasets)
         yield {
             "paper": papers[paper].title if paper in papers else paper,
@@ -122,7 +135,7 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
             "tested": len({row["claim"] for row in tested}),
             "datasets": datasets,
             "verdicts": [
-                [verdict, reached[verdict]] for verdict in VERDICTS if verdict != UNTESTED or reached[verdict]
+                [verdict, reached[verdict]] for verdict in VERDICTS if verdict not in OPEN or reached[verdict]
             ],
         }
 
@@ -167,12 +180,22 @@ def _row(judgement: Judgement, results: Path) -> Row:
         "verdict": judgement.verdict,
         "reason": judgement.reason,
         "command": judgement.command,
+        **_diverged(judgement),
         "rounds": " ".join(map(str, rounds)),
         "shortened": any("rounds" in dict(parse(run.method).changes) for run in judgement.runs),
         **origins,
         RUNS: [run.folder for effect in effects for run in effect.runs],
         AGAINST: [run.folder for effect in effects for run in effect.runs_against],
     }
+
+
+def _diverged(judgement: Judgement) -> dict[str, str]:
+    """Which of its lines diverged under which protocol, and when; nothing where none did."""
+    found: dict[str, list[str]] = {}
+    for one in judgement.diverged:
+        words = f"{one.line} {rounds_words(one.rounds, one.seeds)}"
+        found.setdefault(f"{one.protocol}_{DIVERGED}", []).append(words)
+    return {key: "; ".join(words) for key, words in found.items()}
 
 
 def _against(judgement: Judgement) -> str:
@@ -223,10 +246,11 @@ def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
 
 def _interval(row: Row, protocol: str) -> Row:
     """An effect under a protocol, where there is one, and what stands behind it."""
+    diverged = DIVERGED_MARK if row.get(f"{protocol}_{DIVERGED}") else ""
     if row.get(protocol) is None:
-        return {}
+        return {f"{protocol}_mark": diverged} if diverged else {}
     low, high = row[f"{protocol}_low"], row[f"{protocol}_high"]
-    return {protocol: row[protocol], f"{protocol}_mark": f" [{low:+.4f}, {high:+.4f}]"}
+    return {protocol: row[protocol], f"{protocol}_mark": f"{diverged} [{low:+.4f}, {high:+.4f}]"}
 
 
 def _trained(rows: Sequence[Row]) -> str:
@@ -246,11 +270,18 @@ def _trained(rows: Sequence[Row]) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """Which data are missing and why, and how many rows lack runs."""
+    """Which data are missing and why, how many rows lack runs, and what diverged."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
     how = f"{untrained} rows lack runs that are not trained here; the csv has the command for each."
-    return [*reasons, *([how] if untrained else [])]
+    told = dict.fromkeys(
+        f"{row['dataset']}, {protocol}: {row[f'{protocol}_{DIVERGED}']}"
+        for row in rows
+        for protocol in BOTH
+        if row.get(f"{protocol}_{DIVERGED}")
+    )
+    diverged = f"{DIVERGED_MARK} Diverged: {'; '.join(told)}. {WHAT_IS_SHOWN} {DIVERGENCE_RULE}"
+    return [*reasons, *([how] if untrained else []), *([diverged] if told else [])]
 
 
 def _distinct(rows: Sequence[Row], key: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from fedrec.audit.verdicts import Evidence
 from fedrec.config.claims import load_claims
 from fedrec.config.papers import load_papers
+from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_by_line
 from fedrec.reporting.tables.audit.verdicts import write_verdicts
 from fedrec.reporting.tables.table import read_shown
@@ -139,3 +140,31 @@ def test_what_a_paper_only_draws_has_no_printed_effect_and_a_verdict_all_the_sam
     made(tmp_path, claim, hit=["tanh"])
     row = rows(written(tmp_path, [claim])["csv"])["fedrap-curriculum-helps", "ml-100k", "hr@10"]
     assert (row["printed"], row["verdict"]) == ("", "holds")
+
+
+def test_a_run_that_diverged_is_told_below_the_table_and_counted_by_itself(tmp_path):
+    claims = [
+        replace(CLAIMS[f"pfedclr-{name}"], datasets=("ml-100k",))
+        for name in ("calibration-helps", "low-rank-helps")
+    ]
+    for claim in claims:
+        made(tmp_path, claim, hit=["w/ CF"])
+    run = RunId("pfedclr", "ml-100k", "clean", "pfedclr", 0)
+    write_run(tmp_path, run, METHODS, ranks=MISS, diverged=7)
+    found = written(tmp_path, claims)
+    by_claim = rows(found["csv"])
+    row = by_claim["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert (row["verdict"], row["clean_diverged"]) == ("diverges", "w/ CLR in round 7")
+    assert "published_diverged" not in row
+    assert by_claim["pfedclr-calibration-helps", "ml-100k", "hr@10"]["clean_diverged"] == ""
+    assert by_claim["pfedclr-low-rank-helps", "all", "hr@10"]["verdict"] == "diverges 1"
+    assert "-1.0000† [-1.0000, -1.0000]" in found["md"]
+    assert "- † Diverged: ml-100k, clean: w/ CLR in round 7. What is shown" in found["md"]
+    assert "otherwise it is left open." in found["md"]
+    (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
+    assert (count["claims"], count["tested"]) == (2, 1)
+    assert count["verdicts"] == [["holds", 1], ["weaker", 0], ["reversed", 0], ["diverges", 1]]
+
+
+def test_nothing_is_said_of_divergence_where_no_run_diverged(tmp_path):
+    assert not any("iverge" in text or "†" in text for text in written(tmp_path, four(tmp_path)).values())
