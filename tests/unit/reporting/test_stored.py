@@ -38,6 +38,8 @@ from tests.made_results import ALL_METHODS, png, svg
 from tests.made_runs import write_rows, write_run
 
 TABLE = "pfedclr_table3"
+COSTS = "pfedclr_table4"
+"""A table without datasets."""
 KEPT = "pfedclr_fig5"
 SEARCH = "tune_mf_pfedclr"
 OLD = "0ld" * 21 + "0"
@@ -327,12 +329,12 @@ def diverged(tmp_path_factory):
 def test_what_diverged_is_built_marked_and_counted_where_it_is_kept(diverged):
     folder, store = diverged
     project = stored_project(
-        configuration(diverged="kept", artefacts=[TABLE]), ROOT, store, str(folder / "kept")
+        configuration(diverged="kept", artefacts=[TABLE, COSTS]), ROOT, store, str(folder / "kept")
     )
     store.unpack_data(project.results)
     for run in store.every_run():
         unpacked_run(run, project.results)
-    for name in (TABLE, COVERAGE):
+    for name in (TABLE, COSTS, COVERAGE):
         build(project.target(name), project)
     rows = {
         (row["variant"], row["metric"]): row

@@ -202,12 +202,12 @@ def _numbers(
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
         protocol = short_name(row.get("protocol") or "published")
         line = lines.get(row.get("line") or row.get("method") or "")
-        searched = searched_settings(project, artefact, lines, line, row["dataset"])
         for metric, sign, text in _values(row):
             key = _key_of(artefact.paper, table, row["dataset"], line.printed if line else None, metric)
             diverged = _divergence(row, metric)
             if key is not None and (text or diverged) and protocol in ("published", "clean"):
                 value = sign * float(text) if text else None
+                searched = searched_settings(project, artefact, lines, line, row["dataset"])
                 yield key, protocol, _OurNumber(value, row.get("runs", "").split(), diverged, searched)
 
 
