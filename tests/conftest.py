@@ -1,5 +1,6 @@
 """What the tests share: the project's own configuration, small made datasets, the mirror."""
 
+import gc
 import os
 import pickle
 import shutil
@@ -21,7 +22,6 @@ from fedrec.config.protocol_file import load_protocols
 from fedrec.config.yaml_text import Parsed, parse_yaml
 from fedrec.data.interactions import Interactions
 from fedrec.errors import NoCompilerError
-from fedrec.native.on_cpu import FLAGS, flags
 
 ROOT = Path(__file__).resolve().parents[1]
 HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")
@@ -42,17 +42,33 @@ def swift() -> str:
 
     What gcc leaves out for it is how turns are counted and where numbers lie: it changes none of them.
     """
+    from fedrec.native.on_cpu import flags
+
     with suppress(NoCompilerError):
         if "-fpeel-loops" in flags():
             return "-O1 -ftree-vectorize -fno-peel-loops -fno-ivopts -fira-region=one"
     return "-O1 -ftree-vectorize"
 
 
-os.environ.setdefault(FLAGS, SOON)
-
 # Some tests interrupt themselves, which a shell that starts them in its background would have them ignore.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+GARBAGE_AFTER = 20_000
+"""How many new objects there are before garbage is looked for, which Python does after some hundreds."""
+
+
+def pytest_configure() -> None:
+    """No garbage comes of importing modules: nobody looks for it before tests begin."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays to the end: nobody looks for garbage in it again."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,6 +87,15 @@ def _parsed(text: str, origin: str) -> Parsed:
         _PARSED[text] = pickle.dumps(parsed.values), parsed.node
     values, node = _PARSED[text]
     return Parsed(pickle.loads(values), node)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_compiled_soon() -> None:
+    """Also those of processes that tests start. torch is imported here, as the process that hands tests to workers
+    has no use for it."""
+    from fedrec.native.on_cpu import FLAGS
+
+    os.environ.setdefault(FLAGS, SOON)
 
 
 @pytest.fixture(scope="session", autouse=True)

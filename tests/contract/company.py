@@ -4,6 +4,7 @@ Every case trains two rounds in three processes, goes on in two of them from wha
 to one process that does all of it. What came of each case is written to a file by the first process.
 """
 
+import gc
 import json
 import os
 import sys
@@ -234,6 +235,8 @@ def main(folder: Path) -> None:
     rows._SLAB = 50
     split()
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+    # Nobody looks for garbage in what all of them have.
+    gc.freeze()
     processes = [
         get_context("fork").Process(target=work, args=(folder, environment))
         for environment in environments(PROCESSES, cores=PROCESSES)

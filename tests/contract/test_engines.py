@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # Optimisers import it at their first step: among tests, every worker would compile it.
 
 from fedrec.federation.federation import Federation
 from fedrec.federation.state.rows import RowsKept

@@ -4,14 +4,20 @@
 
 A request is a line of JSON: words, a folder, an environment, and a file for what is said. The copy goes to that
 folder, has that environment, and finds modules where a Python started there would; nothing of the project is
-loaded before it. The answer is its exit status.
+loaded before it, but packages are that its planning imports. The answer is its exit status.
 """
 
+import gc
 import json
 import os
 import sys
 from typing import Any
 
+import jsonschema  # noqa: F401
+import pyarrow.parquet  # noqa: F401
+import requests  # noqa: F401
+import scipy.stats  # noqa: F401
+import smart_open  # noqa: F401
 from snakemake import cli
 
 
@@ -34,6 +40,8 @@ def main() -> None:
     """Answer requests until there are no more."""
     # Finds all plug-ins, which every call would do again.
     cli.get_argument_parser()
+    # No copy looks for garbage in what all of them have.
+    gc.freeze()
     for line in sys.stdin:
         copy = os.fork()
         if copy == 0:

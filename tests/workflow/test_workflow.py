@@ -43,6 +43,15 @@ SEARCH = {
     "held": {"rounds": 1},
     "settings": {"item_factor": {"log": [0.1, 1000], "was": 80}},
 }
+THERE_AND_BACK = """
+import shutil, sys
+from fedrec.cli.main import main
+
+failed = main(["results", "export", "alpha_comparison", "--out", "runs.tar"])
+shutil.rmtree(sys.argv[1])
+sys.exit(failed or main(["results", "import", "runs.tar"]))
+"""
+"""Takes runs into an archive, removes them, and takes them from there: torch is imported once for both."""
 # Any connection to another machine would be an error under this proxy, which nobody serves.
 NOWHERE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
 
@@ -134,7 +143,11 @@ class Checkout:
 
     def fedrec(self, *arguments):
         """What a command prints, of the copied sources."""
-        command = [sys.executable, "-m", "fedrec", *arguments]
+        return self.python("-m", "fedrec", *arguments)
+
+    def python(self, *words):
+        """What Python prints that finds the copied sources."""
+        command = [sys.executable, *words]
         return subprocess.check_output(command, cwd=self.folder, env=self.environment(), text=True)
 
     def planned(self, *targets):
@@ -304,9 +317,7 @@ def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_her
     for line in lines:
         path = copied.folder / line["out"] / "run.json"
         write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
-    copied.fedrec("results", "export", "alpha_comparison", "--out", "runs.tar")
-    shutil.rmtree(copied.result("runs"))
-    assert "of 4 runs 4 were taken" in copied.fedrec("results", "import", "runs.tar")
+    assert "of 4 runs 4 were taken" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
     assert "train" not in copied.planned("alpha_comparison")
 
 
