@@ -75,6 +75,17 @@ def add_run(results, method, protocol, *, code=None, settings=None, **more):
     return RunRecord(record.folder)
 
 
+def stored(folder, records, results):
+    """A store of runs and of the data that they were trained on."""
+    for protocol in ("clean", "published-pfedclr"):
+        write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
+    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
+    store = RunStore(folder)
+    store.add(packed_run(record) for record in records)
+    store.add_data(results)
+    return store
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """A store of a few runs, one of them old, and what is built of it."""
@@ -88,12 +99,7 @@ def built(tmp_path_factory):
         add_run(results, "fedmf", "published-pfedclr", final=0.5),
         add_run(results, "pfedclr[ldp=0.5]", "published-pfedclr", final=0.9, settings={"rate": 7.0}),
     ]
-    for protocol in ("clean", "published-pfedclr"):
-        write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
-    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
-    store = RunStore(folder / "store")
-    store.add(packed_run(record) for record in records)
-    store.add_data(results)
+    store = stored(folder / "store", records, results)
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
     built_before = [project.target(name) for name in (KEPT, SEARCH)]
     for file in [file for target in built_before for file in (*target.files, target.plan)]:
@@ -317,12 +323,7 @@ def diverged(tmp_path_factory):
         add_run(results, "pfedclr[ldp=0.5]", "clean", final=0.24),
         add_run(results, "popularity", "clean", final=0.4),
     ]
-    for protocol in ("clean", "published-pfedclr"):
-        write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
-    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
-    store = RunStore(folder / "store")
-    store.add(packed_run(record) for record in records)
-    store.add_data(results)
+    store = stored(folder / "store", records, results)
     return folder, store
 
 
