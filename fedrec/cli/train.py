@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import add_command, add_methods, check_paper
 from fedrec.errors import ConfigurationError
-from fedrec.runs.early_gpu import open_gpu_early
 from fedrec.runs.machine import usable_cores
 from fedrec.workers.company import do_together
 
@@ -100,8 +99,6 @@ def _train(parsed: argparse.Namespace) -> None:
         if status:
             raise SystemExit(status)
         return
-    if parsed.device != "cpu" and "torch" not in sys.modules:
-        open_gpu_early()
     from fedrec.runs.train import train
 
     if parsed.paper is not None:

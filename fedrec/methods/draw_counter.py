@@ -14,38 +14,12 @@ from typing_extensions import override
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model.citation import Citation
-from fedrec.federation.pairs import PairTable, keys
+from fedrec.federation.pairs import PairTable
+from fedrec.methods._math.all_counts import AllCounts
 from fedrec.random.purpose import Purpose
 
 _DENSE_PAIRS = 1 << 27
 """Pairs of client and item up to which all numbers are held, 1 GiB of them, and not only those above zero."""
-
-
-class AllCounts:
-    """What a `PairTable` holds, but every number: what is counted or asked for is found without a search."""
-
-    def __init__(self, clients: int, items: int, device: torch.device) -> None:
-        self.items = items
-        self._number = torch.zeros(clients * items, dtype=torch.int64, device=device)
-
-    def get(self, client: Tensor, item: Tensor) -> Tensor:
-        """The number of each pair; `client` and `item` broadcast."""
-        return self._number.take(keys(client, item, self.items))
-
-    def count(self, client: Tensor, item: Tensor) -> None:
-        """Increment the number of each pair, as often as it is given."""
-        key = keys(client, item, self.items)
-        self._number.scatter_add_(0, key, torch.ones_like(key))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The tensors of a `PairTable` of the same numbers."""
-        key = self._number.nonzero().squeeze(1)
-        return {"/key": key, "/value": self._number[key]}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore from the result of `tensors()`."""
-        key, value = (tensors[name].to(self._number.device) for name in ("/key", "/value"))
-        self._number.zero_().index_copy_(0, key, value)
 
 
 class DrawCounter(Learner):

@@ -2,7 +2,8 @@
 
 import torch
 
-from fedrec.methods.draw_counter import AllCounts, DrawCounter
+from fedrec.methods._math.all_counts import AllCounts
+from fedrec.methods.draw_counter import DrawCounter
 from tests.federations import clients_of, uniform_noise
 
 SETTINGS = {"negatives": 3, "rounds": 4}

@@ -1,0 +1,35 @@
+"""A number for every pair of client and item, where there are few enough of them to hold all."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.pairs import keys
+
+
+class AllCounts:
+    """What a `PairTable` holds, but every number: what is counted or asked for is found without a search."""
+
+    def __init__(self, clients: int, items: int, device: torch.device) -> None:
+        self.items = items
+        self._number = torch.zeros(clients * items, dtype=torch.int64, device=device)
+
+    def get(self, client: Tensor, item: Tensor) -> Tensor:
+        """The number of each pair; `client` and `item` broadcast."""
+        return self._number.take(keys(client, item, self.items))
+
+    def count(self, client: Tensor, item: Tensor) -> None:
+        """Increment the number of each pair, as often as it is given."""
+        key = keys(client, item, self.items)
+        self._number.scatter_add_(0, key, torch.ones_like(key))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of a `PairTable` of the same numbers."""
+        key = self._number.nonzero().squeeze(1)
+        return {"/key": key, "/value": self._number[key]}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore from the result of `tensors()`."""
+        key, value = (tensors[name].to(self._number.device) for name in ("/key", "/value"))
+        self._number.zero_().index_copy_(0, key, value)
