@@ -75,9 +75,13 @@ def test_the_counts_are_the_known_ones(prepared, name):
         assert found["tied_last_users"] == tied
 
 
+# What papers print of one dataset, and use another: the counts they print are the other's.
+PRINTED_OF = {"lastfm-2k-c": "lastfm-2k-a"}
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_counts_are_the_printed_ones(prepared, catalogue, name):
-    interactions = prepared(name).interactions
+    interactions = prepared(PRINTED_OF.get(name, name)).interactions
     ours = {"users": interactions.users, "items": interactions.items, "interactions": len(interactions)}
     for printed in catalogue[name].published.values():
         for count, number in ours.items():
