@@ -1,13 +1,15 @@
 """README and docs: numbers that a file holds, tables made from them, links that lead somewhere."""
 
 import csv
-import importlib.util
 import re
 from collections import Counter
 
 import pytest
 import yaml
 
+from docs import make
+from docs.tables import results
+from docs.tables.numbers import numbers_text
 from fedrec.audit.verdicts import VERDICTS
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve, setting_text
@@ -38,13 +40,6 @@ COMPUTED = {"protocols.md"}
 NUMBER = re.compile(r"(?<![\w.@=-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d{2,})(?![\w.]*\w)")
 
 
-def make():
-    spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs/make.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def rows(name):
     with (ROOT / "docs/numbers" / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
@@ -63,7 +58,7 @@ def known_numbers():
 
 
 def test_tables_and_picture_show_the_numbers_of_their_files():
-    assert make().outdated() == []
+    assert make.outdated() == []
 
 
 def test_numbers_on_movielens_are_those_of_the_reference(tmp_path):
@@ -74,7 +69,7 @@ def test_numbers_on_movielens_are_those_of_the_reference(tmp_path):
     )
     store = RunStore(tmp_path / "store")
     store.add([packed_run(run)])
-    kept, changed = (rows("ml-100k"), make().from_reference(rows("ml-100k"), store.folder))
+    kept, changed = (rows("ml-100k"), results.from_reference(rows("ml-100k"), store.folder))
     (before,), (after,) = ([row for row in some if row["method"] == "fedmf"] for some in (kept, changed))
 
     assert after == {
@@ -85,7 +80,7 @@ def test_numbers_on_movielens_are_those_of_the_reference(tmp_path):
     assert [row for row in changed if row["method"] != "fedmf"] == [
         row for row in kept if row["method"] != "fedmf"
     ]
-    assert make().numbers_text(kept) == (ROOT / "docs/numbers/ml-100k.csv").read_text(encoding="utf-8")
+    assert numbers_text(kept) == (ROOT / "docs/numbers/ml-100k.csv").read_text(encoding="utf-8")
 
 
 def test_a_row_of_a_method_whose_settings_were_searched_is_of_one_setting(tmp_path):
@@ -96,7 +91,7 @@ def test_a_row_of_a_method_whose_settings_were_searched_is_of_one_setting(tmp_pa
     for protocol in ("clean", "published-pfedclr"):
         run = write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, "mf", 0), methods)
         store.add([packed_run(run)])
-        filled.append(make().from_reference([before], store.folder)[0])
+        filled.append(results.from_reference([before], store.folder)[0])
 
     assert filled[0] == before
     assert all(filled[1][name] != before[name] for name in ("published_hr", "clean_hr"))
@@ -220,7 +215,7 @@ def test_every_room_and_engine_is_in_the_list_of_rooms():
 def test_what_is_marked_as_found_by_a_search_is_what_the_kept_search_found():
     methods = load_methods(ROOT / "config/methods.yaml")
     searches = load_tuning(ROOT / "config/tuning.yaml", methods).searches.values()
-    kept = {search: trials for search in searches if (trials := make().kept_trials(search.target))}
+    kept = {search: trials for search in searches if (trials := results.kept_trials(search.target))}
     assert kept
     for search, trials in kept.items():
         values, sources, _ = resolve(methods, parse(search.method).name, search.paper, search.dataset)

@@ -1,0 +1,181 @@
+"""Tables of what methods reach, of datasets and of searches.
+
+Numbers of methods on MovieLens 100K that results/reference has runs of are taken from there first.
+"""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers
+
+SIX = {
+    "draw-counter": "counting one's own negatives, no model at all",
+    "pfedclr": "PFedCLR",
+    "fedrap": "FedRAP",
+    "fedem": "FedEM",
+    "fedmf": "FedMF",
+    "popularity": "popularity",
+}
+_PROTOCOLS = ("published", "clean")
+_BEFORE_ITS_SEARCH = """\
+†: trained before a [search](tuning.md) on validation changed some of its settings; with those both
+protocols have not been trained yet."""
+
+
+def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
+    """Rows of methods on MovieLens 100K, with the numbers of the stored runs of seed 0 that there are.
+
+    A row is of one setting: where a search has changed it, both protocols are filled in, or none.
+    """
+    filled_in = []
+    for row in rows:
+        found, searched = stored_metrics(row, store)
+        if searched and len(found) < len(_PROTOCOLS):
+            found = {}
+        changed = dict(row)
+        for protocol, metrics in found.items():
+            changed |= {f"{protocol}_{name}": f"{metrics[f'{name}@10']:.4f}" for name in ("hr", "ndcg")}
+        filled_in.append(changed)
+    return filled_in
+
+
+def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[str, float]], bool]:
+    """By protocol what a store has of a row with today's settings; whether a search found some of these."""
+    from fedrec.config.methods import load_methods, resolve
+    from fedrec.plan.agreement import has_todays_settings
+    from fedrec.plan.runs import run_of
+    from fedrec.runs.store import RunStore
+
+    known = load_methods(ROOT / "config/methods.yaml")
+    stored = {run.id: run.summary for run in RunStore(store).runs_on("ml-100k").values()}
+    paper, method = row["settings_of"].lower() or "pfedclr", row["method"]
+    found = {}
+    for protocol in _PROTOCOLS:
+        said = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
+        if said is not None and has_todays_settings(said, known):
+            found[protocol] = said["metrics"][said["protocol"]["round_rule"]]["test"]
+    _, sources, _ = resolve(known, method, paper, "ml-100k")
+    return found, any(source.startswith("searched") for source in sources.values())
+
+
+def is_of_before_its_search(row: Row) -> bool:
+    """Whether the numbers of a row were trained with settings that a search has changed since."""
+    found, searched = stored_metrics(row)
+    return searched and len(found) < len(_PROTOCOLS)
+
+
+def six_lines() -> str:
+    """HR@10 of six methods in print and under both protocols."""
+    rows = {row["method"]: row for row in numbers("ml-100k")}
+    return markdown(
+        ("MovieLens 100K, HR@10", "printed", "published protocol", "clean protocol"),
+        (
+            (label, rows[name]["printed_hr"] or "–", rows[name]["published_hr"], rows[name]["clean_hr"])
+            for name, label in SIX.items()
+        ),
+    )
+
+
+def methods() -> str:
+    """Every method with the settings of its paper: HR@10 and NDCG@10."""
+
+    def pair(row: Row, protocol: str) -> str:
+        hit, gain = row[f"{protocol}_hr"], row[f"{protocol}_ndcg"]
+        return f"{hit} / {gain}" if hit else "–"
+
+    table = markdown(
+        ("method", "settings of", "printed", "published protocol", "clean protocol"),
+        (
+            (
+                f"`{row['method']}`" + (" †" if is_of_before_its_search(row) else ""),
+                row["settings_of"] or "–",
+                *(pair(row, which) for which in ("printed", "published", "clean")),
+            )
+            for row in numbers("ml-100k")
+        ),
+        right=2,
+    )
+    return f"{table}\n\n{_BEFORE_ITS_SEARCH}" if "†" in table else table
+
+
+def protocols() -> str:
+    """HR@10 of every method under three protocols, and its rank, on two datasets."""
+    rows = {(row["dataset"], row["method"]): row for row in numbers("audit_protocols")}
+    datasets = list(dict.fromkeys(dataset for dataset, _ in rows))
+    steps = ("published", "only_pool", "clean")
+
+    def ranked(dataset: str, method: str, step: str) -> str:
+        value = float(rows[dataset, method][step])
+        others = (float(row[step]) for (where, _), row in rows.items() if where == dataset)
+        return f"{rows[dataset, method][step]} ({1 + sum(other > value for other in others)})"
+
+    names = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
+    head = [f"{names[dataset]} {step.replace('_', ' ')}" for dataset in datasets for step in steps]
+    order = sorted(
+        dict.fromkeys(method for _, method in rows),
+        key=lambda method: -float(rows[datasets[0], method]["clean"]),
+    )
+    return markdown(
+        ("method", *head),
+        (
+            (method, *(ranked(dataset, method, step) for dataset in datasets for step in steps))
+            for method in order
+        ),
+    )
+
+
+def datasets() -> str:
+    """The size of every whole dataset."""
+    about = {row["dataset"]: row for row in numbers("datasets_about")}
+
+    def count(row: Row, name: str) -> str:
+        return f"{int(row[name]):,}" + (" (printed)" if row["source"] == "printed" else "")
+
+    return markdown(
+        ("name", "users", "items", "interactions", "used by", "licence"),
+        (
+            (
+                f"`{row['dataset']}`" + (f" ({note})" if (note := about[row["dataset"]]["note"]) else ""),
+                *(count(row, name) for name in ("users", "items", "interactions")),
+                about[row["dataset"]]["used_by"],
+                about[row["dataset"]]["licence"],
+            )
+            for row in numbers("datasets")
+        ),
+    )
+
+
+def searches() -> str:
+    """What every search found that is kept, beside the values from before it."""
+    from fedrec.config.methods import load_methods
+    from fedrec.config.tuning import load_tuning
+
+    known = load_tuning(ROOT / "config/tuning.yaml", load_methods(ROOT / "config/methods.yaml")).searches
+    return markdown(
+        ("search", "found", "before", "trials", "NDCG@10 found", "before", "trials within 5 %"),
+        (
+            (f"`{search.key}`", *_found(list(rows), [one.setting for one in search.ranges]))
+            for search in known.values()
+            if (rows := kept_trials(search.target))
+        ),
+        right=3,
+    )
+
+
+def kept_trials(target: str) -> list[Row]:
+    """The trials of a search whose table is kept; none of another."""
+    from fedrec.reporting.kept import kept_targets, kept_text
+
+    if target not in kept_targets(REFERENCE):
+        return []
+    return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
+
+
+def _found(trials: Sequence[Row], settings: Sequence[str]) -> tuple[str, ...]:
+    (best,) = (trial for trial in trials if trial["chosen"] == "True")
+    (before,) = (trial for trial in trials if trial["trial"] == "0")
+    near = sum(float(trial["ndcg@10"]) >= 0.95 * float(best["ndcg@10"]) for trial in trials)
+    values = (", ".join(f"{name} {trial[name]}" for name in settings) for trial in (best, before))
+    gains = (f"{float(trial['ndcg@10']):.3f}" for trial in (best, before))
+    return *values, str(len(trials)), *gains, str(near)
