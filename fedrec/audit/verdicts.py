@@ -122,7 +122,7 @@ class Evidence:
     """What claims are judged by: finished runs, and which runs those should be."""
 
     results: Path
-    """Where runs are, or would be built."""
+    """Where runs are."""
     methods: Mapping[str, Any]
     seeds: Sequence[int]
     rounds: int | None
@@ -131,6 +131,8 @@ class Evidence:
     """Why a dataset, or the split of one (`dataset/protocol`), is not available."""
     runs: Container[RunId] | None = None
     """The runs to judge by. If None, every finished run below the results."""
+    training: Path | None = None
+    """Where a run that is lacking would be trained. If None, where runs are."""
     _ranks: dict[tuple[RunId, bool], UserRanks | None] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -249,7 +251,7 @@ def _judgement(
             effects[short] = _effect(claim, groups, compared, metric)
             used += compared
     expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
-    paths = [str(evidence.results / run.folder / SUMMARY) for run in missing]
+    paths = [str((evidence.training or evidence.results) / run.folder / SUMMARY) for run in missing]
     return Judgement(
         claim, artefact, dataset, metric, expected, effects.get("published"), clean,
         verdict=verdict_despite(

@@ -43,6 +43,8 @@ class Stored:
     """Those whose statistics are there."""
     kept: frozenset[str] = frozenset()
     """Targets that were kept as they were built, since what they are made of is not stored."""
+    training: str | None = None
+    """The folder of results in which what is lacking would be trained; None for that of the reports."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Workspace:
     def results(self) -> Path:
         """The folder for everything produced."""
         return self.root / str(self.configuration["results"])
+
+    @property
+    def training(self) -> Path:
+        """The folder of results in which a run that is lacking is trained."""
+        elsewhere = self.stored.training if self.stored is not None else None
+        return self.results if elsewhere is None else self.root / elsewhere
 
     @property
     def raw(self) -> Path:

@@ -61,6 +61,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         },
         datasets=frozenset(store.described()),
         kept=frozenset(kept_targets(store.folder)),
+        training=str(project.configuration["results"]),
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -167,6 +168,16 @@ def test_verdicts_are_on_the_page_before_everything_else(built):
 
     assert "verdicts" in names
     assert 0 < page.index('id="verdict') < page.index('id="comparisons"') < page.index(f'id="{TABLE}"')
+
+
+def test_what_a_claim_lacks_is_to_be_trained_where_runs_are_trained_and_not_among_the_reports(built):
+    project, _ = built
+    commands = [row["command"] for row in rows_of_csv(project, "verdicts") if row["command"]]
+
+    assert commands
+    for command in commands:
+        _, _, _, *paths = shlex.split(command)
+        assert all(Path(path).is_relative_to(ROOT / "results/runs") for path in paths), command
 
 
 def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):

@@ -88,7 +88,7 @@ def build(target: Target, project: Project) -> None:
     papers = content.get("papers") or list(project.papers)
     evidence = Evidence(
         project.results, project.methods, content["seeds"], content["rounds"], content["unavailable"],
-        set(target.runs),
+        set(target.runs), project.training,
     )  # fmt: skip
     claims = [claim for claim in project.claims if claim.paper in papers]
     write_verdicts(stem_of(target, project), claims, evidence, project.papers)
