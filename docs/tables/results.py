@@ -19,7 +19,7 @@ SIX = {
 }
 _PROTOCOLS = ("published", "clean")
 _BEFORE_ITS_SEARCH = """\
-†: trained before a [search](tuning.md) on validation changed some of its settings; with those both
+‡: trained before a [search](tuning.md) on validation changed some of its settings; with those both
 protocols have not been trained yet."""
 
 
@@ -88,7 +88,7 @@ def methods() -> str:
         ("method", "settings of", "printed", "published protocol", "clean protocol"),
         (
             (
-                f"`{row['method']}`" + (" †" if is_of_before_its_search(row) else ""),
+                f"`{row['method']}`" + (" ‡" if is_of_before_its_search(row) else ""),
                 row["settings_of"] or "–",
                 *(pair(row, which) for which in ("printed", "published", "clean")),
             )
@@ -96,7 +96,7 @@ def methods() -> str:
         ),
         right=2,
     )
-    return f"{table}\n\n{_BEFORE_ITS_SEARCH}" if "†" in table else table
+    return f"{table}\n\n{_BEFORE_ITS_SEARCH}" if "‡" in table else table
 
 
 def protocols() -> str:

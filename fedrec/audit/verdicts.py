@@ -307,7 +307,9 @@ def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: M
     ]
     protocols = sorted({short_name(run.protocol) for run in missing})
     if protocols:
-        reasons.append(f"{dataset}: not trained here ({' and '.join(protocols)})")
+        seeds = sorted({run.seed for run in missing})
+        which = f"{' and '.join(protocols)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+        reasons.append(f"{dataset}: not trained here ({which})")
     return "; ".join(reasons)
 
 

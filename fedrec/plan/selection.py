@@ -130,7 +130,7 @@ def configured_steps(workspace: Workspace) -> list[ProtocolSteps]:
 def steps_of_paper(workspace: Workspace, paper: str) -> list[ProtocolSteps]:
     """All steps for the methods of a paper's main comparison, on its datasets, with its own settings."""
     main = main_comparison(workspace, paper)
-    missing = workspace.unavailable(main.datasets)
+    missing = workspace.unavailable_to_papers(main.datasets)
     return [
         protocol_steps(
             workspace.methods,
@@ -228,7 +228,7 @@ def _judged(workspace: Workspace) -> list[RunId]:
 
 def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
     """The runs of all claims of a paper, with its own settings, on the datasets that are available."""
-    missing = workspace.unavailable(claimed_datasets(workspace))
+    missing = workspace.unavailable_to_papers(claimed_datasets(workspace))
     return sorted(
         {
             run
@@ -245,10 +245,11 @@ def _steps_shown(workspace: Workspace, paper: str | None) -> dict[str, Any]:
 
 
 def _claims_judged(workspace: Workspace, paper: str | None) -> dict[str, Any]:
+    unavailable = workspace.unavailable if paper is None else workspace.unavailable_to_papers
     return {
         "claims": [asdict(claim) for claim in workspace.claims if paper in (None, claim.paper)],
         "rounds": workspace.configuration["rounds"] if paper is None else None,
-        "unavailable": workspace.unavailable(claimed_datasets(workspace)),
+        "unavailable": unavailable(claimed_datasets(workspace)),
         **_numbers_printed(workspace, paper),
     }
 

@@ -35,7 +35,7 @@ def standing(project: Project, artefact: Artefact) -> Standing:
         len(target.runs),
         len(target.runs) - len(open_runs),
         sum(project.job(run).seconds for run in open_runs),
-        without(artefact, project.unavailable(artefact.datasets)),
+        without(artefact, project.unavailable_to_papers(artefact.datasets)),
     )
 
 
@@ -78,7 +78,7 @@ def listing(project: Project, artefacts: Iterable[Artefact]) -> str:
         own = [standing_ for standing_ in standings if standing_.artefact.paper == paper.name]
         if not own:
             continue
-        lines.append(f"{paper.title}: snakemake {paper.name}")
+        lines.append(f"{paper.title}: snakemake --cores 2 {paper.name}")
         lines += [line for standing_ in own for line in _lines(standing_)]
         lines += [
             f"  {paper.name + '_' + name:<16} shows no data, not built: {what}"

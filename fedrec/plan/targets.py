@@ -200,7 +200,7 @@ class Targets:
     def can_be_built(self, artefact: Artefact) -> bool:
         """Whether anything of a paper's artefact can be built with the data that is available."""
         workspace = self._workspace
-        missing = workspace.unavailable(artefact.datasets)
+        missing = workspace.unavailable_to_papers(artefact.datasets)
         layout = workspace.layout_of(artefact)
         if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
             return can_be_built(artefact, layout, missing)
@@ -240,7 +240,7 @@ class Targets:
 
     def _of_paper(self, artefact: Artefact) -> Target:
         workspace, layout = self._workspace, self._workspace.layout_of(artefact)
-        unavailable = workspace.unavailable(artefact.datasets)
+        unavailable = workspace.unavailable_to_papers(artefact.datasets)
         runs: list[RunId] = []
         if "runs" in layout.needs:
             groups = runs_of(artefact, workspace.methods, workspace.seeds, unavailable).values()
@@ -359,7 +359,7 @@ class Targets:
         datasets = list(workspace.configuration["datasets"])
         artefacts = artefacts_of(workspace.papers, workspace.configuration["artefacts"])
         named = [dataset for artefact in artefacts for dataset in artefact.datasets]
-        unavailable = workspace.unavailable([*datasets, *named])
+        unavailable = workspace.unavailable_to_papers(named) | workspace.unavailable(datasets)
         available = [dataset for dataset in datasets if dataset not in unavailable]
         built = [artefact.target for artefact in artefacts if self.can_be_built(artefact)]
         audit = self.audited(workspace)

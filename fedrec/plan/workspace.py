@@ -39,6 +39,8 @@ class Stored:
     """Those of them whose code is not today's."""
     measured: Mapping[str, frozenset[RunId]] = field(default_factory=dict)
     """By what the audit measures inside models (a layout's name), the runs it was measured of."""
+    diverged: frozenset[RunId] = frozenset()
+    """Those that diverged: nobody can look inside their models."""
     datasets: frozenset[str] = frozenset()
     """Those whose statistics are there."""
     kept: frozenset[str] = frozenset()
@@ -126,6 +128,14 @@ class Workspace:
             reasons |= self._unavailable[name]
         return reasons
 
+    def unavailable_to_papers(self, names: Iterable[str]) -> dict[str, str]:
+        """The same for what papers show: what `paper_datasets` leaves out is not there for them, either."""
+        names, chosen = list(names), self.configuration["paper_datasets"]
+        left_out = [name for name in names if chosen is not None and name not in chosen]
+        return self.unavailable(names) | dict.fromkeys(
+            left_out, "left out by `paper_datasets` of the configuration"
+        )
+
     def available(self, names: Iterable[str]) -> list[str]:
         """The datasets of `names` that are available."""
         names = list(names)
@@ -176,12 +186,17 @@ class Workspace:
         ]
 
     def shown(self, runs: Iterable[RunId], layout: Layout) -> list[RunId]:
-        """The runs that a layout shows of those it asks for: all, or of a store those that are there."""
+        """The runs that a layout shows of those it asks for: all, or of a store those that are there.
+
+        Where it looks inside models, what diverged is among them beside others: it is said to be left out.
+        """
+        runs = list(runs)
         if self.stored is None:
-            return list(runs)
-        there = self.stored.runs
-        if "states" in layout.needs:
-            there = self.stored.measured.get(layout.name, frozenset())
+            return runs
+        if "states" not in layout.needs:
+            return [run for run in runs if run in self.stored.runs]
+        measured = self.stored.measured.get(layout.name, frozenset())
+        there = measured | self.stored.diverged if measured.intersection(runs) else frozenset()
         return [run for run in runs if run in there]
 
     def older(self, runs: Iterable[RunId]) -> int:
@@ -284,6 +299,9 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         with told_at(document.place(("datasets", index))):
             for paper in workspace.catalogue[dataset].papers:
                 protocol_named(workspace.protocols, f"published-{paper}")
+    for index, dataset in enumerate(configuration["paper_datasets"] or ()):
+        with told_at(document.place(("paper_datasets", index))):
+            workspace.catalogue[dataset]
     with told_at(document.place(("paper",))):
         workspace.check_paper(configuration["paper"])
     for index, name in enumerate(configuration["artefacts"]):

@@ -59,6 +59,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
             what: frozenset(name for name, run in runs.items() if what in run.audit)
             for what in ("exposure", "uploads")
         },
+        diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
         datasets=frozenset(store.described()),
         kept=frozenset(kept_targets(store.folder)),
         training=str(project.configuration["results"]),

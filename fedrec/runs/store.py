@@ -290,8 +290,10 @@ class RunStore:
 
 
 def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
-    """Whether two runs of one name differ in nothing that was asked for."""
-    return all(before.summary.get(key) == run.summary.get(key) for key in ("settings", "split", "protocol"))
+    """Whether two runs of one name differ in nothing that was asked for, and are not one run."""
+    asked = ("settings", "split", "protocol")
+    same = all(before.summary.get(key) == run.summary.get(key) for key in asked)
+    return same and before.summary != run.summary
 
 
 def _apart(before: PackedRun, run: PackedRun) -> float | None:

@@ -121,7 +121,10 @@ def train(
         before = peers.led(before)
         if before is not None:
             if DIVERGED in before and diverged == REFUSED:
-                raise DivergenceError(f"{out}: holds this run, which diverged: {before[DIVERGED]['why']}")
+                raise DivergenceError(
+                    f"{out}: holds this run, which diverged: {before[DIVERGED]['why']} Take it as it is by "
+                    "`--diverged kept`, or train it again by --force."
+                )
             print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
             return before
         use_own_cores()
@@ -147,7 +150,7 @@ def train(
             ).train()
 
         try:
-            with _fitting(f"{method} on {data.name}", str(place)):
+            with _fitting(f"{method} on {data.name}", str(place)), _finite():
                 return trained()
         finally:
             release_memory(place)
@@ -161,6 +164,18 @@ def _held(out: Path, peers: Peers) -> Iterator[None]:
         return
     with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
         yield
+
+
+@contextmanager
+def _finite() -> Iterator[None]:
+    """Let a divergence that is refused say that it need not be."""
+    try:
+        yield
+    except DivergenceError as error:
+        raise DivergenceError(
+            f"{error} Or let it be a result that says so: `--diverged kept`, in the configuration "
+            "`diverged: kept`."
+        ) from error
 
 
 @contextmanager

@@ -138,7 +138,8 @@ class Crew:
                     self._put_back(number, place, task)
                 else:
                     self._note(task, status, said)
-            if comes_back:
+            if status == OUT_OF_MEMORY:
+                # Its process keeps memory that nothing uses any more.
                 self._leave(number)
 
     def _put_back(self, number: int, place: int, task: Command) -> None:

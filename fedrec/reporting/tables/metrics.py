@@ -249,8 +249,13 @@ def _federated(subject: Subject, but: str) -> list[str]:
     return [
         subject.label(line)
         for line in subject.artefact.lines
-        if line.printed and line.printed[1] == "federated" and subject.label(line) != but
+        if is_called_federated(line) and subject.label(line) != but
     ]
+
+
+def is_called_federated(line: Line) -> bool:
+    """Whether the paper prints a line among its federated methods."""
+    return line.printed is not None and line.printed[1] == "federated"
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,19 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in capsys.readouterr().out
 
 
+def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, capsys, monkeypatch):
+    results, store, pack = (tmp_path / name for name in ("results", "store", "pack"))
+    results_of(results)
+    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+    assert main(["reference", "add", str(results), "--store", str(store)]) == 0
+    assert main(["reference", "pack", str(results), "--store", str(pack), "--audit"]) == 0
+    assert main(["reference", "add", str(pack), "--store", str(store)]) == 0
+    (run,) = RunStore(store).every_run()
+
+    assert run.audit
+    assert "trained again" not in capsys.readouterr().out
+
+
 def test_where_there_is_no_store_it_is_told_how_to_make_one(tmp_path, capsys):
     assert main(["reference", "build", "--store", str(tmp_path)]) == 1
     assert "fedrec reference add results" in capsys.readouterr().err

@@ -16,6 +16,7 @@ CONFIG = {
     "seeds": [0],
     "audit": {"methods": ["fedmf"], "switches": ["pool"], "uploads": []},
     "artefacts": [],
+    "paper_datasets": None,
     "diverged": "refused",
     "demo_rounds": 1,
     "gpu_per_run": 0,

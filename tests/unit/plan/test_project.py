@@ -64,6 +64,7 @@ def changed(before, after):
         ({"methods": ["mf[d=8]", "mf[d=08]"]}, "'mf[d=8]' and 'mf[d=08]' are both mf[d=8]. Keep one."),
         ({"paper": "pfedcrl"}, "unknown paper 'pfedcrl'. Did you mean 'pfedclr'?"),
         ({"artefacts": ["pfedclr_tabel1"]}, "Did you mean 'pfedclr_table1'?"),
+        ({"paper_datasets": ["alfa"]}, "unknown dataset 'alfa'. Did you mean 'alpha'?"),
         (
             {"audit": {"methods": ["mf"], "switches": ["pol"], "uploads": ["fedmf"]}},
             "audit.switches[0]: 'pol' (text) is not allowed. Did you mean 'pool'? Write one of: pool, repeats",
@@ -158,6 +159,27 @@ def test_a_papers_table_trains_what_it_shows_on_data_that_is_available(with_movi
     assert {run.protocol for run in target.runs} == {"published-pfedclr", "clean"}
     assert {"fedmf", "pfedclr", "lightgcn"} <= {run.method for run in target.runs}
     assert "hetrec2011" in target.content["unavailable"]
+
+
+def test_a_papers_table_may_be_of_some_of_its_datasets(made):
+    """It says why of the others; what is compared, and by no paper, is as it was."""
+    alpha = made_entries()["alpha"] | {"distinct_pairs": True}
+    made.set_entries(made_entries() | {"ml-100k": alpha, "filmtrust": alpha})
+    whole, part = made.project(), made.project(paper_datasets=["ml-100k"])
+    for name in ("pfedclr_table1", "pfedclr_fig7", "verdicts_pfedclr"):
+        of_whole, of_part = (project.target(name) for project in (whole, part))
+        assert {run.dataset for run in of_whole.runs} == {"ml-100k", "filmtrust"}, name
+        assert set(of_part.runs) == {run for run in of_whole.runs if run.dataset == "ml-100k"}, name
+        assert (
+            of_part.content["unavailable"]["filmtrust"] == "left out by `paper_datasets` of the configuration"
+        )
+    assert "filmtrust" in standing(part, part.artefact_named("pfedclr_table1")).missing
+    assert {run.dataset for run in part.target("audit_protocols_pfedclr").runs} == {"ml-100k"}
+    assert jobs(whole, "all") == jobs(part, "all")
+    # A figure on another dataset alone is none of the paper's that is built.
+    (other, *_) = (one for one in part.papers["pfedclr"].artefacts.values() if one.datasets == ("filmtrust",))
+    assert other.target in whole.groups["pfedclr"]
+    assert other.target not in part.groups["pfedclr"]
 
 
 def test_the_audit_trains_the_steps_between_protocols(with_movielens):
@@ -371,7 +393,7 @@ def test_how_far_a_paper_is(with_movielens):
     assert standing(project, artefact).done == 1
     assert standing(project, artefact).seconds < found.seconds
     text = listing(project, [artefact])
-    assert text.startswith("PFedCLR: snakemake pfedclr\n  pfedclr_table1")
+    assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
     assert "without ml-1m, unavailable: " in text
     assert "FedRAP" not in text
 

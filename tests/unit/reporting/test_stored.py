@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,18 @@ def test_what_had_to_be_searched_for_is_not_stated():
     assert "does not state rate, spread" in why
     assert told(Ours(published=far + 0.3, **of_search)) == (AGREES, "")
     assert told(Ours(**of_search)) == (NOT_RUN, "")
+    # What diverges at settings of ours is no result on the paper's.
+    diverged = {"published": None, "diverged": {"published": "in round 3"}}
+    standing, why = told(Ours(**diverged, **of_search))
+    assert standing == "setting unstated"
+    assert why.endswith("; ours were searched for; a run behind it diverged in round 3")
+    unstated = [{"cause": "setting unstated", "why": "no rates are public"}]
+    assert told(Ours(**diverged), unstated) == (
+        "setting unstated",
+        "no rates are public; a run behind it diverged in round 3",
+    )
+    assert told(Ours(**diverged))[0] == DIVERGES
+    assert told(Ours(**diverged, **of_search), [{"cause": UNEXPLAINED, "why": "so"}])[0] == DIVERGES
     # Who says that a search explains nothing is believed.
     assert told(Ours(published=far, **of_search), [{"cause": UNEXPLAINED, "why": "so"}]) == (
         UNEXPLAINED,
@@ -262,6 +275,14 @@ def test_searched_settings_are_found_behind_lines_and_what_is_made_of_them():
     lines = {line.label or line.run: line for line in space.lines}
     both = {*searched_settings(project, space, lines, lines["PFedCLR beyond FedMF"], "ml-100k")}
     assert both == {*searched_settings(project, space, lines, lines["PFedCLR"], "ml-100k")} != set()
+    # A gain over the best federated method has all of them behind it, a mean of gains what these have.
+    for paper, table in (("pfedclr", "table1"), ("plgc", "table2")):
+        artefact = papers[paper].artefacts[table]
+        lines = {line.label or line.run: line for line in artefact.lines if line.label or line.run}
+        made_of_others = [line for line in lines.values() if line.run is None]
+        assert made_of_others
+        for line in made_of_others:
+            assert searched_settings(project, artefact, lines, line, "ml-100k"), line.label
 
 
 def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
@@ -299,7 +320,7 @@ def test_nothing_built_is_nothing_to_publish(tmp_path):
 def test_a_printed_number_whose_run_diverged_neither_agrees_nor_is_unexplained():
     key = ("pfedclr", "Table 3", "ml-100k", "PFedCLR", "w/o LDP", "hr@10")
     value = published()[key].value
-    cause = [{"cause": "setting unstated", "why": "so", "paper": ["pfedclr"]}]
+    cause = [{"cause": "paper against its own code", "why": "so", "paper": ["pfedclr"]}]
 
     def told(ours):
         rows = coverage_rows({key: ours}, cause)
@@ -312,7 +333,7 @@ def test_a_printed_number_whose_run_diverged_neither_agrees_nor_is_unexplained()
         row, whole, numbers = told(Ours(published=number, diverged={"published": "in round 7"}))
         near = "; the number from before would agree" if number == value else ""
         assert (row["standing"], row["why"]) == (DIVERGES, f"a run behind it diverged in round 7{near}")
-        assert (whole["ours"], whole[DIVERGES], whole.get(AGREES, 0)) == (1, 1, 0)
+        assert (whole["ours"], whole[DIVERGES], whole.get(AGREES, 0)) == (number is not None, 1, 0)
         assert "†" in numbers.markdown()
     row, whole, numbers = told(Ours(published=value, clean=0.1, diverged={"clean": "in round 7"}))
     assert row["standing"] == AGREES, "what is printed stands beside the published protocol"
@@ -355,11 +376,24 @@ def test_what_diverged_is_built_marked_and_counted_where_it_is_kept(diverged):
     }
     text = (project.results / f"tables/{TABLE}.md").read_text(encoding="utf-8")
 
-    assert {row["standing"] for row in rows.values()} == {DIVERGES}
-    assert rows["w/o LDP", "hr@10"]["why"] == "a run behind it diverged in round 7"
+    # Its rate is a search's, so that what diverges is none of the paper's.
+    assert {row["standing"] for row in rows.values()} == {"setting unstated"}
+    assert rows["w/o LDP", "hr@10"]["why"].endswith("; a run behind it diverged in round 7")
     assert float(rows["w/o LDP", "hr@10"]["published"]) > 0.5
     assert rows["w/ LDP (lambda=0.5)", "hr@10"]["published"] == ""
     assert "† Diverged: w/o LDP, published, in round 7; w/ LDP, published, in round 1." in text
+
+
+def test_where_models_are_looked_into_what_diverged_is_there_to_be_left_out_beside_others(diverged):
+    folder, store = diverged
+    project = stored_project(configuration(diverged="kept"), ROOT, store, str(folder / "looked"))
+    (inside,) = (layout for layout in project.layouts.values() if layout.name == "exposure")
+    fine, bad = (RunId("pfedclr", "ml-100k", kind, "pfedclr", 0) for kind in ("clean", "published-pfedclr"))
+    other = replace(fine, method="popularity")
+    looked_into = replace(project.stored, measured={"exposure": frozenset([fine])})
+
+    assert replace(project, stored=looked_into).shown([bad, fine, other], inside) == [bad, fine]
+    assert project.shown([bad, fine, other], inside) == []
 
 
 def test_what_diverged_is_no_run_where_it_is_refused(diverged):

@@ -213,11 +213,12 @@ class Gpu:
         self._asked_for = {}
         self._served = set()
         self._came_back = 0
-        self._number = itertools.count()
+        self.processes = 0
         self._change = threading.Condition()
 
     def __call__(self):
-        number = next(self._number)
+        with self._change:
+            self.processes = number = self.processes + 1
         return SimpleNamespace(
             lives=True,
             do=lambda arguments, *files: self._do(number, *arguments, file=files[-1]),
@@ -289,6 +290,7 @@ def test_a_single_worker_tries_nothing_twice(caplog):
     crew.work()
     assert list(crew.failures) == ["huge"]
     assert gpu.asked == 2
+    assert gpu.processes == 2, "one that ran out of memory does nothing else"
     assert caplog.text == ""
 
 

@@ -24,6 +24,7 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
 from fedrec.reporting.subject import stem_of, subject_of
+from fedrec.reporting.tables.metrics import BEST_FEDERATED, is_called_federated
 from fedrec.reporting.tables.table import (
     DIVERGED_MARK,
     Chapter,
@@ -106,7 +107,7 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     for paper in [*dict.fromkeys(row["paper"] for row in rows), "all"]:
         own = [row for row in rows if paper in ("all", row["paper"])]
         reached = Counter(row["standing"] for row in own)
-        with_ours = sum(row["published"] is not None or row["standing"] == DIVERGES for row in own)
+        with_ours = sum(row["published"] is not None for row in own)
         counts.append({"paper": paper, "printed": len(own), "ours": with_ours, **reached})
     summary = ReportTable(
         f"Of {len(rows):,} printed numbers, how many have ours beside them under the papers' own protocol, "
@@ -145,8 +146,8 @@ def _diverging(kinds: Iterable[str]) -> str:
     if DIVERGES not in kinds:
         return ""
     return (
-        f" What {DIVERGES} was run, and its training left the finite numbers: the number from before is not "
-        "counted as agreeing, near as it may be."
+        f" What {DIVERGES} was run at stated settings, and its training left the finite numbers: the number "
+        "from before is not counted as agreeing, near as it may be."
     )
 
 
@@ -215,15 +216,20 @@ def searched_settings(
     project: Project, artefact: Artefact, lines: Mapping[str, Line], line: Line | None, dataset: str
 ) -> tuple[str, ...]:
     """Settings of a line, or of those that it compares or averages, that searches found."""
-    if line is None:
-        return ()
-    parts = [lines[label] for label in (*(line.gain or ()), *line.mean) if label in lines]
     found: dict[str, None] = {}
-    for one in [line, *parts]:
-        if one.run is not None:
-            _, sources, _ = resolve(project.methods, one.run, artefact.paper, dataset)
-            found |= dict.fromkeys(name for name, source in sources.items() if source.startswith(SEARCHED))
+    for run in _runs_behind(line, lines) if line is not None else ():
+        _, sources, _ = resolve(project.methods, run, artefact.paper, dataset)
+        found |= dict.fromkeys(name for name, source in sources.items() if source.startswith(SEARCHED))
     return tuple(found)
+
+
+def _runs_behind(line: Line, lines: Mapping[str, Line]) -> list[str]:
+    """The methods of a line, and of all lines that it is made of."""
+    labels = [*(line.gain or ()), *line.mean]
+    if BEST_FEDERATED in labels:
+        labels += [label for label, one in lines.items() if is_called_federated(one)]
+    parts = [run for label in labels if label in lines for run in _runs_behind(lines[label], lines)]
+    return list(dict.fromkeys([*([line.run] if line.run is not None else []), *parts]))
 
 
 def _divergence(row: Mapping[str, str], metric: str) -> str:
@@ -233,7 +239,8 @@ def _divergence(row: Mapping[str, str], metric: str) -> str:
         return ""
     seeds = row.get("seeds", "").split()
     # A gain is made of rows, and has no seeds of its own.
-    return rounds_words(found, len(seeds)) if seeds else rounds_words(sorted(found)[:1], 1)
+    first = min(found, key=lambda one: int(one.partition(":")[2]))
+    return rounds_words(found, len(seeds)) if seeds else rounds_words([first], 1)
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
@@ -281,7 +288,10 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
     if own is not None and "published" in own.diverged:
         agrees = own.published is not None and _agrees(number, own.published)
         before = "; the number from before would agree" if agrees else ""
-        return DIVERGES, f"a run behind it diverged {own.diverged['published']}{before}"
+        why = f"a run behind it diverged {own.diverged['published']}{before}"
+        # At settings that the paper does not state, it is ours that diverge.
+        unstated = _unstated(own, cause)
+        return (UNSTATED, f"{unstated}; {why}") if unstated else (DIVERGES, why)
     if own is not None and own.published is not None and _agrees(number, own.published):
         return AGREES, ""
     not_run = own is None or own.published is None
@@ -289,8 +299,16 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
     if cause is not None and (not not_run or cause["cause"] in _WITHOUT_A_RUN):
         return str(cause["cause"]), str(cause["why"])
     if own is not None and not not_run and own.searched:
-        return UNSTATED, f"the paper does not state {', '.join(own.searched)}; ours were searched for"
+        return UNSTATED, _unstated(own, cause)
     return (NOT_RUN if not_run else UNEXPLAINED), ""
+
+
+def _unstated(own: Ours, cause: Mapping[str, Any] | None) -> str:
+    """What the paper does not state of what is behind a number, by its cause or by searches; may be empty."""
+    if cause is not None:
+        return str(cause["why"]) if cause["cause"] == UNSTATED else ""
+    names = ", ".join(own.searched)
+    return f"the paper does not state {names}; ours were searched for" if names else ""
 
 
 def _agrees(number: Printed, value: float) -> bool:
