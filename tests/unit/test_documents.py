@@ -226,3 +226,6 @@ def test_what_is_marked_as_found_by_a_search_is_what_the_kept_search_found():
 def test_what_is_published_was_built_from_the_runs_that_are_stored():
     """If not: fedrec reference build --publish."""
     assert is_published_of(ROOT / "results/reference")
+    # What it tells its reader to type is about runs, not about the folder that it was built in.
+    with (ROOT / "results/reference/tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
+        assert not [row for row in csv.DictReader(stream) if "from-reference" in row["command"]]
