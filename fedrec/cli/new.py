@@ -44,7 +44,8 @@ def _method(parsed: argparse.Namespace) -> None:
         "    snakemake --cores 2 results/data/demo/clean/split.parquet\n"
         f"    fedrec train --data results/data/demo --method {name} --protocol clean --out my-run "
         "--set rounds=20\n"
-        f"    python -m pytest -q tests/contract -k {name}    # needs what `make check` installs\n"
+        f"    python -m pytest -q tests/contract -k {name}\n"
+        "The last one needs what `make check` installs. "
         "Named in `methods` of config/config.yaml it joins tables, figures and the page. "
         "docs/add-a-method.md tells what can be changed."
     )

@@ -16,6 +16,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 BOTH = ("published", "clean")
 """The protocols a table or figure is shown under unless it says otherwise: the paper's own and ours."""
+BEST_FEDERATED = "best federated"
+"""Stands in a gain for the best of the other lines that the paper calls federated."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Line:
     """What a sweep changes for this line."""
     tables: tuple[str, ...] = ()
     """The item tables a picture shows of its model (see `fedrec.runs.inside`)."""
+
+    @property
+    def is_called_federated(self) -> bool:
+        """Whether the paper prints it among its federated methods."""
+        return self.printed is not None and self.printed[1] == "federated"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedrec.config.papers import Artefact, Line
+from fedrec.config.papers import BEST_FEDERATED, Artefact, Line
 from fedrec.config.printed import printed
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
@@ -27,9 +27,6 @@ from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})
-
-BEST_FEDERATED = "best federated"
-"""Stands in a gain for the best of the other lines that the paper calls federated."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -249,13 +246,8 @@ def _federated(subject: Subject, but: str) -> list[str]:
     return [
         subject.label(line)
         for line in subject.artefact.lines
-        if is_called_federated(line) and subject.label(line) != but
+        if line.is_called_federated and subject.label(line) != but
     ]
-
-
-def is_called_federated(line: Line) -> bool:
-    """Whether the paper prints a line among its federated methods."""
-    return line.printed is not None and line.printed[1] == "federated"
 
 
 def _compared(row: dict[str, Any]) -> dict[str, Any]:

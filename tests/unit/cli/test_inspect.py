@@ -157,7 +157,7 @@ def test_papers_are_listed_with_what_they_need(tmp_path, monkeypatch, capsys):
     options = ["--project", "project.json", "--mirror", "mirror"]
     assert main(["papers", "pfedrec", *options]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("PFedRec: snakemake pfedrec\n  pfedrec_table")
+    assert text.startswith("PFedRec: snakemake --cores 2 pfedrec\n  pfedrec_table")
     assert "needs no runs" in text
     assert main(["papers", "pfedrec_tabel4", "--project", "project.json"]) == 1
     assert "Did you mean 'pfedrec_table4'?" in capsys.readouterr().err

@@ -225,7 +225,7 @@ def test_trials_that_are_finished_decide_which_go_on(made):
 
 def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
     made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
-    project = made.project()
+    project = made.project(diverged="refused")
     trial = project.target("tune_fedmf_pfedrec").runs[0]
     reported = replace(trial, seed=0)
     for run in (trial, reported):
@@ -234,15 +234,15 @@ def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
 
 
 def test_where_runs_that_diverge_are_kept_they_are_finished_too(made):
-    kept = made.project(diverged="kept")
+    kept, refused = made.project(), made.project(diverged="refused")
     run = RunId("pfedrec", "alpha", "published-pfedrec", "fedmf", 0)
     finish(kept, run, 0.0, diverged={"round": 1, "why": "because"})
     assert outdated(kept, [run]) == []
-    assert outdated(made.project(), [run]) == [run]
+    assert outdated(refused, [run]) == [run]
     assert kept.job(run).listed(kept.results)["diverged"] == "kept"
-    assert "diverged" not in made.project().job(run).listed(kept.results)
+    assert "diverged" not in refused.job(run).listed(kept.results)
     # Finished runs would be trained again for another parameter of their job.
-    assert kept.job(run).arguments() == made.project().job(run).arguments()
+    assert kept.job(run).arguments() == refused.job(run).arguments()
 
 
 def finish(project, run, score, **changes):

@@ -181,6 +181,7 @@ def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here
     }
     stream = io.BytesIO()
     write_bundle(stream, files)
+    here = replace(here, configuration={**here.configuration, "diverged": "refused"})
     done = imported(here, stream.getvalue())
     assert done.taken == tuple(one.folder for one in others)
     assert list(done.refused) == [run.folder]

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import resolve
-from fedrec.config.papers import Artefact, Line, artefacts_of
+from fedrec.config.papers import BEST_FEDERATED, Artefact, Line, artefacts_of
 from fedrec.config.printed import Printed, PrintedKey, published
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
@@ -24,7 +24,6 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
 from fedrec.reporting.subject import stem_of, subject_of
-from fedrec.reporting.tables.metrics import BEST_FEDERATED, is_called_federated
 from fedrec.reporting.tables.table import (
     DIVERGED_MARK,
     Chapter,
@@ -227,7 +226,7 @@ def _runs_behind(line: Line, lines: Mapping[str, Line]) -> list[str]:
     """The methods of a line, and of all lines that it is made of."""
     labels = [*(line.gain or ()), *line.mean]
     if BEST_FEDERATED in labels:
-        labels += [label for label, one in lines.items() if is_called_federated(one)]
+        labels += [label for label, one in lines.items() if one.is_called_federated]
     parts = [run for label in labels if label in lines for run in _runs_behind(lines[label], lines)]
     return list(dict.fromkeys([*([line.run] if line.run is not None else []), *parts]))
 
