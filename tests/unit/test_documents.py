@@ -159,6 +159,9 @@ def test_the_rounds_and_hours_of_the_front_page_are_right():
     table = papers["pfedclr"].artefacts["table1"]
     runs = {run for group in runs_of(table, methods, [0]).values() for run in group}
     hours = sum(seconds_of(run, methods, catalogue) for run in runs) / 3600
+    on_one = sum(seconds_of(run, methods, catalogue) for run in runs if run.dataset == "ml-100k") / 3600
+    assert "'paper_datasets=[ml-100k]' -- pfedclr_table1    # one dataset: half a core-hour" in README
+    assert on_one == pytest.approx(0.5, abs=0.1)
     (least,) = re.findall(r"this one: over (\d+) core-hours", README)
     assert hours > int(least)
 

@@ -251,6 +251,9 @@ def test_what_had_to_be_searched_for_is_not_stated():
     )
     assert told(Ours(**diverged))[0] == DIVERGES
     assert told(Ours(**diverged, **of_search), [{"cause": UNEXPLAINED, "why": "so"}])[0] == DIVERGES
+    elsewhere = [{"cause": "another machine", "why": "seconds"}]
+    assert told(Ours(**diverged, **of_search), elsewhere)[0] == "setting unstated"
+    assert told(Ours(**diverged), elsewhere)[0] == DIVERGES
     # Who says that a search explains nothing is believed.
     assert told(Ours(published=far, **of_search), [{"cause": UNEXPLAINED, "why": "so"}]) == (
         UNEXPLAINED,

@@ -304,7 +304,8 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
 
 def _unstated(own: Ours, cause: Mapping[str, Any] | None) -> str:
     """What the paper does not state of what is behind a number, by its cause or by searches; may be empty."""
-    if cause is not None:
+    # A cause of another kind, as that another machine takes another time, tells nothing of settings.
+    if cause is not None and cause["cause"] in (UNSTATED, UNEXPLAINED):
         return str(cause["why"]) if cause["cause"] == UNSTATED else ""
     names = ", ".join(own.searched)
     return f"the paper does not state {names}; ours were searched for" if names else ""
