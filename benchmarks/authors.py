@@ -1,10 +1,11 @@
 r"""Rounds of the authors' own code against ours: the same split, the same sizes, one machine, in one run.
 
-    python -m benchmarks.authors --code pfedrec --checkout ../IJCAI-23-PFedRec --data results/data/ml-100k \
-        --out authors.json
+    python -m benchmarks.authors --code pfedrec --checkout ../IJCAI-23-PFedRec --restored \
+        --data results/data/ml-100k --out authors.json
 
-Nothing of theirs is here: the checkout is the user's, with a Python that has what it needs (`--python`). Both
-codes ask for a GPU. The split is written as the table of ratings that their loader reads; every user's latest
+Nothing of theirs is here: the checkout is the user's, with a Python that has what it needs (`--python`), or
+one that is newer, with what it lacks put back (`--restored`, see `benchmarks.older_packages`); so it runs
+without a GPU, too. The split is written as the table of ratings that their loader reads; every user's latest
 row is our test item and the one before our validation item, so that their rule finds our split. A round is
 timed from its heading to the end of training, by when their log says so: draws of negatives included,
 evaluation not, as in ours.
@@ -36,6 +37,8 @@ from fedrec.files.atomic import write_text
 from fedrec.runs.device import device_name, device_named
 
 _ENGINE = "fused"
+_ENTRY = "train.py"
+_RESTORING = Path(__file__).with_name("older_packages.py")
 _LAST_LINES = 12
 
 
@@ -94,7 +97,7 @@ def ratings_text(split: Split, separator: str) -> str:
     order = np.lexsort((split.item, split.part, split.user))
     user, item, part = split.user[order], split.item[order], split.part[order]
     # Training rows are ordered by item: what lies further back does not matter to leave-one-out.
-    moment = np.where(part == TRAIN, item, split.items + part)
+    moment = np.where(part == TRAIN, item, split.items + part.astype(np.int64))
     rows = zip(user.tolist(), item.tolist(), moment.tolist(), strict=True)
     return "".join(f"{separator.join((str(who), str(what), '1', str(when)))}\n" for who, what, when in rows)
 
@@ -135,12 +138,17 @@ def round_seconds(command: Sequence[str], folder: Path, begins: str, ends: str, 
 
 
 def command_of(
-    code: Code, python: str, dataset: str, settings: Mapping[str, Any], rounds: int, more: Sequence[str]
+    code: Code,
+    python: Sequence[str],
+    dataset: str,
+    settings: Mapping[str, Any],
+    rounds: int,
+    more: Sequence[str],
 ) -> list[str]:
     """Their entry point with our sizes; what comes last in a command wins."""
     sizes = [word for option, ours in _SIZES.items() for word in (f"--{option}", str(settings[ours]))]
     own = [word.format(dataset=dataset) for word in code.arguments]
-    return [python, "train.py", *own, *sizes, "--num_round", str(rounds), *more]
+    return [*python, _ENTRY, *own, *sizes, "--num_round", str(rounds), *more]
 
 
 def typical(seconds: Sequence[float]) -> float:
@@ -158,6 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--python", default=sys.executable, help="a Python with its packages (default: this one)"
     )
+    parser.add_argument(
+        "--restored", action="store_true", help="put back what newer packages have dropped since"
+    )
     parser.add_argument("--data", type=Path, required=True, help="a dataset's folder, with its splits")
     parser.add_argument("--protocol", default="clean", help="which of its splits (default: %(default)s)")
     parser.add_argument("--dataset", help="its name of the dataset (default: by the name of the folder)")
@@ -174,21 +185,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dataset = parsed.dataset or code.dataset.get(parsed.data.name)
     if dataset is None:
         raise ConfigurationError(f"{parsed.code} has no name for {parsed.data.name}; give one: --dataset.")
-    if not (parsed.checkout / "train.py").is_file():
-        raise ConfigurationError(f"{parsed.checkout} has no train.py: it is no checkout of {parsed.code}.")
+    if not (parsed.checkout / _ENTRY).is_file():
+        raise ConfigurationError(f"{parsed.checkout} has no {_ENTRY}: it is no checkout of {parsed.code}.")
     split = read_split(parsed.data / parsed.protocol)
     ratings = parsed.ratings or parsed.checkout / code.ratings.format(dataset=dataset)
     place_ratings(ratings, ratings_text(split, code.separators.get(dataset, ",")))
     for folder in code.folders:
         (parsed.checkout / folder).mkdir(exist_ok=True)
     maker, paper = maker_of(load_methods(parsed.config / "methods.yaml"), code.method, None, [])
-    command = command_of(code, parsed.python, dataset, maker.settings, parsed.rounds, parsed.more)
+    python = [parsed.python, str(_RESTORING)] if parsed.restored else [parsed.python]
+    command = command_of(code, python, dataset, maker.settings, parsed.rounds, parsed.more)
     theirs = round_seconds(command, parsed.checkout, code.begins, code.ends, parsed.rounds)
     place = device_named(parsed.device)
     ours = benchmark_method(maker, Clients.of_split(split, place), [_ENGINE], parsed.rounds)
     report = {
         "code": parsed.code, "method": maker.method, "paper": paper, "data": parsed.data.name,
-        "device": device_name(place), "torch": torch.__version__, "command": command[1:],
+        "device": device_name(place), "torch": torch.__version__, "restored": parsed.restored,
+        "command": command[command.index(_ENTRY) :],
         "theirs": typical(theirs), "ours": ours[_ENGINE], "ratio": typical(theirs) / ours[_ENGINE],
         "their_rounds": theirs, "our_rounds": ours,
     }  # fmt: skip

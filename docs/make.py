@@ -24,6 +24,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "speed": speed.speed,
     "fused": speed.fused,
     "processes": speed.processes,
+    "authors": speed.authors,
     "shared": speed.shared,
     "since": speed.since,
     "products": speed.products,

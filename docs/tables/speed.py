@@ -132,6 +132,22 @@ def processes() -> str:
     )
 
 
+def authors() -> str:
+    """Seconds of rounds of the authors' own code, milliseconds of ours in the same run, and the ratio."""
+
+    def ratio(row: Row) -> str:
+        return f"{1000 * float(row['theirs_s']) / float(row['ours_ms']):,.0f}"
+
+    return markdown(
+        ("method", "dataset", "their rounds", "theirs, s", "ours, ms", "ratio"),
+        (
+            (f"`{row['method']}`", row["dataset"], row["rounds"], row["theirs_s"], row["ours_ms"], ratio(row))
+            for row in numbers("authors-h200")
+        ),
+        right=2,
+    )
+
+
 def shared() -> str:
     """Seconds of lists of runs on one GPU, by how their processes use it."""
     return markdown(

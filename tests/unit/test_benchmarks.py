@@ -108,7 +108,8 @@ def test_a_method_without_clients_is_no_benchmark(data, tmp_path):
 
 
 def test_ratings_are_rows_in_whose_times_leave_one_out_finds_the_split():
-    split = planted_blocks(users=8)
+    # More items than a part's number, a single byte, could count.
+    split = planted_blocks(users=8, items=200)
     rows = [list(map(int, line.split("::"))) for line in authors.ratings_text(split, "::").splitlines()]
     assert {row[2] for row in rows} == {1}
     for user in range(8):
@@ -130,6 +131,25 @@ def test_their_rounds_are_timed_with_our_sizes(data, checkout, capsys):
     assert "'lr': '0.05'" in given
     assert int((checkout / "sh_result/rows.txt").read_text()) == len(planted_blocks(users=8).user)
     assert "times" in capsys.readouterr().out
+
+
+def test_code_for_older_packages_finds_what_newer_ones_have_dropped(data, checkout):
+    """Samples of sets, a function of numpy, packages that decorate a log, and a GPU where there is none."""
+    older = """
+import random
+import coloredlogs, numpy, tensorboardX, torch
+coloredlogs.install(level="INFO")
+tensorboardX.SummaryWriter(log_dir="runs")
+assert sorted(random.sample({3, 1, 2}, 3)) == [1, 2, 3] and len(random.sample(range(9), 4)) == 4
+assert numpy.in1d([1, 5], [5]).tolist() == [False, True]
+assert torch.nn.Linear(2, 2).cuda()(torch.ones(1, 2).cuda()).shape == (1, 2)
+torch.cuda.set_device(0)
+"""
+    (checkout / "train.py").write_text(older + CHECKOUT)
+    report = compared(data, checkout, "--restored")
+    assert report["restored"]
+    assert report["command"][0] == "train.py"
+    assert len(report["their_rounds"]) == 2
 
 
 def test_a_checkout_that_fails_says_its_last_words(data, checkout):
