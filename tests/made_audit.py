@@ -171,7 +171,8 @@ def _claim(paper: str, name: str, text: str, found: dict[str, tuple[str, float] 
             row = {**about, "dataset": dataset, "metric": metric, "printed": 0.25}
             if one is None:
                 lacking = {"reason": f"{dataset}: not trained here (clean)", "command": "snakemake x"}
-                rows.append({**row, "verdict": "not testable here", **lacking})
+                open_ = dict.fromkeys(("verdict", "published_verdict"), "not testable here")
+                rows.append({**row, **open_, **lacking})
                 continue
             effects = {
                 f"{kind}{end}": one[1] + change
@@ -185,7 +186,13 @@ def _claim(paper: str, name: str, text: str, found: dict[str, tuple[str, float] 
                 "splits": "abababab",
                 "code": "efefefef",
             }
-            rows.append({**row, **effects, "verdict": one[0], "reason": "", "command": "", **origin})
+            verdicts_of_it = {
+                "published_verdict": "holds",
+                "verdict": one[0],
+                "published_seeds": "0",
+                "clean_seeds": "0",
+            }
+            rows.append({**row, **effects, **verdicts_of_it, "reason": "", "command": "", **origin})
     words = [one[0] if one else "not testable here" for one in found.values()]
     overall = ", ".join(f"{word} {words.count(word)}" for word in dict.fromkeys(words))
     return [*rows, {**about, "dataset": "all", "metric": "hr@10", "verdict": overall}]

@@ -7,12 +7,13 @@ own, averaged over seeds first.
 
 A line that diverged has the numbers of the round its protocol reports, of those before; if it has none, the
 effect is one without it. It might have come to more, so that only what more could not change is said: a claim
-whose own line diverged holds, or is left open; one whose rival diverged is reversed, or is left open.
+whose own line diverged holds, or is left open; one whose rival diverged is reversed, or is left open. So is
+one of whose rivals some were never run: it is compared with the others.
 """
 
 import shlex
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,11 @@ RULE = (
     "A claim to be better holds where the interval of the clean effect lies above 0 and the effect is at "
     f"least {SHARE:g} of the printed one (where one is printed), is reversed where the interval lies below "
     "0, and is weaker otherwise. A claim to cost little holds where the interval lies above minus the "
-    "margin, is reversed where it lies below, and is weaker otherwise; the margin is the printed loss or "
-    f"{SMALL:.0%} of the clean metric without what costs, whichever is more."
+    "margin, is reversed where it lies below, and is weaker otherwise; the margin is the share that is lost "
+    f"in print, or {SMALL:.0%}, whichever is more, of the metric without what costs. A claim over several "
+    "lines some of which were not run is compared with the others, and may be said to be reversed alone."
 )
-"""The rule of `verdict_on`, for captions."""
+"""The rule of `verdict_on` and `verdict_without`, for captions."""
 DIVERGENCE_RULE = (
     "What diverged under the clean protocol might have come to more: where it is the line a claim is about, "
     "the claim may be said to hold, and where it is one that is compared with it, to be reversed; otherwise "
@@ -80,6 +82,22 @@ class Effect:
     """Of the line the claim is about."""
     runs_against: tuple[RunId, ...] = ()
     """Of the line it is the difference to."""
+    not_run: tuple[str, ...] = ()
+    """Lines it should be compared with, and no run of which is there."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those that it is the mean of."""
+        return sorted({run.seed for run in self.runs})
+
+
+@dataclass(frozen=True)
+class PrintedEffect:
+    """A difference between two lines by the paper's own numbers."""
+
+    value: float
+    base: float
+    """The metric of the line it is the difference to."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +126,8 @@ class Judgement:
     published: Effect | None
     clean: Effect | None
     verdict: str
+    published_verdict: str
+    """By the same rule, of the effect under the paper's own protocol: whether the claim is found there."""
     reason: str
     """Why an effect of ours is missing; empty where none is."""
     command: str
@@ -160,30 +180,35 @@ def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
     return [judgement for claim in claims for judgement in _judged(claim, evidence)]
 
 
-def verdict_on(kind: str, expected: float | None, clean: Effect | None) -> str:
-    """The verdict on a claim of a kind, by its printed and its clean effect where there are; see `RULE`."""
-    if clean is None:
+def verdict_on(kind: str, expected: PrintedEffect | None, found: Effect | None) -> str:
+    """The verdict on a claim of a kind, by its printed effect and ours where there are; see `RULE`."""
+    if found is None:
         return UNTESTED
     if kind == "costs_little":
-        least = -max(-(expected or 0.0), SMALL * clean.base)
+        lost = -expected.value / expected.base if expected is not None and expected.base else 0.0
+        least = -max(lost, SMALL) * found.base
         large_enough = True
     else:
         least = 0.0
-        large_enough = expected is None or clean.value >= SHARE * expected
-    if clean.low > least and large_enough:
+        large_enough = expected is None or found.value >= SHARE * expected.value
+    if found.low > least and large_enough:
         return HOLDS
-    return REVERSED if clean.high < least else WEAKER
+    return REVERSED if found.high < least else WEAKER
 
 
-def verdict_despite(verdict: str, claim: Claim, diverged: Iterable[Divergence], *, lacks_runs: bool) -> str:
-    """What is left of a verdict where lines of a claim diverged under the clean protocol.
+def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
+    """What is left of a verdict where rivals were `not_run`: they could only lower the effect."""
+    return UNTESTED if not_run and verdict != REVERSED else verdict
+
+
+def verdict_despite(verdict: str, claim: Claim, diverged: Collection[str], *, lacks_runs: bool) -> str:
+    """What is left of a verdict where some lines of a claim `diverged`.
 
     See `DIVERGENCE_RULE`. A claim that cannot be tested because it `lacks_runs` of every seed stays so.
     """
-    under_clean = {one.line for one in diverged if one.protocol == "clean"}
-    if not under_clean or (verdict == UNTESTED and lacks_runs):
+    if not diverged or (verdict == UNTESTED and lacks_runs):
         return verdict
-    own, others = claim.line in under_clean, bool(under_clean - {claim.line})
+    own, others = claim.line in diverged, any(line != claim.line for line in diverged)
     stands = (verdict == HOLDS and not others) or (verdict == REVERSED and not own)
     return verdict if stands else DIVERGES
 
@@ -194,14 +219,17 @@ def verdict_counts(verdicts: Iterable[str]) -> str:
     return ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
 
 
-def printed_effect(claim: Claim, artefact: Artefact, dataset: str, metric: str) -> float | None:
+def printed_effect(claim: Claim, artefact: Artefact, dataset: str, metric: str) -> PrintedEffect | None:
     """The effect by the paper's own numbers, if it prints all of them."""
     lines = named_lines(artefact)
     numbers = [
         printed(claim.paper, artefact.printed, dataset, lines[name].printed, metric) for name in claim.lines
     ]
     values = [number.value for number in numbers if number is not None]
-    return values[0] - max(values[1:]) if len(values) == len(claim.lines) else None
+    if len(values) < len(claim.lines):
+        return None
+    base = max(values[1:])
+    return PrintedEffect(values[0] - base, base)
 
 
 def _judged(claim: Claim, evidence: Evidence) -> list[Judgement]:
@@ -228,35 +256,42 @@ def _judgement(
     evidence: Evidence,
 ) -> Judgement:
     in_catalogue = artefact.options.get("ranks") == "catalogue"
+    expected = printed_effect(claim, artefact, dataset, metric)
     effects: dict[str, Effect] = {}
+    verdicts: dict[str, str] = {}
     used: list[RunId] = []
     missing: list[RunId] = []
     diverged: list[Divergence] = []
-    whole: set[str] = set()
     for short in BOTH:
         asked = {name: runs.get((name, dataset, full_name(short, claim.paper)), ()) for name in claim.lines}
         every = dict.fromkeys(run for group in asked.values() for run in group)
         missing += [run for run in every if evidence.record(run) is None]
-        if any(_of_whole_seeds(asked, every.keys() - missing).values()):
-            whole.add(short)
-        diverged += _diverged(asked, short, evidence)
+        finished = every.keys() - missing
+        gone_wrong = _diverged(asked, short, evidence)
+        diverged += gone_wrong
         ranks = {
             run: of_users
             for run in every
             if (of_users := evidence.ranks(run, catalogue=in_catalogue)) is not None
         }
-        groups = _of_whole_seeds(_with_numbers(claim, asked, ranks, missing), ranks)
+        groups = _of_whole_seeds(_with_numbers(claim, asked, ranks), ranks)
         compared = {run: ranks[run] for group in groups.values() for run in group}
+        not_run = tuple(name for name in claim.over if finished.isdisjoint(asked[name]))
         if compared:
-            effects[short] = _effect(claim, groups, compared, metric)
+            effects[short] = _effect(claim, groups, compared, metric, not_run)
             used += compared
-    expected, clean = printed_effect(claim, artefact, dataset, metric), effects.get("clean")
+        verdicts[short] = verdict_despite(
+            verdict_without(verdict_on(claim.kind, expected, effects.get(short)), not_run),
+            claim,
+            {one.line for one in gone_wrong},
+            lacks_runs=not any(_of_whole_seeds(asked, finished).values()),
+        )
     paths = [str((evidence.training or evidence.results) / run.folder / SUMMARY) for run in missing]
     return Judgement(
-        claim, artefact, dataset, metric, expected, effects.get("published"), clean,
-        verdict=verdict_despite(
-            verdict_on(claim.kind, expected, clean), claim, diverged, lacks_runs="clean" not in whole
-        ),
+        claim, artefact, dataset, metric, None if expected is None else expected.value,
+        effects.get("published"), effects.get("clean"),
+        verdict=verdicts["clean"],
+        published_verdict=verdicts["published"],
         reason=_reason(claim, dataset, missing, evidence.unavailable),
         command=shlex.join(["snakemake", "--cores", "2", *paths]) if paths else "",
         runs=tuple(dict.fromkeys(used)),
@@ -275,16 +310,16 @@ def _diverged(groups: Mapping[str, Sequence[RunId]], protocol: str, evidence: Ev
 
 
 def _with_numbers(
-    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Container[RunId], missing: Container[RunId]
+    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Container[RunId]
 ) -> dict[str, Sequence[RunId]]:
-    """The lines that are compared: all but rivals whose runs are finished, and diverged before any number.
+    """The lines that are compared: all but rivals that were not run, or diverged before any number.
 
     None where no rival is left.
     """
     kept = {
         name: group
         for name, group in groups.items()
-        if name == claim.line or not group or any(run in ranks or run in missing for run in group)
+        if name == claim.line or any(run in ranks for run in group)
     }
     return kept if len(kept) > 1 else {}
 
@@ -314,7 +349,11 @@ def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: M
 
 
 def _effect(
-    claim: Claim, groups: Mapping[str, Sequence[RunId]], ranks: Mapping[RunId, UserRanks], metric: str
+    claim: Claim,
+    groups: Mapping[str, Sequence[RunId]],
+    ranks: Mapping[RunId, UserRanks],
+    metric: str,
+    not_run: tuple[str, ...],
 ) -> Effect:
     """The effect of finished runs of one dataset under one protocol; `groups` has one per line and seed."""
     _check_users(ranks)
@@ -327,7 +366,7 @@ def _effect(
     low, high = bootstrap_interval(differences, level=LEVEL)
     return Effect(
         float(differences.mean()), low, high, rival, float(values[rival].mean()), len(differences),
-        tuple(groups[claim.line]), tuple(groups[rival]),
+        tuple(groups[claim.line]), tuple(groups[rival]), not_run,
     )  # fmt: skip
 
 

@@ -49,8 +49,10 @@ def finding(found: Sequence[MethodScore]) -> list[str]:
 
 
 def most_told(found: Sequence[MethodScore]) -> list[MethodScore]:
-    """The standings on the dataset that has the most, as one paper sets them; the first among equals."""
-    groups = Counter((one.dataset, one.paper) for one in found)
+    """The standings on the dataset that has the most runs, as one paper sets them; the first among equals."""
+    groups: Counter[tuple[str, str]] = Counter()
+    for one in found:
+        groups[one.dataset, one.paper] += one.seeds
     if not groups:
         return []
     (most, _), *_ = groups.most_common(1)

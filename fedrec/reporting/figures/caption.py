@@ -108,4 +108,4 @@ def _missing(subject: Subject) -> list[str]:
 def _name(subject: Subject, index: int) -> str:
     line = subject.artefact.lines[index]
     label, setting = subject.label(line), subject.artefact.options.get("setting")
-    return label if setting is None else f"{label} at {setting} {line.value}"
+    return label if setting is None or line.value is None else f"{label} at {setting} {line.value}"

@@ -15,6 +15,7 @@ from fedrec.audit.verdicts import (
     Divergence,
     Effect,
     Evidence,
+    PrintedEffect,
     judge,
     printed_effect,
     verdict_counts,
@@ -116,7 +117,7 @@ def test_a_claim_to_cost_little_may_lose_a_twentieth(tmp_path, lost, verdict):
         ("beats", None, (0.001, -0.001, 0.003), WEAKER),
         ("beats", 0.2, (-0.1, -0.2, 0.01), WEAKER),
         ("beats", 0.2, (-0.1, -0.2, -0.01), REVERSED),
-        # The margin is the printed loss of 0.1, then 0.05 x 0.5.
+        # The margin is what is lost in print, 0.1 of 0.5, then 0.05 x 0.5.
         ("costs_little", -0.1, (-0.05, -0.09, -0.01), HOLDS),
         ("costs_little", -0.01, (-0.02, -0.024, -0.016), HOLDS),
         ("costs_little", -0.01, (-0.02, -0.026, -0.014), WEAKER),
@@ -125,8 +126,17 @@ def test_a_claim_to_cost_little_may_lose_a_twentieth(tmp_path, lost, verdict):
     ],
 )
 def test_the_rule(kind, expected, effect, verdict):
-    assert verdict_on(kind, expected, Effect(*effect, rival="other", base=0.5, users=9)) == verdict
-    assert verdict_on(kind, expected, None) == UNTESTED
+    in_print = None if expected is None else PrintedEffect(expected, base=0.5)
+    assert verdict_on(kind, in_print, Effect(*effect, rival="other", base=0.5, users=9)) == verdict
+    assert verdict_on(kind, in_print, None) == UNTESTED
+
+
+def test_what_may_be_lost_is_a_share_of_what_there_is():
+    """A tenth is lost in print: of a metric a quarter as large no more than a tenth may be lost, either."""
+    in_print = PrintedEffect(-0.04, base=0.4)
+    quarter = Effect(-0.02, -0.025, -0.015, rival="other", base=0.1, users=9)
+    assert verdict_on("costs_little", in_print, quarter) == REVERSED
+    assert verdict_on("costs_little", in_print, replace(quarter, base=0.4)) == HOLDS
 
 
 def test_the_best_of_the_others_is_another_under_another_protocol(tmp_path):
@@ -139,7 +149,25 @@ def test_the_best_of_the_others_is_another_under_another_protocol(tmp_path):
     assert found.published.value == pytest.approx(0.6)
     assert found.clean.value == pytest.approx(-0.25)
     assert found.printed == pytest.approx(0.9989 - 0.8452)
-    assert found.verdict == REVERSED
+    assert (found.verdict, found.published_verdict) == (REVERSED, HOLDS)
+
+
+@pytest.mark.parametrize(("own", "verdict"), [(10, REVERSED), (90, UNTESTED), (58, UNTESTED)])
+def test_a_claim_over_lines_some_of_which_were_not_run_is_reversed_or_left_open(tmp_path, own, verdict):
+    """What was not run could only lower an effect over the best."""
+    claim = narrow("pfedclr-low-rank-helps")
+    train(tmp_path, claim, {"w/ CLR": users(own), "w/ AF": users(20), "w/ CF": users(60)})
+    found = judged(tmp_path, claim)
+    assert (found.verdict, found.published_verdict) == (verdict, verdict)
+    assert (found.clean.rival, found.clean.not_run) == ("w/ CF", ("FedMF",))
+    assert found.clean.value == pytest.approx((own - 60) / 100), "shown all the same"
+    assert "fedmf" in found.command
+
+
+def test_a_claim_over_one_line_that_was_not_run_is_left_open(tmp_path):
+    train(tmp_path, GAIN, {"w/ CF": users(20)})
+    found = judged(tmp_path, GAIN)
+    assert (found.verdict, found.clean) == (UNTESTED, None)
 
 
 def test_users_are_averaged_over_seeds_before_they_are_paired(tmp_path):
@@ -150,6 +178,7 @@ def test_users_are_averaged_over_seeds_before_they_are_paired(tmp_path):
     assert (found.clean.value, found.clean.low, found.clean.high) == (0.5, 0.5, 0.5)
     assert found.clean.users == 2
     assert {run.seed for run in found.runs} == {0, 1}
+    assert found.clean.seeds == [0, 1]
 
 
 def rewrite(results, claim, name, kind, change):
@@ -254,13 +283,14 @@ def test_shortened_runs_are_runs_of_their_own(tmp_path):
 
 def test_a_printed_effect_needs_every_printed_number():
     (table,) = GAIN.artefacts
-    assert printed_effect(GAIN, table, "ml-100k", "hr@10") == pytest.approx(0.2301)
+    effect = printed_effect(GAIN, table, "ml-100k", "hr@10")
+    assert (effect.value, effect.base) == (pytest.approx(0.2301), 0.6151)
     assert printed_effect(GAIN, table, "ml-100k", "mrr@10") is None
     drawn = CLAIMS["fedrap-both-tables-help"]
     assert printed_effect(drawn, drawn.artefacts[0], "ml-100k", "hr@10") is None
     best = CLAIMS["pfedclr-beats-federated"]
     assert len(named_lines(best.artefacts[0])) > len(best.lines)
-    assert printed_effect(best, best.artefacts[0], "ml-100k", "hr@10") == pytest.approx(0.9989 - 0.8823)
+    assert printed_effect(best, best.artefacts[0], "ml-100k", "hr@10").value == pytest.approx(0.9989 - 0.8823)
 
 
 @pytest.mark.parametrize("metric", METRICS)

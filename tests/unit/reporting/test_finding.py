@@ -93,6 +93,9 @@ def test_without_runs_there_is_no_finding():
 def test_it_speaks_of_the_dataset_with_the_most_runs_and_says_which():
     few, many = stand("fedmf", dataset="filmtrust"), stand("fedmf", "pfedclr", dataset="ml-1m")
     assert finding([*few, *many])[0].startswith("On ml-1m, the one method")
+    # As many methods, and more seeds.
+    often = [replace(one, seeds=5) for one in stand("fedmf", dataset="ml-1m")]
+    assert finding([*few, *often])[0].startswith("On ml-1m, ")
     # The first of equals, and one paper's settings alone.
     assert finding([*few, *stand("fedmf", dataset="ml-1m")])[0].startswith("On filmtrust, ")
     assert {one.paper for one in most_told([*few, *stand("fedmf", paper="fedem", dataset="filmtrust")])} == {

@@ -224,6 +224,45 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value)}, cause) == AGREES
 
 
+def test_a_cause_that_explains_little_is_no_cause_of_much():
+    key = ("pfedclr", "Table 3", "ml-100k", "PFedCLR", "w/o LDP", "hr@10")
+    value = published()[key].value
+    causes = [
+        {"cause": "another copy of the data", "why": "so", "at_most": 0.15},
+        {"cause": "setting unstated", "why": "or so", "dataset": ["ml-1m"]},
+    ]
+
+    def standing(ours):
+        rows = coverage_rows({key: Ours(published=ours)}, causes)
+        return next(row["standing"] for row in rows if key == tuple(row.values())[:6])
+
+    assert standing(value - 0.14) == "another copy of the data"
+    assert standing(value - 0.16) == UNEXPLAINED
+    gain = next(key for key, one in published().items() if one.unit == "percent" and key[2] == "ml-100k")
+    for points, expected in ((14, "another copy of the data"), (16, UNEXPLAINED)):
+        rows = coverage_rows({gain: Ours(published=published()[gain].value + points)}, causes)
+        assert next(row["standing"] for row in rows if gain == tuple(row.values())[:6]) == expected
+
+
+def test_a_number_of_another_paper_is_none_of_this_ones_settings():
+    key, number = next((key, one) for key, one in published().items() if one.taken_from)
+    for ours in ({}, {key: Ours(published=number.value)}, {key: Ours(published=0.1)}):
+        row = next(row for row in coverage_rows(ours, ()) if key == tuple(row.values())[:6])
+        assert row["standing"] == "taken over"
+        assert number.taken_from in row["why"]
+
+
+def test_equal_numbers_with_equal_ours_stand_alike_in_all_tables_of_a_paper():
+    """The same cell in two tables has one cause, or none: what explains it in one explains it in the other."""
+    with (ROOT / "results/reference/tables/coverage.csv").open(encoding="utf-8", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["published"]]
+    standings: dict[tuple[str, ...], set[str]] = {}
+    for row in rows:
+        cell = tuple(row[name] for name in ("paper", "dataset", "metric", "printed", "published"))
+        standings.setdefault(cell, set()).add(row["standing"])
+    assert {cell: found for cell, found in standings.items() if len(found) > 1} == {}
+
+
 def test_what_had_to_be_searched_for_is_not_stated():
     key = ("pfedclr", "Table 1", "ml-100k", "MF", "centralized", "hr@10")
     far = published()[key].value - 0.3

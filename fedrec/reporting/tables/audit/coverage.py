@@ -1,12 +1,14 @@
 """How many of the printed numbers have ours beside them, how many agree, and why the others do not.
 
 Ours are taken from the csv of every table of a paper that was built, under the published protocol, which is
-what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which.
-Of others, a setting that had to be searched for is one that the paper does not state; what differs without
-any such cause is unexplained.
+what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which,
+and of some how much they can explain at most. A number that a paper took over from another one is none of its
+own settings, and counts as that. Of others, a setting that had to be searched for is one that the paper does
+not state; what differs without any such cause is unexplained.
 """
 
 import csv
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from fedrec.config.methods import resolve
 from fedrec.config.papers import BEST_FEDERATED, Artefact, Line, artefacts_of
 from fedrec.config.printed import Printed, PrintedKey, published
 from fedrec.config.protocol import short_name
+from fedrec.evaluation.metrics import METRICS
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
@@ -36,6 +39,7 @@ from fedrec.reporting.tables.table import (
 LAYOUT = Layout("table")
 AGREES, DIVERGES, NOT_RUN, UNEXPLAINED = "agrees", "diverges", "not run yet", "unexplained"
 UNSTATED = "setting unstated"
+TAKEN_OVER = "taken over"
 _WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
 """Causes for which there will never be a number of ours."""
 POINTS = 0.02
@@ -55,6 +59,7 @@ _METRICS = {
 """Columns of tables that are not of metrics, and what the printed numbers call them."""
 _OF_TRAINING = ("epochs", "time_total")
 """Those of them that a run that diverged has no proper number of."""
+_RANKINGS = tuple(dict.fromkeys(metric.partition("@")[0].upper() for metric in METRICS))
 _CHANGES = (("relative gain", 1.0), ("relative loss", -1.0))
 _FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
 
@@ -84,15 +89,16 @@ def coverage_rows(ours: Mapping[PrintedKey, Ours], causes: Sequence[Mapping[str,
     for key, number in published().items():
         own = ours.get(key)
         found = Ours() if own is None else own
-        cause = _cause(key, causes)
+        difference = None if found.published is None else found.published - number.value
+        cause = _cause(key, number, difference, causes)
         row: dict[str, Any] = {
             **dict(zip(_FIELDS, key, strict=True)),
             "unit": number.unit,
             "printed": number.value,
         }
         row |= {"published": found.published, "clean": found.clean, "runs": list(found.runs)}
-        if found.published is not None:
-            row["difference"] = found.published - number.value
+        if difference is not None:
+            row["difference"] = difference
         row["standing"], row["why"] = _standing(number, own, cause)
         row |= {f"{protocol}_{DIVERGED}": words for protocol, words in found.diverged.items()}
         rows.append(row)
@@ -111,7 +117,8 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
     summary = ReportTable(
         f"Of {len(rows):,} printed numbers, how many have ours beside them under the papers' own protocol, "
         f"and how many agree: fractions within {POINTS * 100:g} points, gains within {POINTS * 100:g} points "
-        f"of percent, counts, sizes and times within {POINTS:.0%}. The others by cause.{_diverging(kinds)}",
+        f"of percent, counts, sizes and times within {POINTS:.0%}. The others by cause.{_diverging(kinds)} "
+        f"{_ranked(rows)}",
         [
             ReportColumn("paper", "paper", align="left"),
             ReportColumn("printed", "printed"),
@@ -139,6 +146,19 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
         aside=True,
     )
     return [summary, numbers]
+
+
+def _ranked(rows: Sequence[Row]) -> str:
+    """What of it is of rankings, and not of sizes, settings or times, which agree more easily."""
+    ranked = [row for row in rows if row["metric"] in METRICS]
+    ours, agreeing = (
+        sum(row["published"] is not None for row in ranked),
+        sum(row["standing"] == AGREES for row in ranked),
+    )
+    return (
+        f"Of the {len(ranked):,} numbers of rankings themselves ({', '.join(_RANKINGS)}) {ours:,} have ours, "
+        f"and {agreeing:,} agree."
+    )
 
 
 def _diverging(kinds: Iterable[str]) -> str:
@@ -274,16 +294,30 @@ def _by_cell() -> dict[tuple[str, str, str, str], list[PrintedKey]]:
     return cells
 
 
-def _cause(key: PrintedKey, causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The first cause that is about a cell: of every field that it names, it names the cell's value."""
+def _cause(
+    key: PrintedKey, number: Printed, difference: float | None, causes: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The first cause that is about a cell: of every field that it names, it names the cell's value.
+
+    One that explains so much `at_most` is no cause of a greater difference.
+    """
     cell = dict(zip(_FIELDS, key, strict=True))
+    in_points = (difference or 0.0) / (100 if number.unit == "percent" else 1)
     return next(
-        (one for one in causes if all(cell[name] in one[name] for name in _FIELDS if name in one)), None
+        (
+            one
+            for one in causes
+            if all(cell[name] in one[name] for name in _FIELDS if name in one)
+            and abs(in_points) <= one.get("at_most", math.inf)
+        ),
+        None,
     )
 
 
 def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None) -> tuple[str, str]:
     """What became of a printed number in a word or two, and why in a sentence where one is known."""
+    if number.taken_from is not None:
+        return TAKEN_OVER, f"{number.taken_from} printed this very number, with settings of its own"
     if own is not None and "published" in own.diverged:
         agrees = own.published is not None and _agrees(number, own.published)
         before = "; the number from before would agree" if agrees else ""

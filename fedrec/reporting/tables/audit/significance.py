@@ -32,7 +32,6 @@ def build(target: Target, project: Project) -> None:
 
 def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
     """A table per dataset, protocol and metric."""
-    origin = provenance_of_rows(rows)
     groups = dict.fromkeys((row["dataset"], row["protocol"], row["metric"]) for row in rows)
     return [
         ReportTable(
@@ -40,7 +39,7 @@ def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
             f"{metric.upper()} of each method, less that of the best and of popularity, paired by user: mean "
             "difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, and p of the "
             "randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
-            + origin_sentence(origin),
+            + origin_sentence(provenance_of_rows(shown)),
             columns=[
                 ReportColumn("title", "method", align="left"),
                 ReportColumn("value", metric.upper(), "{:.4f}", ranked=True),
@@ -48,7 +47,7 @@ def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
                 *_columns("reference", REFERENCE),
             ],
             rows=[{**row, **_marks(row)} for row in shown],
-            notes=[_about_seeds(len(origin["seeds"])), *diverged_notes(shown, "title")],
+            notes=[_about_seeds(len(provenance_of_rows(shown)["seeds"])), *diverged_notes(shown, "title")],
             aside=protocol != "clean",
         )
         for dataset, protocol, metric in groups

@@ -13,9 +13,11 @@ from typing import Any
 
 from fedrec.audit.verdicts import (
     DIVERGENCE_RULE,
+    HOLDS,
     JUDGED_BY,
     LEVEL,
     OPEN,
+    REVERSED,
     RULE,
     UNTESTED,
     VERDICTS,
@@ -57,6 +59,7 @@ _COLUMNS = (
     ReportColumn("against", "against", align="left"),
     ReportColumn("printed", "effect, printed", "{:+.4f}"),
     ReportColumn("published", "effect, published [interval]", "{:+.4f}"),
+    ReportColumn("published_verdict", "found under published", align="left"),
     ReportColumn("clean", "effect, clean [interval]", "{:+.4f}"),
     ReportColumn("verdict", "verdict", align="left"),
 )
@@ -64,16 +67,19 @@ EFFECTS = (
     "differences between the line a claim is about and the best of those it is compared with, in metrics of "
     "the test items, as printed, and as trained here under the paper's published protocol, which leaks the "
     "held-out item, and under the clean one, at the round each reports. Intervals: "
-    f"{LEVEL:.0%}, by resampling users. {RULE} Over all datasets {JUDGED_BY.upper()} decides."
+    f"{LEVEL:.0%}, by resampling users, each the mean of its seeds: they do not tell how far another seed "
+    f"would be, nor that there are many claims. {RULE} What is found under the published protocol is judged "
+    f"by the same rule, of the effect there. Over all datasets {JUDGED_BY.upper()} decides."
 )
 """What is shown and what follows from it."""
 CHAPTER = Chapter(
     "Verdicts on the papers’ claims",
     "Each row is one claim on one dataset: the advantage that the paper prints, the one we find under "
     "its own protocol, which leaks, and the one under the clean protocol, with intervals over users. "
-    "The verdict follows from the clean interval and the printed number by one rule, never by hand. "
-    "“Reversed” speaks of a claim under this protocol, with the paper’s settings; it does not say that a "
-    "method cannot be made to work.",
+    "The verdict follows from the clean interval and the printed number by rule, never by hand; beside it "
+    "stands what the same rule says of the effect under the paper’s own protocol, so that what the leak made "
+    "is told apart from what we do not find at all. “Reversed” speaks of a claim under the clean protocol, "
+    "with the paper’s settings; it does not say that a method cannot be made to work.",
     rule=f"Effects are {EFFECTS}",
     order=1,
 )
@@ -118,7 +124,8 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
 def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[dict[str, Any]]:
     """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
 
-    `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`.
+    `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`;
+    `elsewhere` counts all others. Of the reversed, `found` are those that hold under the published protocol.
     """
     for paper in dict.fromkeys(str(row["paper"]) for row in rows):
         own = [
@@ -134,6 +141,8 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
             "claims": len({row["claim"] for row in own}),
             "tested": len({row["claim"] for row in tested}),
             "datasets": datasets,
+            "elsewhere": len(own) - reached.total(),
+            "found": sum(row["verdict"] == REVERSED and row["published_verdict"] == HOLDS for row in own),
             "verdicts": [
                 [verdict, reached[verdict]] for verdict in VERDICTS if verdict not in OPEN or reached[verdict]
             ],
@@ -176,6 +185,7 @@ def _row(judgement: Judgement, results: Path) -> Row:
         "against": _against(judgement),
         "printed": judgement.printed,
         **_numbers(judgement.published, "published"),
+        "published_verdict": judgement.published_verdict,
         **_numbers(judgement.clean, "clean"),
         "verdict": judgement.verdict,
         "reason": judgement.reason,
@@ -202,14 +212,17 @@ def _against(judgement: Judgement) -> str:
     """The line an effect is the difference to, the best of those compared: under clean, and published."""
     published, clean = judgement.published, judgement.clean
     if clean is not None:
-        also = (
-            "" if published is None or published.rival == clean.rival else f"; published: {published.rival}"
-        )
-        return clean.rival + also
+        same = published is None or _rival(published) == _rival(clean)
+        return _rival(clean) + ("" if same or published is None else f"; published: {_rival(published)}")
     if published is not None:
-        return published.rival
+        return _rival(published)
     others = judgement.claim.over
     return others[0] if len(others) == 1 else f"the best of {len(others)}"
+
+
+def _rival(effect: Effect) -> str:
+    """The best of the lines that an effect is compared with, and which of them were not run."""
+    return effect.rival + (f" ({', '.join(effect.not_run)} not run)" if effect.not_run else "")
 
 
 def _numbers(effect: Effect | None, protocol: str) -> dict[str, Any]:
@@ -222,6 +235,7 @@ def _numbers(effect: Effect | None, protocol: str) -> dict[str, Any]:
         f"{protocol}_compared_with": effect.rival,
         f"{protocol}_compared_value": effect.base,
         f"{protocol}_users": effect.users,
+        f"{protocol}_seeds": " ".join(map(str, effect.seeds)),
     }
 
 
@@ -235,6 +249,7 @@ def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
             "against": row.get("against"),
             "printed": row.get("printed"),
             **_interval(row, "published"),
+            "published_verdict": row.get("published_verdict"),
             **_interval(row, "clean"),
             "verdict": row["verdict"],
             **{key: row[key] for key in (RUNS, AGAINST) if key in row},
@@ -264,9 +279,18 @@ def _trained(rows: Sequence[Row]) -> str:
         f"`snakemake audit_{paper}` trains as long as it does. "
     )
     return (early if any(row.get("shortened") for row in rows) else "") + (
-        f"Trained for {' or '.join(map(str, rounds))} rounds; seeds {_listed(rows, 'seeds')}; protocols "
+        f"Trained for {' or '.join(map(str, rounds))} rounds; {_seeds(rows)}; protocols "
         f"{_listed(rows, 'protocols')}; splits {_listed(rows, 'splits')}; code {_listed(rows, 'code')}."
     )
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    """What seeds effects are the means of: those of all, or of how many there is one alone."""
+    each = [row[f"{protocol}_seeds"] for row in rows for protocol in BOTH if row.get(f"{protocol}_seeds")]
+    if len(set(each)) == 1:
+        return f"seeds {', '.join(each[0].split())}"
+    alone, most = sum(len(seeds.split()) == 1 for seeds in each), max(len(seeds.split()) for seeds in each)
+    return f"{alone} of {len(each)} effects are of one seed, the others of up to {most} (the csv has which)"
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

@@ -103,6 +103,7 @@ def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
     assert (tested["paper"], tested["claims"], tested["tested"]) == ("PFedCLR", 3, 2)
     # ml-1m, where nothing could be tested, is not counted, though two claims are made on it.
     assert tested["datasets"] == ["ml-100k", "filmtrust"]
+    assert (tested["elsewhere"], tested["found"]) == (2, 1)
     assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
         ("holds", 1),
         ("weaker", 1),
@@ -141,7 +142,10 @@ def test_verdicts_that_decide_nothing_do_not_come_first(results):
 
 def test_the_summary_is_on_the_page(page):
     words = page.prose
-    assert "PFedCLR holds 1 weaker 1 reversed 1 2 of 3 claims tested, on ml-100k, filmtrust" in words
+    assert (
+        "PFedCLR holds 1 weaker 1 reversed 1 1 of the reversed hold under the published protocol; 2 of 3 claims "
+        "tested, on ml-100k, filmtrust; 2 more on datasets without runs here"
+    ) in words
     assert "FedEM none of 1 claims could be tested here" in words
     assert '<span class="kind reversed">reversed 1</span>' in page.text
 
@@ -152,7 +156,7 @@ def test_only_differences_under_clean_are_open(page):
     assert folded == ["audit_significance-1", "audit_significance-2"]
     assert "under the published protocol: test HR@10" in page.tables["audit_significance-1"]["caption"]
     assert "under the clean protocol: test NDCG@10" in page.tables["audit_significance-4"]["caption"]
-    assert "2 tables of other protocols" in page.prose
+    assert "2 more tables" in page.prose
 
 
 def test_captions_and_notes_say_what_the_files_beside_them_say(page):

@@ -1,6 +1,7 @@
 """Tables of verdicts: their layout against a file, what the csv holds, what captions and notes say."""
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,45 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
         ["ml-100k"],
     )
     assert count["verdicts"] == [["holds", 1], ["weaker", 1], ["reversed", 1], ["not testable here", 1]]
+    assert (count["elsewhere"], count["found"]) == (1, 0)
+
+
+def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tmp_path):
+    """A leak made it: the paper's own protocol shows what it claims, the clean one the reverse."""
+    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
+    (artefact,) = claim.artefacts
+    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+        best = "w/ CF" if protocol == "clean" else "w/ CLR"
+        for run in runs:
+            write_run(tmp_path, run, METHODS, ranks=HIT if name == best else MISS)
+    row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert (row["published_verdict"], row["verdict"]) == ("holds", "reversed")
+    assert (row["published_seeds"], row["clean_seeds"]) == ("0", "0")
+    (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
+    assert count["found"] == 1
+
+
+def test_lines_that_were_not_run_are_named_beside_the_rival(tmp_path):
+    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
+    (artefact,) = claim.artefacts
+    for (name, _, _), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+        for run in runs if name != "FedMF" else ():
+            write_run(tmp_path, run, METHODS, ranks=HIT if name == "w/ CF" else MISS)
+    row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert (row["verdict"], row["against"]) == ("reversed", "w/ CF (FedMF not run)")
+
+
+def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
+    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
+    made(tmp_path, claim, hit=["w/ CF"])
+    for artefact in claim.artefacts:
+        for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (1,), None, ()).items():
+            for run in runs if protocol == "clean" else ():
+                write_run(tmp_path, run, METHODS, ranks=HIT if name == "w/ CF" else MISS)
+    evidence = Evidence(tmp_path, METHODS, (0, 1), None, {})
+    write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
+    text = (tmp_path / "tables/verdicts.md").read_text()
+    assert re.search(r"\d of \d effects are of one seed, the others of up to 2 ", text)
 
 
 def test_each_paper_has_a_table(tmp_path):
