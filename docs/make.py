@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused": speed.fused,
     "processes": speed.processes,
     "authors": speed.authors,
+    "tried": results.tried,
     "shared": speed.shared,
     "since": speed.since,
     "products": speed.products,

@@ -77,6 +77,26 @@ def six_lines() -> str:
     )
 
 
+def tried() -> str:
+    """What settings were tried for baselines that miss print, and what they gave."""
+    return markdown(
+        ("method", "dataset", "setting", "HR@10", "NDCG@10"),
+        (
+            (
+                f"`{row['method']}`",
+                row["dataset"],
+                row["setting"]
+                if " " in row["setting"] and "=" not in row["setting"]
+                else f"`{row['setting']}`",
+                row["hr"] + (" †" if row["diverged"] else ""),
+                row["ndcg"],
+            )
+            for row in numbers("tried")
+        ),
+        right=3,
+    )
+
+
 def methods() -> str:
     """Every method with the settings of its paper: HR@10 and NDCG@10."""
 
