@@ -85,9 +85,7 @@ def tried() -> str:
             (
                 f"`{row['method']}`",
                 row["dataset"],
-                row["setting"]
-                if " " in row["setting"] and "=" not in row["setting"]
-                else f"`{row['setting']}`",
+                f"`{row['setting']}`" if "=" in row["setting"] else row["setting"],
                 row["hr"] + (" †" if row["diverged"] else ""),
                 row["ndcg"],
             )

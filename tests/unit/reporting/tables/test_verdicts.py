@@ -32,6 +32,17 @@ def made(results, claim, hit, rounds=None, dataset="ml-100k"):
                 write_run(results, run, METHODS, ranks=HIT if name in hit else MISS)
 
 
+def low_rank(results, *, clean, published):
+    """A claim of which one line alone hits everyone, another one under each protocol."""
+    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
+    (artefact,) = claim.artefacts
+    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+        best = clean if protocol == "clean" else published
+        for run in runs:
+            write_run(results, run, METHODS, ranks=HIT if name == best else MISS)
+    return claim
+
+
 def four(results):
     """A claim that holds, one that is weaker, one reversed and one not testable; one dataset cannot be had."""
     names = ["calibration-helps", "beats-centralised", "low-rank-helps", "beats-federated-under-noise"]
@@ -89,12 +100,7 @@ def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
 
 
 def test_protocols_may_not_agree_on_the_rival(tmp_path):
-    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
-    (artefact,) = claim.artefacts
-    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
-        best = "w/ CF" if protocol == "clean" else "w/ AF"
-        for run in runs:
-            write_run(tmp_path, run, METHODS, ranks=HIT if name == best else MISS)
+    claim = low_rank(tmp_path, clean="w/ CF", published="w/ AF")
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
     assert row["against"] == "w/ CF; published: w/ AF"
 
@@ -118,12 +124,7 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
 
 def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tmp_path):
     """A leak made it: the paper's own protocol shows what it claims, the clean one the reverse."""
-    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
-    (artefact,) = claim.artefacts
-    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
-        best = "w/ CF" if protocol == "clean" else "w/ CLR"
-        for run in runs:
-            write_run(tmp_path, run, METHODS, ranks=HIT if name == best else MISS)
+    claim = low_rank(tmp_path, clean="w/ CF", published="w/ CLR")
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
     assert (row["published_verdict"], row["verdict"]) == ("holds", "reversed")
     assert (row["published_seeds"], row["clean_seeds"]) == ("0", "0")
