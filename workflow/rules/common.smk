@@ -38,6 +38,9 @@ try:
 except FedrecError as error:
     stop(error)
 
+# Jobs are many processes: what one compiles of Python's modules, all others find, as in the Makefile.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Jobs find the `fedrec` command of this environment, activated or not, the mirror, the files of the
 # configuration, and whether runs that diverge are kept: through the environment, since a path, or that, as a
 # parameter would re-run jobs when it alone changes.
