@@ -72,6 +72,16 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_without_model(parser: argparse.ArgumentParser) -> None:
+    """Add the option that has trainings write no models."""
+    parser.add_argument(
+        "--without-model",
+        action="store_true",
+        help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
+        "reference add`) or read; Snakemake trains such a run again where it needs it",
+    )
+
+
 def add_project(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a project's configuration."""
     parser.add_argument(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_methods, check_paper
+from fedrec.cli.options import add_command, add_methods, add_without_model, check_paper
 from fedrec.errors import ConfigurationError
 from fedrec.runs.machine import usable_cores
 from fedrec.workers.company import do_together
@@ -83,6 +83,7 @@ def add_commands(commands: "Commands") -> None:
         help="train the run by N processes, each with its share of the clients, and of the GPUs if there are "
         "any (default: %(default)s); on several machines, start this command by torchrun instead",
     )
+    add_without_model(parser)
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
     parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
 
@@ -118,6 +119,7 @@ def _train(parsed: argparse.Namespace) -> None:
         checkpoint_seconds=parsed.checkpoint_seconds,
         record=parsed.record,
         diverged=parsed.diverged,
+        with_model=not parsed.without_model,
         force=parsed.force,
         replace=parsed.replace,
     )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, add_without_model, project_of
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.workers.order import ORDERS_OF_WORK
 
@@ -58,6 +58,7 @@ def add_commands(commands: "Commands") -> None:
         action="store_true",
         help="train a run again whose folder holds one of other code or settings; the very same one is kept",
     )
+    add_without_model(parser)
     add_methods(parser)
 
 
@@ -96,9 +97,8 @@ def _work(parsed: argparse.Namespace) -> None:
 
     runs = read_list(parsed.list, load_methods(parsed.methods))
     jobs = _jobs(parsed.jobs)
-    more = (f"--methods={parsed.methods}", *(["--replace"] if parsed.replace else []))
     tasks = [
-        Command(str(run.out), (*run.arguments(), *more), run.kind, _seconds(run), log_of(run.out))
+        Command(str(run.out), _arguments(run, parsed), run.kind, _seconds(run), log_of(run.out))
         for run in runs
     ]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
@@ -111,6 +111,16 @@ def _work(parsed: argparse.Namespace) -> None:
     if crew.failures:
         raise ResultError(_failed(crew.failures, len(runs)))
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
+
+
+def _arguments(run: "ListedRun", parsed: argparse.Namespace) -> tuple[str, ...]:
+    """What `fedrec train` is told of a run of a list. One that records more has that beside its model."""
+    switches = {
+        "--replace": parsed.replace,
+        "--without-model": parsed.without_model and "record" not in run.said,
+    }
+    told = [switch for switch, on in switches.items() if on]
+    return (*run.arguments(), f"--methods={parsed.methods}", *told)
 
 
 def _stopped(crew: "Crew", runs: int) -> str:

@@ -24,7 +24,7 @@ from fedrec.files.sealed import read_sealed
 from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun
-from fedrec.plan.runs import DIVERGED, FILES, KEPT, SUMMARY, log_of
+from fedrec.plan.runs import DIVERGED, FILES, KEPT, MODEL, NOT_KEPT, STATE, SUMMARY, log_of
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
@@ -117,13 +117,14 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
 
 def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison) -> RunState | None:
     """The state of a run that is done; None of any other."""
-    if not all((run.out / file).is_file() for file in FILES):
-        return None
     try:
         there = read_sealed(run.out / SUMMARY)
         ended = (run.out / SUMMARY).stat().st_mtime
     except (OSError, StorageError, ValueError):
-        # It is gone by now, or damaged: it is to be trained.
+        # It is not there, gone by now, or damaged: it is to be trained.
+        return None
+    unwritten = {STATE} if there.get(MODEL) == NOT_KEPT else set()
+    if not all((run.out / file).is_file() for file in FILES if file not in unwritten):
         return None
     wanted = _wanted(run, methods)
     if there.get("seed") != run.said.get("seed", 0) or there.get("method") != wanted.method:

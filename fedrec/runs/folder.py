@@ -29,12 +29,17 @@ def clear_folder(folder: Path) -> None:
 
 
 def finished_before(
-    folder: Path, identity: Mapping[str, Any], records: Sequence[str], *, replace: bool = False
+    folder: Path,
+    identity: Mapping[str, Any],
+    records: Sequence[str],
+    *,
+    with_model: bool = True,
+    replace: bool = False,
 ) -> Mapping[str, Any] | None:
     """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
 
-    None, too, if it is to record more than it did. `ResultError` if the run there is another one: it is not
-    to be lost, unless it is there to `replace`.
+    None, too, if it is to record more than it did, or is to be there `with_model` and is not. `ResultError`
+    if the run there is another one: it is not to be lost, unless it is there to `replace`.
     """
     if not (folder / SUMMARY).exists():
         return None
@@ -51,7 +56,9 @@ def finished_before(
         )
     if not set(records) <= set(record.summary.get("record", ())):
         return None
-    record.check()
+    if with_model and not record.keeps_model:
+        return None
+    record.check(with_model=record.keeps_model)
     return record.summary
 
 

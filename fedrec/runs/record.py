@@ -38,7 +38,7 @@ from fedrec.files.atomic import behind_link, canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
-from fedrec.plan.runs import DIVERGED, STATE, SUMMARY, TABLES, RunId
+from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
@@ -87,13 +87,19 @@ class RunRecord:
         tensors: Mapping[str, Tensor],
         summary: Mapping[str, Any],
     ) -> Self:
-        """Write the five files. `identity` is what decides the result; each file carries it."""
+        """Write the five files, or no model where the summary says so; each file carries the `identity`.
+
+        That is what decides the result.
+        """
         about = dict(identity)
         # Until it is there again, what is there may be half of a run, or of two.
         (folder / SUMMARY).unlink(missing_ok=True)
         tables = dict(zip(TABLES, (curve, timing, ranks), strict=True))
         files = {_file(name): write_table(folder / _file(name), tables[name], about) for name in tables}
-        files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
+        if summary.get(MODEL) == NOT_KEPT:
+            (folder / STATE).unlink(missing_ok=True)
+        else:
+            files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
         write_sealed(folder / SUMMARY, {**summary, "files": files})
         return cls(folder)
 
@@ -155,9 +161,16 @@ class RunRecord:
             return f"Build it with: snakemake --cores 2 '{path}'"
         return "Give the folder of a finished run, or repeat the `fedrec train` that writes it."
 
-    def check(self) -> None:
+    def check(self, *, with_model: bool = True) -> None:
         """Read every file; a damaged one is an error."""
-        _ = self.tensors, [self._table(name) for name in TABLES]
+        _ = [self._table(name) for name in TABLES]
+        if with_model:
+            _ = self.tensors
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether its model was written."""
+        return self.summary.get(MODEL) != NOT_KEPT
 
     @property
     def id(self) -> RunId:

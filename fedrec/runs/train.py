@@ -28,7 +28,7 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, OUTCOMES, REFUSED, papers_alike
+from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, OUTCOMES, REFUSED, papers_alike
 from fedrec.progress import rounds_told
 from fedrec.runs.device import (
     device_named,
@@ -66,6 +66,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     record: Sequence[str] = (),
     diverged: str = REFUSED,
+    with_model: bool = True,
     force: bool = False,
     replace: bool = False,
 ) -> Mapping[str, Any]:
@@ -74,12 +75,17 @@ def train(
     `record` tells what to record besides (see `fedrec.federation.observe.recorder`). Returns what `run.json`
     says. A finished run in `out` is taken as it is if it is this very one; another one is an error, unless
     `replace` replaces it; `force` replaces either. A training that diverges is an error where that is
-    `refused`, and a result (see `fedrec.runs.diverging`) where it is `kept`.
+    `refused`, and a result (see `fedrec.runs.diverging`) where it is `kept`. Without `with_model` no model
+    is written: all but what looks inside of it can be built from such a run.
     """
     check_seed(seed)
     _check_diverged(diverged)
     _check_seconds(checkpoint_seconds)
     records = tuple(spelled_records(merged_records(record)))
+    if records and not with_model:
+        raise ConfigurationError(
+            "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
+        )
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
@@ -112,12 +118,15 @@ def train(
         "data": os.path.relpath(data, out),
         "memory_for_clients": memory.as_dict(),
         **({"processes": membership.size} if membership.size > 1 else {}),
+        **({} if with_model else {MODEL: NOT_KEPT}),
     }
     with membership.peers(place) as peers, _held(out, peers):
         before = None
         if peers.leads:
             clear_folder(out)
-            before = None if force else finished_before(out, identity, records, replace=replace)
+            before = None
+            if not force:
+                before = finished_before(out, identity, records, with_model=with_model, replace=replace)
         before = peers.led(before)
         if before is not None:
             if DIVERGED in before and diverged == REFUSED:

@@ -5,12 +5,13 @@ import sys
 
 import pytest
 
-from benchmarks import authors, company, costs, engines
+from benchmarks import authors, company, costs, engines, processes
+from fedrec.cli.main import main as command_line
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.configuration import read_configuration
 from fedrec.config.methods import load_methods
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.federation.peers import ALONE
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.runs import RunId
@@ -78,6 +79,37 @@ def test_every_engine_is_timed_and_held_to_the_loop(data, tmp_path, capsys):
         assert "loop_differs" not in report
         assert set(report["fused_notes"]["training"].values()) == {"compiled"}
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == reports
+
+
+def test_whole_trainings_are_timed_after_one_that_compiles(data, tmp_path, monkeypatch, capsys):
+    """Trained in this process: what is tested is what is asked for and told, not starting processes."""
+    asked = []
+
+    def timed(command):
+        asked.append(command)
+        assert command[1] == "-c" or command_line(command[3:]) == 0
+        return float(len(asked))
+
+    monkeypatch.setattr(processes, "_timed", timed)
+    out = tmp_path / "processes.json"
+    processes.main(
+        ["--data", str(data), "--method", "fedmf[rounds=3,d=4]", "--paper", "fedem", "--device", "cpu",
+         "--repeats", "2", "--config", str(ROOT / "config"), "--out", str(out)]
+    )  # fmt: skip
+    (measured,) = json.loads(out.read_text())["processes"]
+    assert (measured["dataset"], measured["rounds"], measured["repeats"]) == ("made", 3, 2)
+    # The first is not counted; then torch and a training take turns.
+    assert measured["seconds"] == {"torch": (2 + 4) / 2, "training": (3 + 5) / 2}
+    assert "rounds=1" in asked[0][-2]
+    assert "importing torch alone: 3.0 s" in capsys.readouterr().out
+
+
+def test_a_training_that_fails_is_no_measurement(data, tmp_path):
+    with pytest.raises(ResultError, match=r"(?s)ended with 1\. .*unknown method 'fedfm'"):
+        processes.main(
+            ["--data", str(data), "--method", "fedfm", "--config", str(ROOT / "config"), "--device", "cpu",
+             "--out", str(tmp_path / "processes.json")]
+        )  # fmt: skip
 
 
 def test_clocks_of_a_gpu_are_compared_with_what_is_estimated_for_it():

@@ -13,6 +13,7 @@ from fedrec.cli.main import main
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.run_list import list_text
+from fedrec.plan.runs import STATE
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
@@ -136,6 +137,20 @@ def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(liste
     assert capsys.readouterr().out == f"All 2 runs of {runs} are finished.\n"
     assert RunRecord(tmp_path / "other").summary["seed"] == 0
     assert (tmp_path / "same/run.json").read_bytes() == kept
+
+
+def test_models_are_left_out_where_that_is_asked_for_but_of_runs_that_record_more(
+    listed, splits, tmp_path, capsys
+):
+    trained(splits, tmp_path / "before")
+    runs = listed({"out": "run"}, {"out": "before"}, {"out": "recorded", "seed": 1, "record": ["abundance"]})
+    for _ in range(2):
+        assert work(runs, "--without-model", "--jobs", "1") == 0
+        models = sorted(path.parent.name for path in tmp_path.glob(f"*/{STATE}"))
+        assert models == ["before", "recorded"]
+    capsys.readouterr()
+    assert main(["status", runs, "--methods", str(METHODS)]) == 0
+    assert "3 of 3 runs done" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

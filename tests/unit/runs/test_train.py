@@ -28,7 +28,7 @@ from fedrec.federation.federation import Federation
 from fedrec.files.lock import holder_of, locked
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
-from fedrec.plan.runs import FILES
+from fedrec.plan.runs import FILES, STATE
 from fedrec.runs import device, training
 from fedrec.runs import train as train_module
 from fedrec.runs.record import RunRecord
@@ -136,6 +136,29 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
     assert recorded["record"] == ["abundance"]
     # What was recorded besides is not lost to a call that does not ask for it.
     assert trained()["record"] == ["abundance"]
+
+
+def test_a_run_without_its_model_has_all_else_and_is_trained_again_for_it(trained, tmp_path, capsys):
+    trained("with")
+    trained("run", with_model=False)
+    said = read_sealed(tmp_path / "run/run.json")
+    there = {path.name for path in (tmp_path / "run").iterdir()}
+    assert (there, set(said["files"])) == (set(FILES) - {STATE}, set(FILES) - {STATE, "run.json"})
+    for table in ("curve.parquet", "ranks.parquet"):
+        assert (tmp_path / "run" / table).read_bytes() == (tmp_path / "with" / table).read_bytes()
+    with pytest.raises(ResultError, match="the model of this run is not here"):
+        RunRecord(tmp_path / "run").check()
+    before = (tmp_path / "run/run.json").read_bytes()
+    trained("run", with_model=False)
+    assert (tmp_path / "run/run.json").read_bytes() == before
+    assert "run: this run is finished already" in capsys.readouterr().err
+    trained("run")
+    assert contents(tmp_path / "run") == contents(tmp_path / "with")
+    # A model that is there is not lost to a call that does not ask for it.
+    assert "model" not in trained("run", with_model=False)
+    assert (tmp_path / "run" / STATE).is_file()
+    trained("run", with_model=False, force=True)
+    assert not (tmp_path / "run" / STATE).exists()
 
 
 def test_a_damaged_run_of_the_same_kind_is_said_to_be(trained, tmp_path):
@@ -323,6 +346,7 @@ def test_a_client_that_needs_more_than_the_default_is_given_it(trained, tmp_path
         ({"engine": "bathced"}, ConfigurationError, r"Did you mean 'batched'\?"),
         ({"device": "gpu"}, ConfigurationError, r"Did you mean 'cuda'\?"),
         ({"record": ["vectros=1"]}, ConfigurationError, r"Did you mean 'vectors'\?"),
+        ({"record": ["abundance"], "with_model": False}, ConfigurationError, "lies beside the model"),
         ({"protocol": "cleen"}, SplitError, r"has no split 'cleen'. Did you mean 'clean'\? It has: clean, only-pool"),
         ({"protocol": "only-ties"}, SplitError, r"'only-ties-fedem'. It has: .* --protocol only-ties-fedem"),
     ],
