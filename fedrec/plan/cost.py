@@ -28,11 +28,14 @@ START_SECONDS = 1.0
 
 
 def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -> float:
-    """About how long a run takes on one CPU core, for as many rounds, epochs and interactions."""
+    """About how long a run takes on one CPU core, by its rounds, epochs, interactions, users and items."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
+    whole = sum(methods[name].get("table_seconds", 0.0) for name in _entries(run))
     rounds, work = _rounds_and_work(run, methods)
-    size = size_of(catalogue[run.dataset]).interactions / _MEASURED.interactions
-    return float(START_SECONDS + rounds * seconds * work * size)
+    size = size_of(catalogue[run.dataset])
+    trained = (seconds - whole) * work * size.interactions / _MEASURED.interactions
+    on_tables = whole * size.users * size.items / (_MEASURED.users * _MEASURED.items)
+    return float(START_SECONDS + rounds * (trained + on_tables))
 
 
 def gpu_seconds_of(

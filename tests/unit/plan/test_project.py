@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from fedrec.config import printed
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.methods import load_methods
 from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
@@ -536,6 +538,21 @@ def test_costs_follow_rounds_and_size(made):
     assert 0 < 2 * seconds[0] - seconds[1] < 60
     plugged = RunId("pfedclr", "alpha", "clean", "fedmf+plgc[rounds=10]", 0)
     assert seconds_of(plugged, project.methods, project.catalogue) > seconds[0]
+
+
+def test_what_works_on_whole_tables_costs_by_users_and_items():
+    """FilmTrust has a third of the rows of MovieLens 100K, and more users x items."""
+    methods = load_methods(ROOT / "config/methods.yaml")
+    catalogue = load_catalogue(ROOT / "config/datasets.yaml")
+
+    def seconds(method, dataset):
+        return seconds_of(RunId("pfedclr", dataset, "clean", method, 0), methods, catalogue)
+
+    assert seconds("fedmf", "filmtrust") < seconds("fedmf", "ml-100k") / 2
+    assert seconds("gpfedrec", "filmtrust") > seconds("gpfedrec", "ml-100k")
+    # What trains goes with the clients that do, whole tables do not.
+    half = seconds("gpfedrec[participation=0.5]", "ml-100k") / seconds("gpfedrec", "ml-100k")
+    assert 0.8 < half < 1
 
 
 def test_what_is_announced():
