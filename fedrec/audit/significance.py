@@ -7,6 +7,7 @@ same numbers and seed give the same result under the same version of numpy.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
@@ -19,6 +20,7 @@ EXACT_PAIRS = 20
 """Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
 ALPHA = 0.05
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
+_FEW = 64  # distinct values whose numbers are drawn at once; of more, each user's
 _ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
 
 Floats = NDArray[np.float64]
@@ -106,20 +108,19 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of the mean.
 
-    Values of users are few distinct numbers. How often a resample holds each of them is multinomial, so
-    that is drawn, instead of the resample; the work is resamples x distinct values.
+    Values of users are few distinct numbers, unless they are means over seeds. How often a resample holds
+    each of few is multinomial, so that is drawn, instead of the resample. Where there are many, all that are
+    compared on so many users share their resamples: drawing takes longer than adding up.
     """
     assert resamples > 0, "an interval needs resamples"
     assert 0 < level < 1, "a level is a share"
-    values, times = np.unique(_finite(differences, "differences"), return_counts=True)
-    users = int(times.sum())
-    draw = np.random.Generator(np.random.PCG64(seed))
-    means = np.concatenate(
-        [
-            draw.multinomial(users, times / users, part) @ values / users
-            for part in _parts(resamples, len(values))
-        ]
-    )
+    of_users = _finite(differences, "differences")
+    values, times = np.unique(of_users, return_counts=True)
+    if len(values) > _FEW:
+        sums = _shared_sums(_resamples(len(of_users), seed, resamples), of_users)
+    else:
+        sums = _sums_of_few(values, times, seed, resamples)
+    means = np.concatenate(list(sums)) / len(of_users)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -176,7 +177,7 @@ def _sign_flip(differences: Floats, seed: int, resamples: int) -> float:
     seen = abs(float(some.sum())) - _ROUNDING * float(np.abs(some).sum())
     if len(some) <= EXACT_PAIRS:
         return float((np.abs(_every_sum(some)) >= seen).mean())
-    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _drawn_sums(some, seed, resamples))
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _drawn_sums(differences, seed, resamples))
     return (as_far + 1) / (resamples + 1)
 
 
@@ -189,11 +190,55 @@ def _every_sum(differences: Floats) -> Floats:
 
 
 def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floats]:
-    """Sums for signs drawn at random: of each distinct magnitude, how often it is positive is binomial."""
-    magnitudes, times = np.unique(np.abs(differences), return_counts=True)
+    """Sums for signs drawn at random.
+
+    Of each of few distinct magnitudes it is drawn how often it is positive, which is binomial; of many, whose
+    is.
+    """
+    magnitudes, times = np.unique(np.abs(differences[differences != 0]), return_counts=True)
+    if len(magnitudes) > _FEW:
+        for sums in _shared_sums(_flips(len(differences), seed, resamples), differences):
+            yield differences.sum() - 2 * sums
+        return
     draw = np.random.Generator(np.random.PCG64(seed))
     for part in _parts(resamples, len(magnitudes)):
         yield (2 * draw.binomial(times, 0.5, (part, len(times))) - times) @ magnitudes
+
+
+def _sums_of_few(values: Floats, times: NDArray[np.int64], seed: int, resamples: int) -> Iterator[Floats]:
+    """Sums over resampled users who have each of few values so many times."""
+    users = int(times.sum())
+    draw = np.random.Generator(np.random.PCG64(seed))
+    for part in _parts(resamples, len(values)):
+        yield draw.multinomial(users, times / users, part) @ values
+
+
+def _shared_sums(weights: NDArray[np.uint8], values: Floats) -> Iterator[Floats]:
+    """The sum of values by each row of weights."""
+    start = 0
+    for part in _parts(len(weights), len(values)):
+        yield weights[start : start + part].astype(np.float64) @ values
+        start += part
+
+
+@lru_cache(maxsize=1)
+def _resamples(users: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+    """How often each resample holds each user: resamples x users."""
+    draw = np.random.Generator(np.random.PCG64(seed))
+    return np.stack(
+        [
+            np.bincount(draw.integers(0, users, users), minlength=users).astype(np.uint8)
+            for _ in range(resamples)
+        ]
+    )
+
+
+@lru_cache(maxsize=1)
+def _flips(users: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+    """Whose sign is flipped: draws x users, 0 or 1."""
+    draw = np.random.Generator(np.random.PCG64(seed))
+    bytes_ = draw.integers(0, 256, (resamples, -(-users // 8)), dtype=np.uint8)
+    return np.unpackbits(bytes_, axis=1, count=users)
 
 
 def _parts(resamples: int, width: int) -> Iterator[int]:

@@ -26,6 +26,8 @@ from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 _PAGE = "report"
 _LAST = (COVERAGE, _PAGE)
 """What is made from other targets."""
+_SLOW = ("verdicts", "audit_")
+"""How targets are called that resample users, or open many runs."""
 _KEPT = "Kept as it was drawn where its models were, which are not stored."
 _LOADED: list[Project] = []
 """The project of a process that builds."""
@@ -86,7 +88,7 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
 def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int) -> None:
     """Unpack runs and build targets in several processes, the slowest kinds first."""
     forms = project.targets.names
-    order = sorted(names, key=lambda name: (not name.startswith("audit_"), forms[name] != "figure"))
+    order = sorted(names, key=lambda name: (not name.startswith(_SLOW), forms[name] != "figure"))
     if jobs == 1:
         for dataset in store.datasets():
             _unpack(store, dataset, project.results)

@@ -24,6 +24,12 @@ def made(users, seed=0, metric="ndcg@10", shift=3):
     return per_user(ranks.astype(np.float32), metric), per_user(other.astype(np.float32), metric)
 
 
+@pytest.fixture(params=[64, 0], ids=["few values", "many values"])
+def _drawn_either_way(request, monkeypatch):
+    """Draws how often each of few values comes, or for each user."""
+    monkeypatch.setattr("fedrec.audit.significance._FEW", request.param)
+
+
 def flipped_by_hand(differences):
     """The exact p of the randomisation test, by going through every choice of signs."""
     seen = abs(sum(differences)) - 1e-9
@@ -68,6 +74,7 @@ def test_the_randomisation_test_is_scipys_permutation_test():
     assert compare(a, b, resamples=1).randomisation == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_drawn_signs_come_near_to_all_signs(monkeypatch):
     a, b = made(EXACT_PAIRS, seed=4, metric="ndcg@20", shift=4)
     exact = compare(a, b).randomisation
@@ -78,10 +85,12 @@ def test_drawn_signs_come_near_to_all_signs(monkeypatch):
     assert drawn != exact
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_drawn_signs_never_give_a_p_of_zero():
     assert compare(np.ones(1000), np.zeros(1000), resamples=99).randomisation == 1 / 100
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_equal_methods_do_not_differ():
     found = compare(np.full(30, 0.1), np.full(30, 0.1))
     assert (found.difference, found.low, found.high, found.effect) == (0, 0, 0, 0)
@@ -102,6 +111,7 @@ def test_the_same_seed_gives_the_same_and_another_seed_another():
     assert compare(a, b, seed=1).randomisation != compare(a, b, seed=2).randomisation
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_the_interval_is_that_of_resampled_users():
     a, b = made(200)
     differences = a - b
@@ -113,6 +123,7 @@ def test_the_interval_is_that_of_resampled_users():
         assert found == pytest.approx(expected, abs=0.05 * means.std())
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_the_interval_does_not_depend_on_how_much_is_drawn_at_once(monkeypatch):
     differences = np.random.default_rng(0).normal(size=50)
     whole = bootstrap_interval(differences, resamples=500)
@@ -121,6 +132,7 @@ def test_the_interval_does_not_depend_on_how_much_is_drawn_at_once(monkeypatch):
     assert bootstrap_interval(differences, resamples=500) == pytest.approx(whole, rel=1e-12, abs=1e-14)
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     draw = np.random.default_rng(7)
     trials, truth = 400, 0.5 * 0.3 - 0.2
@@ -132,6 +144,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert 0.85 < covered / trials < 0.95
 
 
+@pytest.mark.usefixtures("_drawn_either_way")
 def test_chance_alone_is_rarely_significant():
     draw = np.random.default_rng(3)
     found = [
