@@ -132,7 +132,6 @@ def test_the_interval_does_not_depend_on_how_much_is_drawn_at_once(monkeypatch):
     assert bootstrap_interval(differences, resamples=500) == pytest.approx(whole, rel=1e-12, abs=1e-14)
 
 
-@pytest.mark.usefixtures("_drawn_either_way")
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     draw = np.random.default_rng(7)
     trials, truth = 400, 0.5 * 0.3 - 0.2
@@ -144,7 +143,6 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert 0.85 < covered / trials < 0.95
 
 
-@pytest.mark.usefixtures("_drawn_either_way")
 def test_chance_alone_is_rarely_significant():
     draw = np.random.default_rng(3)
     found = [
