@@ -1,11 +1,12 @@
-"""The record of a finished run: its five files, written and read in one place.
+"""The record of a finished run: its files, written and read in one place.
 
     run.json           every setting, hash and version, and a hash of every file; written last: a run with
                        it is complete
     curve.parquet      one row per round: loss and every metric, on validation and test
     ranks.parquet      one row per user and reported round: ranks among candidates and in the catalogue
     timing.parquet     one row per round: seconds, clients, bytes
-    state.safetensors  the model after the last round, and below extra/ what else was recorded
+    state.safetensors  the model after the last round, and below extra/ what else was recorded; not written
+                       where `run.json` says that the model was not kept
 
 Training writes them on machines without polars, so polars is imported where a frame is asked for.
 """
@@ -87,9 +88,9 @@ class RunRecord:
         tensors: Mapping[str, Tensor],
         summary: Mapping[str, Any],
     ) -> Self:
-        """Write the five files, or no model where the summary says so; each file carries the `identity`.
+        """Write the files, the model unless the summary says that it is not kept.
 
-        That is what decides the result.
+        `identity` is what decides the result; each file carries it.
         """
         about = dict(identity)
         # Until it is there again, what is there may be half of a run, or of two.
@@ -149,6 +150,12 @@ class RunRecord:
         if self._is_planned:
             return f"Delete it, then build it again with: snakemake --cores 2 '{path}'"
         return "Train it again: repeat its `fedrec train` with --force."
+
+    def _trained_again(self, path: Path) -> str:
+        """How a file that was never written, or is gone, comes to be."""
+        if self._is_planned:
+            return f"Train it again: snakemake --cores 2 '{path}'"
+        return "Train it again: repeat its `fedrec train` with --force, and not --without-model."
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
@@ -290,7 +297,7 @@ class RunRecord:
         """The state after the last round, and what was recorded besides."""
         path = self.folder / STATE
         if not path.is_file():
-            raise ResultError(f"{path}: the model of this run is not here. {self._rebuild(path)}")
+            raise ResultError(f"{path}: the model of this run is not here. {self._trained_again(path)}")
         return load_tensors(path, content=self._noted(STATE), rebuild=self._rebuild(path))[0]
 
     @cached_property

@@ -124,7 +124,6 @@ def train(
         before = None
         if peers.leads:
             clear_folder(out)
-            before = None
             if not force:
                 before = finished_before(out, identity, records, with_model=with_model, replace=replace)
         before = peers.led(before)

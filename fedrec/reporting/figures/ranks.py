@@ -22,6 +22,8 @@ LAYOUT = Layout("figure", needs=("runs",), selection="stepped")
 _PER_METHOD = 0.2  # inches of height
 _IN_A_ROW = 3
 """Panels beside each other: more would leave no room between the names on both sides of each."""
+_BESIDE = 0.3
+"""Share of a panel's width that names have on either side, however many steps lie between."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -76,11 +78,13 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
         ax.plot(range(len(own)), ranks, label=own[0]["title"], **look[method].line())  # type: ignore[arg-type]
     first = {row["method"]: row for row in rows if row["step"] == names[0]}
     last = {row["method"]: row for row in rows if row["step"] == names[-1]}
-    for ends, x, side in ((first, -0.12, "right"), (last, len(names) - 0.88, "left")):
+    between = max(1, len(names) - 1)
+    margin = _BESIDE * between / (1 - 2 * _BESIDE)
+    gap = 0.1 * margin
+    for ends, x, side in ((first, -gap, "right"), (last, len(names) - 1 + gap, "left")):
         for place, title in _places(ends.values()):
             ax.text(x, place, title, ha=side, va="center", fontsize=5.5)
     ax.set_xticks(range(len(names)), [step_heading(name) for name in names], rotation=25, ha="right")
-    margin = 0.34 * len(names)
     ax.set_xlim(-margin, len(names) - 1 + margin)
     ax.set_ylim(max(len(first), *(row["rank"] for row in rows)) + 0.6, 0.4)
     ax.set_yticks([])
