@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint.safetensors"
 _FIRST_AFTER = 2.0
 """Seconds until the first checkpoint: where rounds are slow it comes after the first one."""
 _RANKS = "ranks/"
-_SHARE = 10
+_SHARE = 30
 """At most one second in so many goes into checkpoints."""
 _BYTES_PER_SECOND = 2.5e8
 """What is expected of the first one."""
