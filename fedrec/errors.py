@@ -63,6 +63,10 @@ class MemoryTakenError(OutOfMemoryError):
     """A run does not fit into the memory that is free: it may, where others hold less of it."""
 
 
+class DeviceLostError(FedrecError):
+    """A GPU takes no more work of this process, for an error of its own or of another that shares it."""
+
+
 class PeerError(FedrecError):
     """Another process that trains the same run has ended, and this one cannot go on."""
 

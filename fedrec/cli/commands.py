@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
-from fedrec.errors import FedrecError, MemoryTakenError, PeerError, StoppedError
+from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, PeerError, StoppedError
 from fedrec.workers.company import LEFT_ALONE, end_with_starter
-from fedrec.workers.process import OUT_OF_MEMORY
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
     PermissionError: "no permission. Change its rights, or name another place.",
@@ -22,7 +22,11 @@ _WRONG_PLACE: Mapping[type[OSError], str] = {
     NotADirectoryError: "lies below a file, where a folder is needed.",
 }
 """What is wrong with a path that cannot be read, in words."""
-_STATUSES: Mapping[type[FedrecError], int] = {PeerError: LEFT_ALONE, MemoryTakenError: OUT_OF_MEMORY}
+_STATUSES: Mapping[type[FedrecError], int] = {
+    PeerError: LEFT_ALONE,
+    MemoryTakenError: OUT_OF_MEMORY,
+    DeviceLostError: DEVICE_LOST,
+}
 """The exit statuses of errors that who started the command can do something about."""
 
 

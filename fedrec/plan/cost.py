@@ -1,6 +1,7 @@
 """About how long runs take, from the seconds of a round that `config/methods.yaml` holds."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedrec.config.methods import resolve
@@ -20,7 +21,11 @@ _DEFAULT_SECONDS = 2.0
 """Seconds of a round where a method's entry has none."""
 _DEFAULT_GPU_SECONDS = 0.5
 """Seconds of a round on a GPU, for a million interactions, of a method without a number of its own."""
-_MILLION = 1_000_000
+_NOISY = ("ldp", "dp_noise")
+"""Settings by which noise is drawn for every number of an upload."""
+_NOISE_SECONDS = 3.5e-8
+"""Seconds of one of them on a CPU core."""
+_MILLION, _BILLION = 1_000_000, 1_000_000_000
 _SECONDS_PER_MINUTE = 60
 _MINUTES_PER_HOUR = 60
 START_SECONDS = 1.0
@@ -31,11 +36,11 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -
     """About how long a run takes on one CPU core, by its rounds, epochs, interactions, users and items."""
     seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
     whole = sum(methods[name].get("table_seconds", 0.0) for name in _entries(run))
-    rounds, work = _rounds_and_work(run, methods)
     size = size_of(catalogue[run.dataset])
-    trained = (seconds - whole) * work * size.interactions / _MEASURED.interactions
+    work = _work_of(run, methods, size)
+    trained = (seconds - whole) * work.training * size.interactions / _MEASURED.interactions
     on_tables = whole * size.users * size.items / (_MEASURED.users * _MEASURED.items)
-    return float(START_SECONDS + rounds * (trained + on_tables))
+    return float(START_SECONDS + work.rounds * (trained + on_tables + _NOISE_SECONDS * work.noise))
 
 
 def gpu_seconds_of(
@@ -45,11 +50,12 @@ def gpu_seconds_of(
     entries = _entries(run)
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in entries)
     tables = sum(costs["tables"].get(name, 0.0) for name in entries)
-    rounds, work = _rounds_and_work(run, methods)
     size = size_of(catalogue[run.dataset])
-    trained = million * work * size.interactions / _MILLION
+    work = _work_of(run, methods, size)
+    trained = million * work.training * size.interactions / _MILLION
     whole = tables * size.users * size.items / _MILLION
-    return float(costs["start"] + rounds * (costs["round"] + trained + whole))
+    noise = costs["noise"] * work.noise / _BILLION
+    return float(costs["start"] + work.rounds * (costs["round"] + trained + whole + noise))
 
 
 def duration(seconds: float) -> str:
@@ -82,12 +88,28 @@ def _entries(run: RunId) -> list[str]:
     return [composition.backbone] + ([f"+{composition.plugin}"] if composition.plugin else [])
 
 
-def _rounds_and_work(run: RunId, methods: Mapping[str, Any]) -> tuple[int, float]:
-    """The rounds of a run, and how much more it trains in one than its method usually does."""
+@dataclass(frozen=True)
+class _Work:
+    """What the settings of a run ask for."""
+
+    rounds: int
+    training: float
+    """How much more it trains in a round than its method usually does."""
+    noise: float
+    """For how many numbers it draws noise in a round."""
+
+
+def _work_of(run: RunId, methods: Mapping[str, Any], size: Size) -> _Work:
     values, _, _ = resolve(methods, run.method, run.paper, run.dataset)
     usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
-    return int(values["rounds"]), epochs * values.get("participation", 1) / usual.get("participation", 1)
+    taking_part = values.get("participation", 1)
+    is_noisy = any(values.get(setting) for setting in _NOISY)
+    return _Work(
+        rounds=int(values["rounds"]),
+        training=epochs * taking_part / usual.get("participation", 1),
+        noise=taking_part * size.users * size.items * values.get("d", 1) if is_noisy else 0.0,
+    )
 
 
 def size_of(dataset: "Dataset") -> Size:

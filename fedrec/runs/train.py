@@ -16,6 +16,7 @@ from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
 from fedrec.errors import (
     ConfigurationError,
+    DeviceLostError,
     DivergenceError,
     MemoryTakenError,
     OutOfMemoryError,
@@ -48,6 +49,9 @@ _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
 _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 """What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
+
+_DEVICE_LOST = ("CUDA error", "the GPU cannot")
+"""What torch, and kernels of our own, say when a GPU has refused work."""
 
 
 def train(
@@ -91,7 +95,8 @@ def train(
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     membership = Membership.of_environment()
-    with _fitting(f"{method} on {data.name}", "the GPU"):
+    run = f"{method} on {data.name}"
+    with _with_device(run, "the GPU"), _fitting(run, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
         place = device_named(device, membership.local_rank)
         memory = memory_for_clients(place, memory_gib)
@@ -157,11 +162,12 @@ def train(
                 peers,
             ).train()
 
-        try:
-            with _fitting(f"{method} on {data.name}", str(place)), _finite():
-                return trained()
-        finally:
-            release_memory(place)
+        with _with_device(run, str(place)):
+            try:
+                with _fitting(run, str(place)), _finite():
+                    return trained()
+            finally:
+                release_memory(place)
 
 
 @contextmanager
@@ -203,6 +209,32 @@ def _fitting(run: str, place: str) -> Iterator[None]:
             f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
             f"({str(error)[:_MOST_CHARACTERS]})"
         ) from error
+
+
+@contextmanager
+def _with_device(run: str, place: str) -> Iterator[None]:
+    """Let the loss of a GPU be a `DeviceLostError`, which says what to do about it."""
+    try:
+        yield
+    except RuntimeError as error:
+        first = _lost_by(error)
+        if first is None:
+            raise
+        raise DeviceLostError(
+            f"{run}: {place} takes no more work of this process. Where several share a GPU, an error of one "
+            f"ends them all: the same command goes on from the last checkpoint. If it ends so with nothing "
+            f"beside it, use --engine batched or --device cpu, and report it. "
+            f"({str(first)[:_MOST_CHARACTERS]})"
+        ) from error
+
+
+def _lost_by(error: BaseException | None) -> BaseException | None:
+    """The first error of those behind `error` by which a GPU was lost; None where none was."""
+    if error is None:
+        return None
+    earlier = _lost_by(error.__context__)
+    is_lost = isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_LOST)
+    return earlier or (error if is_lost else None)
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:

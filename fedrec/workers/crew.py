@@ -1,6 +1,7 @@
 """Many commands done by a few workers, each one after another; one that fails stops no other.
 
-One that does not fit into memory beside others has not failed: it is done again with fewer at once.
+One that does not fit into memory beside others, or loses its GPU beside others, has not failed: it is done
+again with fewer at once.
 """
 
 import logging
@@ -15,7 +16,7 @@ from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.order import Order
-from fedrec.workers.process import OUT_OF_MEMORY, Worker, death_of
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of
 from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,12 @@ class Command:
     """Where what it said is kept if it fails."""
 
 
+_TRIED_AGAIN: Mapping[int, str] = {
+    OUT_OF_MEMORY: "%s runs at once do not fit into memory: from here on fewer at once, and those that did "
+    "not fit are tried again.",
+    DEVICE_LOST: "%s runs at once lost the GPU they share, for an error of one of them: they are tried "
+    "again, fewer at once, until that one is alone.",
+}
 _PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
     "longest": lambda task: -task.seconds,
     "shortest": lambda task: task.seconds,
@@ -57,7 +64,8 @@ class Crew:
 
     A task that runs out of memory beside others takes its place again, and fewer work at once from then on;
     the process of who does not work ends, since it would keep memory from the others. One that runs out of
-    memory alone has failed.
+    memory alone has failed. Likewise one that loses its GPU: of those that share it the fault is one's, and
+    with fewer at once every time the others are done, and that one fails alone.
     """
 
     tasks: Iterable[Command]
@@ -77,7 +85,7 @@ class Crew:
         # Guards all of these; it is told to those who wait that one of them may go on.
         self._change = threading.Condition()
         self._stopping = False
-        self._told = False
+        self._told: set[int] = set()
         self._members = 0
         # Not by joining threads: one that is interrupted takes them for ended (CPython, bpo-45274).
         self._look = threading.Event()
@@ -133,24 +141,20 @@ class Crew:
             with self._change:
                 if self._stopping and status != 0:
                     return
-                comes_back = status == OUT_OF_MEMORY and self._room.most(number) > 1
+                comes_back = status in SPENT and self._room.most(number) > 1
                 if comes_back:
-                    self._put_back(number, place, task)
+                    self._put_back(number, place, task, status)
                 else:
                     self._note(task, status, said)
-            if status == OUT_OF_MEMORY:
-                # Its process keeps memory that nothing uses any more.
+            if status in SPENT:
+                # Its process keeps memory that nothing uses any more, or has no GPU.
                 self._leave(number)
 
-    def _put_back(self, number: int, place: int, task: Command) -> None:
-        """Let a task that did not fit into memory be done again, and fewer at once."""
-        if not self._told:
-            logger.warning(
-                "%s runs at once do not fit into memory: from here on fewer at once, and those that did not "
-                "fit are tried again.",
-                self._room.most(number),
-            )
-        self._told = True
+    def _put_back(self, number: int, place: int, task: Command, status: int) -> None:
+        """Let a task that had too much beside it, which `status` tells, be done again, and fewer at once."""
+        if status not in self._told:
+            logger.warning(_TRIED_AGAIN[status], self._room.most(number))
+        self._told.add(status)
         self._room.did_not_fit(number, task.name)
         self._left = dict(sorted([*self._left.items(), (place, task)]))
         self._show_room()

@@ -13,7 +13,16 @@ OUT_OF_MEMORY = 71
 
 Its process may still hold some itself, and is best ended.
 """
-_SECONDS_TO_END = 5.0
+DEVICE_LOST = 72
+"""The exit status of a command whose GPU takes no more work of its process.
+
+That may be the fault of another process that shares the GPU. This one can do nothing more on it.
+"""
+SPENT = (OUT_OF_MEMORY, DEVICE_LOST)
+"""Exit statuses after which a process is not to do another command."""
+_SECONDS_TO_END = 60.0
+"""How long an idle process may take to end. One that is killed while it holds a GPU takes those with it that
+share it, and giving back many gigabytes takes a busy machine a while."""
 
 
 class Worker:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedrec.workers.channel import Channel, close_files
 from fedrec.workers.client import PLACE
-from fedrec.workers.process import OUT_OF_MEMORY, Worker, death_of
+from fedrec.workers.process import SPENT, Worker, death_of
 from fedrec.workers.sources import state_of_sources
 
 _OF_THE_SHELL = ("_", "SHLVL", "OLDPWD", "PWD")
@@ -88,7 +88,7 @@ class WorkerServer:
         if status < 0:
             os.write(files[-1], f"fedrec: {death_of(status)}.\n".encode())
         close_files(files)
-        if status == OUT_OF_MEMORY:
+        if status in SPENT:
             worker.end()
         else:
             self._put_back(start, worker)

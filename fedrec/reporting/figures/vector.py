@@ -1,8 +1,8 @@
 """Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
 
-What matplotlib writes stays as it is, so that any program shows it; a rule of style for a dark scheme is
-added for each colour in it. Letters are paths: no font of the reader's machine moves a label. The same figure
-gives the same bytes.
+What matplotlib writes stays as it is, so that any program shows it, but for digits of coordinates that nobody
+sees; a rule of style for a dark scheme is added for each colour in it. Letters are paths: no font of the
+reader's machine moves a label. The same figure gives the same bytes.
 """
 
 import io
@@ -25,6 +25,8 @@ _MANY = 1500
 _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*')
+_DIGITS = re.compile(r"-?\d+\.\d{3,}")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
 
@@ -33,9 +35,16 @@ def svg_of(figure: Figure) -> str:
     stream = io.StringIO()
     with mpl.rc_context(_RC), _many_as_pixels(figure):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = _METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1))
+    text = _rounded(_METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1)))
     opened = text.index(">") + 1
     return f"{text[:opened]}\n <style>{_dark_rules(text)}</style>{text[opened:]}"
+
+
+def _rounded(text: str) -> str:
+    """With coordinates to a hundredth of a point."""
+    return _COORDINATES.sub(
+        lambda place: _DIGITS.sub(lambda digits: f"{float(digits[0]):.2f}", place[0]), text
+    )
 
 
 def _dark_rules(text: str) -> str:

@@ -20,7 +20,7 @@ CONFIG = {
     "diverged": "refused",
     "demo_rounds": 1,
     "gpu_per_run": 0,
-    "gpu_costs": {"start": 1.0, "round": 0.01, "million": {"fedmf": 0.1}, "tables": {}},
+    "gpu_costs": {"start": 1.0, "round": 0.01, "noise": 1.0, "million": {"fedmf": 0.1}, "tables": {}},
     "method_file": "d",
     "paper_folder": "e",
     "claim_file": "f",

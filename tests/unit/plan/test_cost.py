@@ -11,7 +11,7 @@ from fedrec.config.methods import load_methods
 from fedrec.config.population import Population
 from fedrec.config.size import Size
 from fedrec.files.parquet import read_table
-from fedrec.plan.cost import gpu_seconds_of, size_of
+from fedrec.plan.cost import gpu_seconds_of, seconds_of, size_of
 from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 
@@ -20,6 +20,7 @@ METHODS = load_methods(ROOT / "config/methods.yaml")
 COSTS = {
     "start": 7.0,
     "round": 0.5,
+    "noise": 1000.0,
     "million": {"fedmf": 10.0, "gpfedrec": 20.0, "+plgc": 40.0},
     "tables": {"gpfedrec": 100.0, "+plgc": 1000.0},
 }
@@ -42,6 +43,18 @@ def test_a_round_costs_by_interactions_and_where_whole_tables_are_worked_on_by_u
 def test_a_plug_in_adds_to_what_its_method_costs():
     more = seconds("gpfedrec+plgc", "plgc") - MILLIONS * 1100
     assert more == pytest.approx(7.5 + 0.1 * 60)
+
+
+@pytest.mark.parametrize("noise", ["ldp=0.1", "dp_noise=1"])
+def test_noise_costs_by_the_numbers_that_a_round_draws_it_for(noise):
+    """Those of the item tables of who takes part."""
+    more = seconds(f"fedmf[d=8][participation=0.5][{noise}]") - seconds("fedmf[d=8][participation=0.5]")
+    assert more == pytest.approx(1000 * 0.5 * 8 * MILLIONS / 1000)
+    on_cpu = [
+        seconds_of(RunId("pfedclr", "ml-100k", "clean", f"fedmf[d={d}][{noise}]", 0), METHODS, CATALOGUE)
+        for d in (8, 16)
+    ]
+    assert on_cpu[1] > on_cpu[0]
 
 
 def test_a_size_is_what_its_entry_says_then_what_is_made_or_printed_then_the_usual_one():

@@ -32,7 +32,7 @@ def test_what_is_tried_again_asks_for_twice_as_much(demands):
 
 def test_where_runs_ask_for_a_gpu_their_time_is_that_of_one(tmp_path):
     project = project_with(tmp_path, gpu_per_run=1)
-    costs = {"start": 10.0, "round": 1.0, "million": {"fedmf": 0.0}, "tables": {}}
+    costs = {"start": 10.0, "round": 1.0, "noise": 1.0, "million": {"fedmf": 0.0}, "tables": {}}
     on_gpu = Demands(replace(project, configuration={**project.configuration, "gpu_costs": costs}))
     assert on_gpu.gpus == 1
     assert on_gpu.seconds(run()) == 110

@@ -65,7 +65,7 @@ def configuration(**changes):
     return Document("configuration", {**content, **asked, **costs, "reference": reference, **changes})
 
 
-GPU = {"start": 1.0, "round": 0.01, "million": {}, "tables": {}}
+GPU = {"start": 1.0, "round": 0.01, "noise": 1.0, "million": {}, "tables": {}}
 
 
 def add_run(results, method, protocol, *, code=None, settings=None, **more):

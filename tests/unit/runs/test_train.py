@@ -16,6 +16,7 @@ from fedrec import progress
 from fedrec.cli.main import main
 from fedrec.errors import (
     ConfigurationError,
+    DeviceLostError,
     DivergenceError,
     MemoryTakenError,
     OutOfMemoryError,
@@ -33,7 +34,7 @@ from fedrec.runs import device, training
 from fedrec.runs import train as train_module
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
-from fedrec.workers.process import OUT_OF_MEMORY
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
 from tests.once import once_for_all_workers
@@ -454,6 +455,43 @@ def test_a_gpu_that_is_full_before_it_is_used_is_told_by_a_status_of_its_own(
     monkeypatch.setattr("fedrec.runs.train.device_named", full)
     assert main(command(splits, tmp_path / "run")) == OUT_OF_MEMORY
     assert "does not fit into the memory of the GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"),
+        RuntimeError("the GPU cannot launch a kernel: an illegal memory access was encountered"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
+    trained, tmp_path, stopped_after, monkeypatch, capsys, error
+):
+    def lost(_device):
+        raise RuntimeError("CUDA error: once more, while memory is given back")
+
+    goes_on = stopped_after(2, error)
+    with monkeypatch.context() as during:
+        during.setattr("fedrec.runs.train.release_memory", lost)
+        with pytest.raises(DeviceLostError, match="fedmf on made: cpu takes no more work") as raised:
+            trained()
+    assert str(error) in str(raised.value)
+    goes_on()
+    trained()
+    assert "goes on after round 2 of 4" in capsys.readouterr().err
+    trained("whole")
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_a_gpu_that_is_lost_is_told_by_a_status_of_its_own(splits, tmp_path, monkeypatch, capsys):
+    def lost(*_arguments):
+        raise RuntimeError("CUDA error: unknown error")
+
+    monkeypatch.setattr("fedrec.runs.train.device_named", lost)
+    assert main(command(splits, tmp_path / "run")) == DEVICE_LOST
+    assert "the GPU takes no more work of this process" in capsys.readouterr().err
 
 
 def test_what_no_other_run_is_to_blame_for_has_the_usual_status(splits, tmp_path, stopped_after):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from fedrec.workers.channel import Channel
-from fedrec.workers.process import OUT_OF_MEMORY
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 from fedrec.workers.worker import work
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,6 +30,8 @@ def perform(words):
             return 1
         case ["fill"]:
             return OUT_OF_MEMORY
+        case ["lose"]:
+            return DEVICE_LOST
         case ["crash"]:
             raise RuntimeError("a defect")
         case ["die"]:

@@ -11,7 +11,7 @@ import pytest
 
 from fedrec import progress
 from fedrec.workers.crew import Command, Crew
-from fedrec.workers.process import OUT_OF_MEMORY, Worker
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, Worker
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
 
@@ -324,6 +324,68 @@ def test_whoever_is_refused_when_all_is_done_in_the_end(order):
     assert gpu.refused
     assert crew.failures == {}
     assert crew.left == 0
+
+
+class SharedGpu:
+    """Starts workers that share a GPU, which all at work lose as soon as a task `faulty` is among them.
+
+    Tasks wait until `at_first` of them were asked for.
+    """
+
+    def __init__(self, at_first):
+        self.done = []
+        self.beside_the_fault = []
+        """How many others were at work, each time that the faulty one was."""
+        self.processes = 0
+        self._at_first = at_first
+        self._asked = 0
+        self._at_work = {}
+        self._lost = set()
+        self._change = threading.Condition()
+
+    def __call__(self):
+        with self._change:
+            self.processes = number = self.processes + 1
+        return SimpleNamespace(
+            lives=True, do=lambda words, *files: self._do(number, *words, file=files[-1]), end=lambda: None
+        )
+
+    def _do(self, number, name, *, file):
+        with self._change:
+            assert number not in self._lost, "a process without a GPU is asked for more"
+            self._asked += 1
+            self._at_work[number] = name
+            self._change.notify_all()
+            assert self._change.wait_for(lambda: self._asked >= self._at_first, 60)
+            if name == "faulty":
+                self._lost |= self._at_work.keys()
+                self.beside_the_fault.append(len(self._at_work) - 1)
+            assert self._change.wait_for(lambda: self._is_over(number), 60)
+            del self._at_work[number]
+            self._change.notify_all()
+            if number in self._lost:
+                os.write(file, b"fedrec: the GPU is lost\n")
+                return DEVICE_LOST
+            self.done.append(name)
+            return 0
+
+    def _is_over(self, number):
+        return number in self._lost or "faulty" not in self._at_work.values()
+
+
+@pytest.mark.parametrize("order", ["longest", "shortest", "listed"])
+def test_of_those_that_lose_a_gpu_together_only_the_one_fails_whose_error_it_is(order, caplog):
+    gpu = SharedGpu(at_first=8)
+    names = [*(f"whole{number}" for number in range(20)), "faulty"]
+    tasks = [task(name, name, kind=name, seconds=3.0) for name in names[:4] + names[-1:] + names[4:-1]]
+    crew = Crew(tasks, 8, gpu, order)
+    crew.work()
+    assert sorted(gpu.done) == sorted(names[:-1])
+    assert crew.failures == {"faulty": "the GPU is lost"}
+    assert gpu.beside_the_fault[0] > 0
+    assert gpu.beside_the_fault[-1] == 0
+    assert gpu.beside_the_fault == sorted(gpu.beside_the_fault, reverse=True)
+    assert caplog.text.count("lost the GPU they share") == 1
 
 
 def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fedrec.workers.client import PLACE, handed_over
-from fedrec.workers.process import OUT_OF_MEMORY, Worker
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, Worker
 from fedrec.workers.server import WorkerServer
 from tests.conftest import ROOT
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
@@ -57,9 +57,10 @@ def test_commands_one_after_another_are_done_by_one_process():
     assert called("fail", "why")[0] == 1
 
 
-def test_who_ran_out_of_memory_keeps_none_of_it():
+@pytest.mark.parametrize(("word", "status"), [("fill", OUT_OF_MEMORY), ("lose", DEVICE_LOST)])
+def test_who_ran_out_of_memory_or_has_no_gpu_does_nothing_else(word, status):
     before = called("process")
-    assert called("fill")[0] == OUT_OF_MEMORY
+    assert called(word)[0] == status
     assert called("process") != before
 
 

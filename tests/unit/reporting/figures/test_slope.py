@@ -151,6 +151,18 @@ def test_an_svg_is_transparent_names_no_font_and_has_rules_for_the_dark():
     assert not re.search(r'<g id="patch_1">\s*<path[^>]*fill: #ffffff(?![^>]*opacity: 0)', text)
 
 
+def test_of_coordinates_an_svg_has_hundredths_and_of_scales_all_digits():
+    figure = plotted()
+    figure.axes[0].plot([0, 0.123456], [0.654321, 1])
+    with theme():
+        text = svg_of(figure)
+    coordinates = [float(number) for path in re.findall(r' [dxy]="([^"]*)', text)
+                   for number in re.findall(r"-?\d+\.\d+", path)]  # fmt: skip
+    assert len(coordinates) > 20
+    assert all(number == round(number, 2) for number in coordinates)
+    assert "scale(0.015625)" in text
+
+
 def test_a_scale_of_colours_keeps_its_order_in_the_dark():
     figure = blank_figure(3, 2)
     ax = figure.add_subplot()
