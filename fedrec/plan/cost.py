@@ -21,10 +21,8 @@ _DEFAULT_SECONDS = 2.0
 """Seconds of a round where a method's entry has none."""
 _DEFAULT_GPU_SECONDS = 0.5
 """Seconds of a round on a GPU, for a million interactions, of a method without a number of its own."""
-_NOISY = ("ldp", "dp_noise")
-"""Settings by which noise is drawn for every number of an upload."""
 _NOISE_SECONDS = 3.5e-8
-"""Seconds of one of them on a CPU core."""
+"""Seconds on a CPU core of a number that noise is drawn for."""
 _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _SECONDS_PER_MINUTE = 60
 _MINUTES_PER_HOUR = 60
@@ -104,11 +102,12 @@ def _work_of(run: RunId, methods: Mapping[str, Any], size: Size) -> _Work:
     usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
     taking_part = values.get("participation", 1)
-    is_noisy = any(values.get(setting) for setting in _NOISY)
+    # On an upload there is noise once, on gradients in every epoch.
+    noises = bool(values.get("ldp")) + bool(values.get("dp_noise")) * values.get("local_epochs", 1)
     return _Work(
         rounds=int(values["rounds"]),
         training=epochs * taking_part / usual.get("participation", 1),
-        noise=taking_part * size.users * size.items * values.get("d", 1) if is_noisy else 0.0,
+        noise=noises * taking_part * size.users * size.items * values.get("d", 1),
     )
 
 
