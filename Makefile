@@ -12,9 +12,7 @@ COMPILER := $(shell command -v cc || command -v gcc || command -v clang)
 # Python compiles a module when it is first imported; all of them at once take as long as all else of installing.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 
-# Tests wait for processes they start, for locks and for signals: one worker more than there are cores leaves none idle.
-WORKERS ?= $(shell echo $$(($(CORES) + 1)))
-TESTS := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
+TESTS := $(BIN)/python -m pytest --numprocesses $(CORES) --dist worksteal --durations 10
 
 # Snakemake takes its lock away however it ends, unless it is killed: one that is left is another's, or a dead one's.
 LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder is locked by a snakemake that still \
@@ -42,7 +40,6 @@ quick-tests: $(VENV)/.tests
 test-slurm: ## run the workflow through a Slurm of one node, where its daemons are installed; else say what is missing
 	@$(PYTHON) -m tests.slurm.one_node || exit 0; $(MAKE) --no-print-directory slurm-tests
 
-slurm-tests: WORKERS := $(CORES)
 slurm-tests: $(VENV)/.slurm
 	$(TESTS) -m "slurm and not matrix" tests/slurm
 
