@@ -49,7 +49,6 @@ _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
 _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 """What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
-
 _DEVICE_LOST = ("CUDA error", "the GPU cannot")
 """What torch, and kernels of our own, say when a GPU has refused work."""
 

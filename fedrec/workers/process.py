@@ -21,8 +21,8 @@ That may be the fault of another process that shares the GPU. This one can do no
 SPENT = (OUT_OF_MEMORY, DEVICE_LOST)
 """Exit statuses after which a process is not to do another command."""
 _SECONDS_TO_END = 60.0
-"""How long an idle process may take to end. One that is killed while it holds a GPU takes those with it that
-share it, and giving back many gigabytes takes a busy machine a while."""
+"""How long an idle process may take to end: giving back many gigabytes takes a busy machine a while, and one
+that is killed while it holds a GPU may take those with it that share it."""
 
 
 class Worker:

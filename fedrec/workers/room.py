@@ -1,4 +1,7 @@
-"""How many work at once: as many as are asked for, and fewer for a while where memory does not suffice."""
+"""How many work at once: as many as are asked for, and fewer for a while where that was too many.
+
+That is where memory does not suffice, or where one makes all that share a GPU lose it.
+"""
 
 
 class Room:
