@@ -150,14 +150,15 @@ def _keep(parsed: argparse.Namespace) -> None:
 
 def _show(parsed: argparse.Namespace) -> None:
     """Say what the reference has: runs by dataset, how many are older than the code or diverged, machines."""
-    from collections import Counter
+    from collections import defaultdict
 
     from fedrec.config.methods import load_methods
     from fedrec.plan.agreement import TodaysCode, has_todays_settings
     from fedrec.plan.runs import DIVERGED
+    from fedrec.progress import span_text
 
     store, is_todays, methods = _opened(parsed.store), TodaysCode(), load_methods(parsed.methods)
-    devices: Counter[str] = Counter()
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
     for dataset in store.datasets():
         runs = store.runs_on(dataset).values()
         older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
@@ -165,13 +166,15 @@ def _show(parsed: argparse.Namespace) -> None:
         diverged = sum(DIVERGED in run.summary for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
-        devices.update(str(run.summary["measured"]["device"]) for run in runs)
+        for run in runs:
+            seconds[run.summary["measured"]["device"]].append(run.summary["measured"]["seconds"])
         print(
             f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
             f"{older} older than the code; {other} of other settings, which tables leave out; "
             f"{diverged} diverged"
         )
-    print("\n".join(f"{count} runs on {device}" for device, count in sorted(devices.items())))
+    for device, spans in sorted(seconds.items()):
+        print(f"{len(spans)} runs on {device}, {span_text(sum(spans))} by their own clocks")
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))
     print(f"{size / 2**20:.1f} MiB")
 

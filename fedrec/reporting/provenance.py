@@ -8,7 +8,7 @@ import numpy as np
 
 from fedrec.runs.record import RunRecord
 
-_SHOWN_LETTERS = 8
+SHOWN_LETTERS = 8
 """Of a hash, in a caption."""
 _NAMED_CODE = 3
 """Hashes of code that a caption names."""
@@ -40,8 +40,8 @@ def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
     return {
         "seeds": distinct(run.id.seed for run in runs),
         "protocols": distinct(run.protocol for run in runs),
-        "splits": distinct(run.summary["split"][:_SHOWN_LETTERS] for run in runs),
-        "code": distinct(run.summary["code"][:_SHOWN_LETTERS] for run in runs),
+        "splits": distinct(run.summary["split"][:SHOWN_LETTERS] for run in runs),
+        "code": distinct(run.summary["code"][:SHOWN_LETTERS] for run in runs),
         "devices": distinct(run.summary["measured"]["device"] for run in runs),
     }
 
@@ -69,6 +69,6 @@ def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]
 
     return {
         "seeds": distinct("seeds"),
-        "splits": distinct("split_hash", _SHOWN_LETTERS),
-        "code": distinct("code", _SHOWN_LETTERS),
+        "splits": distinct("split_hash", SHOWN_LETTERS),
+        "code": distinct("code", SHOWN_LETTERS),
     }

@@ -8,12 +8,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.federation.pairs import counted
-from fedrec.native.kernel import kernel_or_none
+from fedrec.native.kernel import AnyKernel, kernel_or_none
 from fedrec.native.source import KernelSource
 
 _PART = 32
 """Rows that a GPU adds one after the other."""
-_BODY = """
+LANES = 256
+"""Threads of a block of a GPU."""
+_ON_CPU = """
   real sum[{width}];
   for (int k = 0; k < {width}; k++) sum[k] = 0;
   for (integer place = first[item]; place < first[item + 1]; place++) {{
@@ -21,6 +23,25 @@ _BODY = """
     for (int k = 0; k < {width}; k++) sum[k] += row[k];
   }}
   for (int k = 0; k < {width}; k++) sums[item * {width} + k] = sum[k];
+"""
+# A piece of work is as many bags as a block has lanes for; a lane reads four columns of a row at once where
+# it can, and several rows before it has added the first.
+_TYPES = """
+struct __align__(16) four { float a, b, c, d; };
+INLINE void add(four* sum, four x) { sum->a += x.a; sum->b += x.b; sum->c += x.c; sum->d += x.d; }
+INLINE void add(real* sum, real x) { *sum += x; }
+"""
+_ON_GPU = """
+  const {type}* rows = (const {type}*)table;
+  const integer bag = item * (LANES / {lanes}) + LANE / {lanes};
+  if (LANE / {lanes} < LANES / {lanes} && bag < bags)
+    for (int k = LANE % {lanes}; k < {columns}; k += {lanes}) {{
+      {type} sum = {{}};
+      const integer last = first[bag + 1];
+      _Pragma("unroll 8") for (integer place = first[bag]; place < last; place++)
+        add(&sum, rows[chosen[place] * {columns} + k]);
+      (({type}*)sums)[bag * {columns} + k] = sum;
+    }}
 """
 
 
@@ -54,11 +75,20 @@ class Bags:
 
 def _sums(table: Tensor, chosen: Tensor, first: Tensor) -> Tensor:
     """The sums over parts of what is chosen, from place to place."""
-    kernel = None if table.is_cuda else kernel_or_none(_source(table.shape[1], table.dtype), table.device)
+    width, on_gpu = table.shape[1], table.is_cuda
+    kernel = kernel_or_none(bag_sums(width, table.dtype, on_gpu=on_gpu), table.device, LANES)
     if kernel is None:
         return functional.embedding_bag(chosen, table, first, mode="sum", include_last_offset=True)
-    sums = table.new_empty(len(first) - 1, table.shape[1])
-    kernel(len(sums), table=table.contiguous(), chosen=chosen, first=first, sums=sums)
+    at_once = LANES // lanes_of_bag(width, table.dtype) if on_gpu else 1
+    return sums_by(kernel, table, chosen, first, at_once)
+
+
+def sums_by(kernel: AnyKernel, table: Tensor, chosen: Tensor, first: Tensor, at_once: int) -> Tensor:
+    """What `_sums` gives, by a kernel of `bag_sums` that takes so many bags for a piece of work."""
+    bags = len(first) - 1
+    sums = table.new_empty(bags, table.shape[1])
+    pieces = -(-bags // at_once)
+    kernel(pieces, table=table.contiguous(), chosen=chosen, first=first, bags=bags, sums=sums)
     return sums
 
 
@@ -68,15 +98,33 @@ def _firsts(sizes: Tensor) -> Tensor:
 
 
 @cache
-def _source(width: int, dtype: torch.dtype) -> KernelSource:
+def bag_sums(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
+    """The kernel for rows of so many numbers."""
+    body = _ON_CPU.format(width=width)
+    if on_gpu:
+        columns = width // 4 if _reads_fours(width, dtype) else width
+        type_ = "four" if _reads_fours(width, dtype) else "real"
+        body = _ON_GPU.format(type=type_, columns=columns, lanes=lanes_of_bag(width, dtype))
     return KernelSource(
         "bag_sums",
         (
             ("const real*", "table"),
             ("const integer*", "chosen"),
             ("const integer*", "first"),
+            ("integer", "bags"),
             ("real*", "sums"),
         ),
-        _BODY.format(width=width),
+        body,
+        _TYPES if on_gpu else "",
         double=dtype == torch.float64,
     )
+
+
+def lanes_of_bag(width: int, dtype: torch.dtype) -> int:
+    """How many lanes of a GPU's block share a bag."""
+    return min(width // 4 if _reads_fours(width, dtype) else width, LANES)
+
+
+def _reads_fours(width: int, dtype: torch.dtype) -> bool:
+    """Whether lanes read four numbers at once."""
+    return width % 4 == 0 and dtype == torch.float32

@@ -1,14 +1,15 @@
 """Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
 
 What matplotlib writes stays as it is, so that any program shows it, but for digits of coordinates that nobody
-sees; a rule of style for a dark scheme is added for each colour in it. Letters are paths: no font of the
-reader's machine moves a label. The same figure gives the same bytes.
+sees, and letters of paths that go without saying; a rule of style for a dark scheme is added for each colour
+in it. Letters are paths: no font of the reader's machine moves a label. The same figure gives the same bytes.
 """
 
 import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -26,7 +27,7 @@ _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*')
-_DIGITS = re.compile(r"-?\d+\.\d{3,}")
+_DIGITS = re.compile(r"-?\d+\.\d+")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
 
@@ -35,15 +36,26 @@ def svg_of(figure: Figure) -> str:
     stream = io.StringIO()
     with mpl.rc_context(_RC), _many_as_pixels(figure):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = _rounded(_METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1)))
+    text = _shortened(_METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1)))
     opened = text.index(">") + 1
     return f"{text[:opened]}\n <style>{_dark_rules(text)}</style>{text[opened:]}"
 
 
-def _rounded(text: str) -> str:
-    """With coordinates to a hundredth of a point."""
-    return _COORDINATES.sub(
-        lambda place: _DIGITS.sub(lambda digits: f"{float(digits[0]):.2f}", place[0]), text
+def _shortened(text: str) -> str:
+    """With coordinates to a hundredth of a point, and of lines from point to point these alone."""
+    return _COORDINATES.sub(lambda place: _DIGITS.sub(_rounded, _points(place[0])), text)
+
+
+def _rounded(digits: re.Match[str]) -> str:
+    return f"{float(digits[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _points(path: str) -> str:
+    """A path without the letter of lines that follow a line, or the point a path begins at."""
+    steps = path.split("\n")
+    follows = [step.startswith("L ") and before[:1] in ("M", "L") for before, step in pairwise(steps)]
+    return steps[0] + "".join(
+        step.removeprefix("L ") if goes_on else step for step, goes_on in zip(steps[1:], follows, strict=True)
     )
 
 

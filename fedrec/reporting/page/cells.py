@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fedrec.config.protocol import short_name
@@ -64,8 +65,16 @@ class RunLinks:
         )
 
     def cell(self, folders: Sequence[str]) -> Cell:
-        """Links to runs, told apart by protocol and seed."""
-        return Cell("", links=[(_run_text(folder), self.href(folder)) for folder in folders])
+        """Links to runs, told apart by protocol and seed.
+
+        Runs that differ by seed alone share one to the first of them: in the table of runs the others follow.
+        """
+        alike = [list(few) for _, few in groupby(folders, key=self._together)]
+        return Cell("", links=[(_runs_text(few), self.href(few[0])) for few in alike])
+
+    def _together(self, folder: str) -> str:
+        """What runs have in common that share a link."""
+        return str(PurePosixPath(folder).parent) if folder in self.listed else folder
 
 
 def page_table(
@@ -128,10 +137,13 @@ def _leads_by_numbers(row: Row) -> bool:
     return bool(row.get(RUNS)) and led >= {*row[RUNS], *row.get(AGAINST, ())}
 
 
-def _run_text(folder: str) -> str:
-    """`clean 0` for a run under the clean protocol with seed 0."""
-    *_, protocol, _method, seed = folder.split("/")
-    return f"{short_name(protocol)} {seed.removeprefix('seed')}"
+def _runs_text(folders: Sequence[str]) -> str:
+    """`clean 0` for a run under the clean protocol with seed 0, `clean 0–4` for five with these seeds."""
+    protocol = folders[0].split("/")[-3]
+    seeds = [int(folder.rpartition("/seed")[2]) for folder in folders]
+    in_turn = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    words = f"{seeds[0]}–{seeds[-1]}" if in_turn else ", ".join(map(str, seeds))
+    return f"{short_name(protocol)} {words}"
 
 
 def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_rows: Sequence[Row]) -> None:
@@ -161,10 +173,14 @@ def _cell(column: ReportColumn, row: Row, marks: Mapping[str, str], links: RunLi
         behind: Sequence[str] = row.get(f"{column.key}_runs") or ()
         href = links.href(behind[0]) if links is not None and len(behind) == 1 else None
         aside: str = row.get(f"{column.key}_mark", "")
-        number = repr(value).replace("inf", "Infinity")
-        return Cell(text.removesuffix(aside), value=number, href=href, aside=aside)
+        return Cell(text.removesuffix(aside), value=_sorted_by(value), href=href, aside=aside)
     full = value if isinstance(value, str) and value != text else None
     mark = marks.get(text)
     if column.key == "protocol" and value is not None:
         mark = {"clean": "clean", "published": "published"}.get(short_name(str(value)))
     return Cell(text, full=full, mark=mark)
+
+
+def _sorted_by(value: float) -> str:
+    """A number for a script, with as many digits as anyone sorts by: pages have tens of thousands of them."""
+    return repr(value if isinstance(value, int) else float(f"{value:.7g}")).replace("inf", "Infinity")

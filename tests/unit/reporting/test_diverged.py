@@ -387,6 +387,16 @@ def test_runs_of_the_page_are_marked_and_cost_what_they_trained(tmp_path):
     assert [row[keys.index("rounds")].text for row in costs.rows] == ["3", "0"]
 
 
+def test_runs_that_differ_by_protocol_or_seed_alone_cost_what_most_of_them_do(tmp_path):
+    ran = [run(tmp_path, "fedmf", seed=seed, diverged=diverged) for seed, diverged in enumerate((3, 4, 8))]
+    costs = costs_table([*ran, run(tmp_path, "fedrap")])
+    keys = [column.key for column in costs.columns]
+    rows = [[row[keys.index(key)].text for key in ("method", "runs", "rounds")] for row in costs.rows]
+
+    assert rows[0] == ["fedmf", "3", "3"]
+    assert rows[1][:2] == ["fedrap", "1"]
+
+
 def test_the_page_takes_the_mark_for_no_part_of_the_number_and_ranks_the_others():
     column = ReportColumn("hr", "HR", "{:.2f}", ranked=True)
     rows = [{"name": "a", "hr": 0.9, "hr_mark": "†"}, {"name": "b", "hr": 0.5}, {"name": "c", "hr_mark": "†"}]

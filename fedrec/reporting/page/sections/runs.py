@@ -13,6 +13,7 @@ from fedrec.plan.runs import SUMMARY
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of, not_whole
+from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
@@ -27,6 +28,8 @@ _IDENTITY = (
     ReportColumn("paper", "settings of", align="left"),
     ReportColumn("seed", "seed", align="left"),
 )
+_ALIKE = ("method", "dataset", "paper")
+"""What runs have in common that cost alike."""
 
 
 def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
@@ -34,8 +37,8 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
     rows = [_told(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
     table = ReportTable(
-        "Every run of this report, with its test metrics at the round its protocol reports. Hashes are cut "
-        "to eight letters; run.json has them whole, with every setting."
+        "Every run of this report, with its test metrics at the round its protocol reports. Of hashes the "
+        "first eight letters are shown; run.json has them whole, with every setting."
         + (
             " A run with the settings of several papers is trained once, for the first of them."
             if shared
@@ -48,8 +51,8 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("ndcg@10", "NDCG@10", "{:.4f}"),
             ReportColumn("files", "files", align="left"),
             ReportColumn("changed", "settings changed", align="left"),
-            ReportColumn("code", "code", "{:.8}", align="left"),
-            ReportColumn("split", "split", "{:.8}", align="left"),
+            ReportColumn("code", "code", align="left"),
+            ReportColumn("split", "split", align="left"),
             ReportColumn("device", "device", align="left"),
             ReportColumn("versions", "versions", align="left"),
             ReportColumn("seconds", "seconds in all", "{:,.1f}"),
@@ -74,14 +77,20 @@ def _diverged(records: Sequence[RunRecord]) -> list[str]:
 
 
 def costs_table(records: Sequence[RunRecord]) -> PageTable:
-    """What a round of each run cost."""
+    """What a round costs, of runs that differ by protocol and seed alone."""
+    alike: dict[tuple[str, ...], list[RunRecord]] = {}
+    for record in records:
+        run, device = record.id, str(record.summary["measured"]["device"])
+        alike.setdefault((run.method, run.dataset, run.paper, device), []).append(record)
     table = ReportTable(
         "What a round costs: seconds (median over rounds), and what a client receives from the server and "
-        "sends to it in a round (mean over rounds, at four bytes a number). Seconds of different devices do "
-        "not compare.",
+        "sends to it in a round (mean over rounds, at four bytes a number); of several runs, under any "
+        "protocol and with any seed, the median of these. Seconds of different devices do not compare, nor "
+        "those of runs that shared one.",
         [
-            *_IDENTITY,
+            *(column for column in _IDENTITY if column.key in _ALIKE),
             ReportColumn("device", "device", align="left"),
+            ReportColumn("runs", "runs", "{:.0f}"),
             ReportColumn("rounds", "rounds", "{:.0f}"),
             ReportColumn("clients", "clients per round", "{:,.0f}"),
             ReportColumn("round", "seconds per round", "{:,.3f}"),
@@ -91,8 +100,8 @@ def costs_table(records: Sequence[RunRecord]) -> PageTable:
             ReportColumn("up", "KiB sent per client", "{:,.1f}"),
         ],
         [
-            _identity(run) | {"device": run.summary["measured"]["device"], **_round_costs(run)}
-            for run in records
+            dict(zip((*_ALIKE, "device"), common, strict=True)) | {"runs": len(few), **_median_costs(few)}
+            for common, few in alike.items()
         ],
         folds=True,
     )
@@ -159,13 +168,20 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
         ],
         "also": ", ".join(summary.get("also_settings_of", ())) or None,
         "changed": ", ".join(f"{key}={setting_text(record.settings[key])}" for key in changed) or "none",
-        "code": summary["code"],
-        "split": summary["split"],
+        "code": summary["code"][:SHOWN_LETTERS],
+        "split": summary["split"][:SHOWN_LETTERS],
         "device": measured["device"],
         "versions": ", ".join(f"{name} {version}" for name, version in measured["versions"].items()),
         "seconds": measured["seconds"],
         "memory": measured["peak_memory_bytes"] / _GIB,
     }
+
+
+def _median_costs(records: Sequence[RunRecord]) -> dict[str, float]:
+    """What a round of runs cost, each number the median of those that have it."""
+    every = [_round_costs(record) for record in records]
+    keys = dict.fromkeys(key for costs in every for key in costs)
+    return {key: float(np.median([costs[key] for costs in every if key in costs])) for key in keys}
 
 
 def _round_costs(record: RunRecord) -> dict[str, float]:

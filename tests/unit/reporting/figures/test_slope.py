@@ -1,10 +1,12 @@
 """Slopes, the places of labels, and figures as svg that follow the reader's colour scheme."""
 
+import io
 import itertools
 import re
 from itertools import combinations
 from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -161,6 +163,36 @@ def test_of_coordinates_an_svg_has_hundredths_and_of_scales_all_digits():
     assert len(coordinates) > 20
     assert all(number == round(number, 2) for number in coordinates)
     assert "scale(0.015625)" in text
+
+
+def test_a_path_in_an_svg_leads_through_the_same_points_by_the_same_steps():
+    figure = plotted()
+    figure.axes[0].plot([0, 0.25, 0.5, 1], [0.5, 1, 0, 0.25], marker="o")
+    plain = io.StringIO()
+    with theme(), mpl.rc_context({"svg.hashsalt": "fedrec", "svg.fonttype": "path"}):
+        figure.savefig(plain, format="svg", transparent=True)
+        text = svg_of(figure)
+    wanted, found = (
+        [steps(path) for path in re.findall(r' d="([^"]*)', one)] for one in (plain.getvalue(), text)
+    )
+    assert found == wanted
+    assert {letter for path in found for letter, _ in path} >= {"M", "L", "C", "Q", "z"}
+
+
+def steps(path):
+    """The steps of a path, each with the letter that holds for it."""
+    found, letter, numbers = [], "", []
+    for word in re.findall(r"[A-Za-z]|-?[\d.]+", path):
+        if word.isalpha():
+            letter = word
+            found += [("z", ())] if word == "z" else []
+            continue
+        numbers.append(round(float(word), 2))
+        if len(numbers) == {"M": 2, "L": 2, "Q": 4, "C": 6}[letter]:
+            found.append((letter, tuple(numbers)))
+            # Points that follow the one a path begins at are joined to it by lines.
+            letter, numbers = "L" if letter == "M" else letter, []
+    return found
 
 
 def test_a_scale_of_colours_keeps_its_order_in_the_dark():

@@ -206,7 +206,8 @@ def test_tables_of_papers_come_from_the_csv_by_dataset_with_metrics_side_by_side
         if not published["value"]:
             assert row["HR@10, published"]["text"] == "–"
             continue
-        assert row["HR@10, published"]["data-value"] == published["value"]
+        value = float(row["HR@10, published"]["data-value"])
+        assert value == pytest.approx(float(published["value"]), rel=1e-6)
         assert row["HR@10, clean"]["text"].startswith(f"{float(clean['value']):.4f}")
         assert re.fullmatch(r"[+-]0\.\d{4}", row["difference"]["text"])
     assert "(best)" in "".join(row["HR@10, clean"]["text"] for row in shown[:-1])
@@ -449,7 +450,7 @@ def test_many_runs_of_a_row_are_folded(made):
     made.write_table(one.target, rows, [replace(SHOWN, rows=rows)])
     found = report(made)
     assert (
-        '<details class="runs"><summary>5 runs</summary><a href="../runs/p/d/clean/m/seed0/run.json">'
+        '<details class="runs"><summary>5 links</summary><a href="../runs/p/d/clean/m/seed0/run.json">'
         in found.text
     )
 
