@@ -5,10 +5,11 @@ Everything is paired: the same user, or the same seed, under both methods. Draws
 same numbers and seed give the same result under the same version of numpy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,10 +21,14 @@ EXACT_PAIRS = 20
 """Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
 ALPHA = 0.05
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
+_KEPT = 2**27  # bytes of draws that are kept for others on as many users
 _FEW = 64  # distinct values whose numbers are drawn at once; of more, each user's
 _ROUNDING = 1e-12  # sums this near, relative to the sum of magnitudes, are equal
 
 Floats = NDArray[np.float64]
+_Weights: TypeAlias = NDArray[np.uint8]
+_Draws: TypeAlias = Callable[[np.random.Generator, int, int], _Weights]
+"""What draws the weights of so many users, so many rows of them."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def bootstrap_interval(
     of_users = _finite(differences, "differences")
     values, times = np.unique(of_users, return_counts=True)
     if len(values) > _FEW:
-        sums = _shared_sums(_resamples(len(of_users), seed, resamples), of_users)
+        sums = _shared_sums(_resamples, of_users, seed, resamples)
     else:
         sums = _sums_of_few(values, times, seed, resamples)
     means = np.concatenate(list(sums)) / len(of_users)
@@ -197,7 +202,7 @@ def _drawn_sums(differences: Floats, seed: int, resamples: int) -> Iterator[Floa
     """
     magnitudes, times = np.unique(np.abs(differences[differences != 0]), return_counts=True)
     if len(magnitudes) > _FEW:
-        for sums in _shared_sums(_flips(len(differences), seed, resamples), differences):
+        for sums in _shared_sums(_flips, differences, seed, resamples):
             yield differences.sum() - 2 * sums
         return
     draw = np.random.Generator(np.random.PCG64(seed))
@@ -213,31 +218,35 @@ def _sums_of_few(values: Floats, times: NDArray[np.int64], seed: int, resamples:
         yield draw.multinomial(users, times / users, part) @ values
 
 
-def _shared_sums(weights: NDArray[np.uint8], values: Floats) -> Iterator[Floats]:
-    """The sum of values by each row of weights."""
-    start = 0
-    for part in _parts(len(weights), len(values)):
-        yield weights[start : start + part].astype(np.float64) @ values
-        start += part
+def _shared_sums(drawn: _Draws, values: Floats, seed: int, resamples: int) -> Iterator[Floats]:
+    """The sum of values by each of so many rows of weights, as `drawn` draws them."""
+    users = len(values)
+    if users * resamples <= _KEPT:
+        weights, start = _kept(drawn, users, seed, resamples), 0
+        for part in _parts(resamples, users):
+            yield weights[start : start + part].astype(np.float64) @ values
+            start += part
+        return
+    draw = np.random.Generator(np.random.PCG64(seed))
+    for part in _parts(resamples, users):
+        yield drawn(draw, users, part).astype(np.float64) @ values
 
 
-@lru_cache(maxsize=1)
-def _resamples(users: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+@lru_cache(maxsize=6)
+def _kept(drawn: _Draws, users: int, seed: int, rows: int) -> _Weights:
+    """_Weights for all that are compared on so many users."""
+    return drawn(np.random.Generator(np.random.PCG64(seed)), users, rows)
+
+
+def _resamples(draw: np.random.Generator, users: int, rows: int) -> _Weights:
     """How often each resample holds each user: resamples x users."""
-    draw = np.random.Generator(np.random.PCG64(seed))
-    return np.stack(
-        [
-            np.bincount(draw.integers(0, users, users), minlength=users).astype(np.uint8)
-            for _ in range(resamples)
-        ]
-    )
+    chosen = (np.bincount(draw.integers(0, users, users), minlength=users) for _ in range(rows))
+    return np.stack([times.astype(np.uint8) for times in chosen])
 
 
-@lru_cache(maxsize=1)
-def _flips(users: int, seed: int, resamples: int) -> NDArray[np.uint8]:
+def _flips(draw: np.random.Generator, users: int, rows: int) -> _Weights:
     """Whose sign is flipped: draws x users, 0 or 1."""
-    draw = np.random.Generator(np.random.PCG64(seed))
-    bytes_ = draw.integers(0, 256, (resamples, -(-users // 8)), dtype=np.uint8)
+    bytes_ = draw.integers(0, 256, (rows, -(-users // 8)), dtype=np.uint8)
     return np.unpackbits(bytes_, axis=1, count=users)
 
 

@@ -13,7 +13,7 @@ from fedrec.native.source import KernelSource
 
 _PART = 32
 """Rows that a GPU adds one after the other."""
-LANES = 256
+BLOCK_LANES = 256
 """Threads of a block of a GPU."""
 _ON_CPU = """
   real sum[{width}];
@@ -76,10 +76,10 @@ class Bags:
 def _sums(table: Tensor, chosen: Tensor, first: Tensor) -> Tensor:
     """The sums over parts of what is chosen, from place to place."""
     width, on_gpu = table.shape[1], table.is_cuda
-    kernel = kernel_or_none(bag_sums(width, table.dtype, on_gpu=on_gpu), table.device, LANES)
+    kernel = kernel_or_none(bag_sums(width, table.dtype, on_gpu=on_gpu), table.device, BLOCK_LANES)
     if kernel is None:
         return functional.embedding_bag(chosen, table, first, mode="sum", include_last_offset=True)
-    at_once = LANES // lanes_of_bag(width, table.dtype) if on_gpu else 1
+    at_once = BLOCK_LANES // lanes_of_bag(width, table.dtype) if on_gpu else 1
     return sums_by(kernel, table, chosen, first, at_once)
 
 
@@ -122,7 +122,7 @@ def bag_sums(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
 
 def lanes_of_bag(width: int, dtype: torch.dtype) -> int:
     """How many lanes of a GPU's block share a bag."""
-    return min(width // 4 if _reads_fours(width, dtype) else width, LANES)
+    return min(width // 4 if _reads_fours(width, dtype) else width, BLOCK_LANES)
 
 
 def _reads_fours(width: int, dtype: torch.dtype) -> bool:

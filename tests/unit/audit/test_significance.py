@@ -202,3 +202,16 @@ def test_values_that_cannot_be_compared_are_an_error(a, b, said):
 def test_holm_takes_p_values_alone(p):
     with pytest.raises(ComparisonError, match="is no p-value"):
         holm([0.5, p])
+
+
+def test_draws_that_are_too_many_to_be_kept_give_the_same_interval(monkeypatch):
+    differences = np.random.default_rng(3).normal(size=200)
+    kept = bootstrap_interval(differences, resamples=500)
+    flipped = compare(differences, np.zeros(200), resamples=500).randomisation
+    monkeypatch.setattr("fedrec.audit.significance._KEPT", 0)
+    monkeypatch.setattr("fedrec.audit.significance._AT_ONCE", 200 * 7)
+
+    assert bootstrap_interval(differences, resamples=500) == pytest.approx(kept, rel=1e-12)
+    # Signs are drawn in bytes, which parts of other lengths cut elsewhere: as good, and not the same.
+    again = compare(differences, np.zeros(200), resamples=500).randomisation
+    assert abs(again - flipped) < 0.1

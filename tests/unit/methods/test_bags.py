@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from fedrec.methods._math import bags
-from fedrec.methods._math.bags import LANES, Bags, bag_sums, lanes_of_bag, sums_by
+from fedrec.methods._math.bags import BLOCK_LANES, Bags, bag_sums, lanes_of_bag, sums_by
 from tests.lanes import CudaCompiler, LanesKernel
 
 
@@ -24,15 +24,15 @@ def test_sums_are_those_of_plain_additions(width, dtype):
 @pytest.mark.parametrize("width", [3, 16, 300])
 def test_lanes_of_a_gpu_add_in_the_same_order(width, dtype):
     table, chosen, sizes = torch.randn(9, width, dtype=dtype), torch.randint(9, (110,)), [0, 7, 1, 32, 70]
-    kernel = LanesKernel(bag_sums(width, dtype, on_gpu=True), LANES)
-    made, at_once = Bags.of(chosen, torch.tensor(sizes)), LANES // lanes_of_bag(width, dtype)
+    kernel = LanesKernel(bag_sums(width, dtype, on_gpu=True), BLOCK_LANES)
+    made, at_once = Bags.of(chosen, torch.tensor(sizes)), BLOCK_LANES // lanes_of_bag(width, dtype)
     sums = sums_by(kernel, table, made.chosen, made.first, at_once)
     assert torch.equal(sums, plain(table, chosen, sizes))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_gpu_takes_the_kernel(dtype):
-    assert CudaCompiler().refusal(bag_sums(16, dtype, on_gpu=True), LANES) == ""
+    assert CudaCompiler().refusal(bag_sums(16, dtype, on_gpu=True), BLOCK_LANES) == ""
 
 
 @pytest.mark.usefixtures("double_precision")
