@@ -21,6 +21,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "six lines": results.six_lines,
     "methods": results.methods,
     "protocols": results.protocols,
+    "switches": results.switches,
     "speed": speed.speed,
     "fused": speed.fused,
     "processes": speed.processes,

@@ -26,12 +26,21 @@ def step_rows(
 ) -> list[dict[str, Any]]:
     """One row per dataset, step and method: test metrics, mean over seeds, and the method's rank.
 
-    Of the runs these ask for, those that are `shown`, or all; no row for a method that has none at a step.
+    Of the runs these ask for, those that are `shown`, or all, with the seeds that the method has at all its
+    steps: it differs from step to step by the protocol alone. No row for a method that has none at a step.
     One whose runs all diverged before there was a number has none, and no rank.
     """
     rows: list[dict[str, Any]] = []
     for of_dataset in audited:
-        for step in steps(of_dataset, protocols):
+        every = {
+            step: {
+                method: [run for run in runs if shown is None or run in shown]
+                for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
+            }
+            for step in steps(of_dataset, protocols)
+        }
+        common = _common_seeds(every.values())
+        for step, runs_there in every.items():
             at_step = [
                 {
                     "dataset": of_dataset.dataset,
@@ -42,13 +51,24 @@ def step_rows(
                     "title": title(methods, method, ["rounds"]),
                     **_numbers(results, step, there),
                 }
-                for method, runs in runs_of_step(of_dataset, methods, step, seeds).items()
-                if (there := [run for run in runs if shown is None or run in shown])
+                for method, runs in runs_there.items()
+                if (there := [run for run in runs if run.seed in common[method]])
             ]
             values = [row["hr@10"] for row in at_step if row["hr@10"] is not None]
             ranks = dict(zip(values, shared_ranks(values), strict=True))
             rows += [{**row, "rank": ranks.get(row["hr@10"])} for row in at_step]
     return rows
+
+
+def _common_seeds(at_steps: Iterable[Mapping[str, Sequence[RunId]]]) -> dict[str, frozenset[int]]:
+    """The seeds each method has at all steps that it has runs at."""
+    common: dict[str, frozenset[int]] = {}
+    for runs_there in at_steps:
+        for method, runs in runs_there.items():
+            if runs:
+                seeds = frozenset(run.seed for run in runs)
+                common[method] = common.get(method, seeds) & seeds
+    return common
 
 
 def step_heading(step: str) -> str:

@@ -56,7 +56,8 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
     return ReportTable(
         caption=f"Audit of protocols on {rows[0]['dataset']}: test {metric.upper()}, settings of "
         f"{rows[0]['paper']}, {' or '.join(map(str, rounds))} rounds. 'only' turns one switch of the "
-        f"published protocol to what clean does, 'up to' this one and all before it. {origin}",
+        f"published protocol to what clean does, 'up to' this one and all before it. A method has the seeds "
+        f"that there are of it at all steps. {origin}",
         columns=[
             ReportColumn("title", "method", align="left"),
             *(ReportColumn(name, step_heading(name), "{:.4f}", ranked=True) for name in names),

@@ -97,6 +97,24 @@ def test_numbers_are_means_over_seeds(tmp_path, protocols):
     assert (row["hr@10"], row["seeds"]) == (pytest.approx(0.61), "0 1 2")
 
 
+def test_steps_are_compared_by_the_seeds_that_a_method_has_at_all_of_them(tmp_path, protocols):
+    seeds = (0, 1, 2)
+    ladder = made_ladder(tmp_path, protocols, seeds=seeds)
+    every = [
+        run
+        for step in steps(ladder, protocols)
+        for runs in runs_of_step(ladder, METHODS, step, seeds).values()
+        for run in runs
+    ]
+    lacks = {
+        run for run in every if "fedmf" in run.method and short_name(run.protocol) == "only-pool" and run.seed
+    }
+    rows = step_rows(tmp_path, [ladder], METHODS, protocols, seeds, set(every) - lacks)
+
+    assert {row["seeds"] for row in rows if row["title"] == "FedMF"} == {"0"}
+    assert {row["seeds"] for row in rows if row["title"] == "PFedCLR"} == {"0 1 2"}
+
+
 def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
     rows = step_rows(tmp_path, [made_ladder(tmp_path, protocols)], METHODS, protocols, (0,))
     hr, ndcg = step_tables(rows)
