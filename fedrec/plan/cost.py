@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from fedrec.config.methods import resolve
@@ -102,13 +103,20 @@ def _work_of(run: RunId, methods: Mapping[str, Any], size: Size) -> _Work:
     usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)
     taking_part = values.get("participation", 1)
-    # On an upload there is noise once, on gradients in every epoch.
-    noises = bool(values.get("ldp")) + bool(values.get("dp_noise")) * values.get("local_epochs", 1)
+    # On an upload there is noise once, on gradients in every mini-batch of every epoch.
+    noises = bool(values.get("ldp")) + (_batches(values, size) if values.get("dp_noise") else 0)
     return _Work(
         rounds=int(values["rounds"]),
         training=epochs * taking_part / usual.get("participation", 1),
         noise=noises * taking_part * size.users * size.items * values.get("d", 1),
     )
+
+
+def _batches(values: Mapping[str, Any], size: Size) -> int:
+    """About how many mini-batches a client trains on in a round."""
+    samples = size.interactions / size.users * (1 + values.get("negatives", 0))
+    a_pass = ceil(samples / float(values.get("batch_size") or samples))
+    return a_pass * int(values.get("local_epochs", 1))
 
 
 def size_of(dataset: "Dataset") -> Size:
