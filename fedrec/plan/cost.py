@@ -114,9 +114,9 @@ def _work_of(run: RunId, methods: Mapping[str, Any], size: Size) -> _Work:
 
 def _batches(values: Mapping[str, Any], size: Size) -> int:
     """About how many mini-batches a client trains on in a round."""
-    samples = size.interactions / size.users * (1 + values.get("negatives", 0))
-    a_pass = ceil(samples / float(values.get("batch_size") or samples))
-    return a_pass * int(values.get("local_epochs", 1))
+    samples: float = size.interactions / size.users * (1 + values.get("negatives", 0))
+    in_epoch = ceil(samples / (values.get("batch_size") or samples))
+    return int(in_epoch * values.get("local_epochs", 1))
 
 
 def size_of(dataset: "Dataset") -> Size:
