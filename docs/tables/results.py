@@ -207,10 +207,9 @@ def switches() -> str:
     changes = _changes_by_switch()
     every = dict.fromkeys(switch for switch, _ in changes)
     datasets = [name for name in dict.fromkeys(where for _, where in changes) if ("pool", name) in changes]
-    counts = {name: len(changes["pool", name]) for name in datasets}
-    shown = [name for name in datasets if counts[name] >= _LINES_TO_SHOW]
+    shown = [name for name in datasets if len(changes["pool", name]) >= _LINES_TO_SHOW]
     return markdown(
-        ("switch", *(f"{name} ({counts[name]})" for name in shown)),
+        ("switch", *shown),
         (
             (f"`{switch}`", *(_spread_words(changes.get((switch, name), [])) for name in shown))
             for switch in every
@@ -219,11 +218,14 @@ def switches() -> str:
 
 
 def _changes_by_switch() -> dict[tuple[str, str], list[float]]:
-    """By switch and dataset: HR@10 with it turned less HR@10 without, of each line of a paper's audit."""
+    """By switch and dataset: HR@10 with it turned less HR@10 without, of each line of a paper's audit.
+
+    Lines that diverged with or without it are left out.
+    """
     changes: dict[tuple[str, str], list[float]] = {}
     for path in sorted((REFERENCE / "tables").glob("audit_protocols_*.csv")):
         with path.open(encoding="utf-8", newline="") as stream:
-            rows = [row for row in csv.DictReader(stream) if row["hr@10"]]
+            rows = [row for row in csv.DictReader(stream) if row["hr@10"] and not row["diverged"]]
         published = {(row["dataset"], row["method"]): row for row in rows if row["step"] == "published"}
         for row in rows:
             before = published.get((row["dataset"], row["method"]))
@@ -240,4 +242,4 @@ def _spread_words(changes: Sequence[float]) -> str:
     if not changes:
         return "–"
     low, high = min(changes), max(changes)
-    return f"{median(changes):+.3f} ({low:+.3f} to {high:+.3f})"
+    return f"{median(changes):+.3f} ({low:+.3f} to {high:+.3f}; {len(changes)})"

@@ -340,11 +340,15 @@ def _reason(claim: Claim, dataset: str, missing: Sequence[RunId], unavailable: M
         for name in (dataset, f"{dataset}/published-{claim.paper}")
         if name in unavailable
     ]
-    protocols = sorted({short_name(run.protocol) for run in missing})
-    if protocols:
-        seeds = sorted({run.seed for run in missing})
-        which = f"{' and '.join(protocols)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-        reasons.append(f"{dataset}: not trained here ({which})")
+    lacking: dict[str, set[int]] = {}
+    for run in missing:
+        lacking.setdefault(short_name(run.protocol), set()).add(run.seed)
+    which = [
+        f"{protocol}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
+        for protocol, seeds in sorted(lacking.items())
+    ]
+    if which:
+        reasons.append(f"{dataset}: not all lines are trained here ({'; '.join(which)})")
     return "; ".join(reasons)
 
 

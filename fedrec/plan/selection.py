@@ -1,5 +1,6 @@
 """Which runs tables, figures and claims are made of."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,6 +35,28 @@ def runs_of(
         for protocol in artefact.protocols
         if f"{dataset}/{protocol}" not in unavailable
     }
+
+
+def with_seeds_alike(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
+    """Of runs those to be shown side by side; and again those of each line that has other seeds than most.
+
+    On a dataset under a protocol that are the seeds that most lines have, of equally many lines the fewest:
+    a mean over other seeds would differ by these, too. A line that lacks some has those that it has.
+    """
+    lines: dict[tuple[str, str], dict[tuple[str, str], list[RunId]]] = {}
+    for run in sorted(runs):
+        of_split = lines.setdefault((run.dataset, run.protocol), {})
+        of_split.setdefault((run.paper, run.method), []).append(run)
+    shown: set[RunId] = set()
+    others: list[list[RunId]] = []
+    for of_split in lines.values():
+        times = Counter(frozenset(run.seed for run in line) for line in of_split.values())
+        usual = min(times, key=lambda seeds: (-times[seeds], len(seeds), sorted(seeds)))
+        for line in of_split.values():
+            chosen = [run for run in line if run.seed in usual] or line
+            shown.update(chosen)
+            others += [chosen] if {run.seed for run in chosen} != usual else []
+    return [run for run in runs if run in shown], others
 
 
 def records_of(

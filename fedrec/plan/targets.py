@@ -12,6 +12,7 @@ from fedrec.config.methods import resolve, title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
+from fedrec.config.protocol import short_name
 from fedrec.config.tuning import Search
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
@@ -20,7 +21,7 @@ from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
-from fedrec.plan.selection import compared, runs_of, selection_named
+from fedrec.plan.selection import compared, runs_of, selection_named, with_seeds_alike
 from fedrec.plan.trials import design, stages
 from fedrec.plan.workspace import Workspace
 
@@ -261,7 +262,9 @@ class Targets:
         ]
         needs = layout.needed(artefact.options)
         datasets = [name for name in artefact.datasets if name not in unavailable]
-        return self._target(artefact.target, layout, runs, content, needs, datasets, models)
+        return self._target(
+            artefact.target, layout, runs, content, needs, datasets, models, side_by_side=True
+        )
 
     def _of_dataset(self, name: str, layout: Layout, dataset: str) -> Target:
         workspace = self._workspace
@@ -271,9 +274,8 @@ class Targets:
             "seeds": workspace.seeds,
             "titles": [title(workspace.methods, method) for method in names],
         }
-        return self._target(
-            name, layout, compared(workspace, dataset), content, layout.needs, [dataset], names
-        )
+        runs = compared(workspace, dataset)
+        return self._target(name, layout, runs, content, layout.needs, [dataset], names, side_by_side=True)
 
     def _statistics(self, name: str, selection: str) -> Target:
         workspace, datasets = self._workspace, self.selections[selection]
@@ -387,6 +389,12 @@ class Targets:
         reads = tuple(file for target in targets for file in (*target.files, target.plan))
         return replace(self._target(name, layout, runs, content, (), []), reads=reads)
 
+    def _named(self, line: Sequence[RunId]) -> str:
+        """A line on a dataset under a protocol, with its seeds."""
+        run, seeds = line[0], ", ".join(str(run.seed) for run in line)
+        name = title(self._workspace.methods, run.method)
+        return f"{name} on {run.dataset}, {short_name(run.protocol)} ({seeds})"
+
     def _target(
         self,
         name: str,
@@ -396,8 +404,14 @@ class Targets:
         needs: Sequence[str],
         datasets: Sequence[str],
         models: Iterable[str] = (),
+        *,
+        side_by_side: bool = False,
     ) -> Target:
         runs = self._workspace.shown(runs, layout)
+        if side_by_side:
+            runs, others = with_seeds_alike(runs)
+            if others:
+                content = {**content, "other_seeds": [self._named(line) for line in others]}
         if older := self._workspace.older(runs):
             content = {**content, "older": older}
         reads: list[str] = []

@@ -25,6 +25,9 @@ def build(target: Target, project: Project) -> None:
     if left_out:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
         add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")
+    if "other_seeds" in target.content:
+        lines = "; ".join(target.content["other_seeds"])
+        add_remark(target, project, f"Of other seeds than most beside them: {lines}.")
     if "older" in target.content:
         add_remark(
             target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."

@@ -78,9 +78,22 @@ def exposure_tables(rows: Sequence[Row]) -> list[ReportTable]:
             rows=[
                 {**row, "protocol": short_name(row["protocol"])} for row in rows if row["dataset"] == dataset
             ],
+            notes=_without_vanished([row for row in rows if row["dataset"] == dataset]),
         )
         for dataset in dict.fromkeys(row["dataset"] for row in rows)
     ]
+
+
+def _without_vanished(rows: Sequence[Row]) -> list[str]:
+    """Why published runs have no share of hits that vanish; nothing where all have."""
+    lacking = [
+        row["title"]
+        for row in rows
+        if short_name(row["protocol"]) == "published" and row.get("vanished_share") is None
+    ]
+    names = ", ".join(dict.fromkeys(lacking))
+    told = f"Nobody looked into a model of {names} under {_EXPOSED}: no share of hits that vanish."
+    return [told] if names else []
 
 
 def _exposures(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, Mapping[str, Any]]]:

@@ -3,6 +3,7 @@
 A table per dataset and metric; `fedrec.reporting.figures.ranks` draws how the ranks of methods move.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,15 +36,15 @@ def build(target: Target, project: Project) -> None:
 
 def step_tables(rows: Sequence[Row]) -> list[ReportTable]:
     """A table per dataset and metric, the best under `clean` first."""
-    origin = origin_sentence(provenance_of_rows(rows))
     return [
-        _table([row for row in rows if row["dataset"] == dataset], metric, origin)
+        _table([row for row in rows if row["dataset"] == dataset], metric)
         for dataset in dict.fromkeys(row["dataset"] for row in rows)
         for metric in METRICS_AT_STEPS
     ]
 
 
-def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
+def _table(rows: Sequence[Row], metric: str) -> ReportTable:
+    origin = origin_sentence(provenance_of_rows(rows))
     names = dict.fromkeys(row["step"] for row in rows)
     merged: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -68,9 +69,25 @@ def _table(rows: Sequence[Row], metric: str, origin: str) -> ReportTable:
                 f"{step_heading(name)}: changes nothing here, so nothing is trained anew."
                 for name in _unmoved(rows)
             ),
+            *_seeds_and_gaps(rows, len(names)),
             *diverged_notes(({**row, "step": step_heading(row["step"])} for row in rows), "title", "step"),
         ],
     )
+
+
+def _seeds_and_gaps(rows: Sequence[Row], steps: int) -> list[str]:
+    """What a reader must know to compare methods: which rest on other seeds, and why there are dashes."""
+    seeds = {str(row["title"]): str(row["seeds"]) for row in rows}
+    groups = {
+        found: [name for name in seeds if seeds[name] == found] for found in sorted(set(seeds.values()))
+    }
+    told = [f"{', '.join(names)}: seeds {found.replace(' ', ', ')}" for found, names in groups.items()]
+    gaps = Counter(str(row["title"]) for row in rows)
+    without = [name for name, found in gaps.items() if found < steps]
+    return [
+        *([f"Methods with other seeds than others: {'; '.join(told)}."] if len(told) > 1 else []),
+        *([f"A dash: no run of {', '.join(without)} is there under that protocol."] if without else []),
+    ]
 
 
 def _unmoved(rows: Sequence[Row]) -> list[str]:

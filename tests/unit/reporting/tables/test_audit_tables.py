@@ -113,6 +113,12 @@ def test_steps_are_compared_by_the_seeds_that_a_method_has_at_all_of_them(tmp_pa
 
     assert {row["seeds"] for row in rows if row["title"] == "FedMF"} == {"0"}
     assert {row["seeds"] for row in rows if row["title"] == "PFedCLR"} == {"0 1 2"}
+    few = [row for row in rows if (row["title"], row["step"]) != ("FedMF", "only-order")]
+    notes = step_tables(few)[0].notes
+    assert (
+        "Methods with other seeds than others: FedMF: seeds 0; popularity, PFedCLR: seeds 0, 1, 2." in notes
+    )
+    assert "A dash: no run of FedMF is there under that protocol." in notes
 
 
 def test_a_table_of_steps_looks_like_this(tmp_path, protocols):
