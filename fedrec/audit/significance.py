@@ -234,7 +234,7 @@ def _shared_sums(drawn: _Draws, values: Floats, seed: int, resamples: int) -> It
 
 @lru_cache(maxsize=6)
 def _kept(drawn: _Draws, users: int, seed: int, rows: int) -> _Weights:
-    """_Weights for all that are compared on so many users."""
+    """Weights for all that are compared on so many users."""
     return drawn(np.random.Generator(np.random.PCG64(seed)), users, rows)
 
 

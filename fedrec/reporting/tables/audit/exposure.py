@@ -89,7 +89,7 @@ def _without_vanished(rows: Sequence[Row]) -> list[str]:
     lacking = [
         row["title"]
         for row in rows
-        if short_name(row["protocol"]) == "published" and row.get("vanished_share") is None
+        if short_name(row["protocol"]) == "published" and row.get("vanished") is None
     ]
     names = ", ".join(dict.fromkeys(lacking))
     told = f"Nobody looked into a model of {names} under {_EXPOSED}: no share of hits that vanish."

@@ -78,10 +78,10 @@ def _table(rows: Sequence[Row], metric: str) -> ReportTable:
 def _seeds_and_gaps(rows: Sequence[Row], steps: int) -> list[str]:
     """What a reader must know to compare methods: which rest on other seeds, and why there are dashes."""
     seeds = {str(row["title"]): str(row["seeds"]) for row in rows}
-    groups = {
-        found: [name for name in seeds if seeds[name] == found] for found in sorted(set(seeds.values()))
-    }
-    told = [f"{', '.join(names)}: seeds {found.replace(' ', ', ')}" for found, names in groups.items()]
+    told = [
+        f"{', '.join(name for name in seeds if seeds[name] == found)}: seeds {found.replace(' ', ', ')}"
+        for found in sorted(set(seeds.values()))
+    ]
     gaps = Counter(str(row["title"]) for row in rows)
     without = [name for name, found in gaps.items() if found < steps]
     return [
