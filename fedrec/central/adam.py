@@ -25,7 +25,10 @@ class Adam:
     def step(self, loss: Tensor) -> None:
         """One step down the gradient of `loss`; what it does not depend on stays as it is."""
         gradients = torch.autograd.grad(loss, list(self.values.values()), allow_unused=True)
-        moved = {name: g for name, g in zip(self.values, gradients, strict=True) if g is not None}
+        # Torch's fused steps read a gradient as if its numbers lay one after the other, whatever its strides.
+        moved = {
+            name: g.contiguous() for name, g in zip(self.values, gradients, strict=True) if g is not None
+        }
         with torch.no_grad():
             adam(
                 [self.values[name] for name in moved],

@@ -32,6 +32,23 @@ def test_steps_are_those_of_torch():
     assert torch.equal(own["unused"], values()["unused"])
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda w: (w["x"].t() * torch.linspace(-7, 7, 15).view(3, 5)).sum(),
+        lambda w: (w["x"][:, 0] * torch.arange(5.0)).sum() + w["y"].sum(),
+    ],
+    ids=["turned", "stretched"],
+)
+def test_gradients_are_read_however_they_lie_in_memory(loss):
+    own, expected = values(), values()
+    Adam(own, 0.1).step(loss(own))
+    reference = torch.optim.Adam(expected.values(), lr=0.1)
+    loss(expected).backward()
+    reference.step()
+    assert all(torch.allclose(own[name], expected[name]) for name in SHAPES)
+
+
 @pytest.mark.parametrize("after", [0, 2])
 def test_it_goes_on_from_its_state(after):
     whole = values()
