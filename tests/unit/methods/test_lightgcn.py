@@ -7,6 +7,8 @@ import torch
 
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
+from fedrec.methods import lightgcn as module
+from fedrec.methods.lightgcn import SpreadByRows
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
@@ -183,3 +185,26 @@ def test_a_graph_of_all_rows_holds_the_held_out_ones_and_gives_them_away():
     # Chance is one in 16.
     assert first["honest"] < 0.2
     assert first["leaking"] > 0.8
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+@pytest.mark.parametrize("changes", [(), ("loss=bce", "negatives=3")])
+@pytest.mark.parametrize("columns", [7, 512])
+def test_a_matrix_of_the_graph_gives_the_same_loss_and_gradients(rows, changes, columns, monkeypatch):
+    monkeypatch.setattr(module, "_COLUMNS", columns)
+    clients = clients_of(planted_blocks())
+    learner = lightgcn(clients, *changes)
+    method, w, negatives = learner.method, learner.weights, learner.settings["negatives"]
+    users = torch.randint(len(clients), (rows,))
+    items = torch.randint(clients.items, (rows, 1 + negatives))
+    labels = torch.tensor([1.0] + [0.0] * negatives).expand(rows, -1)
+    by_rows = SpreadByRows(method, method.graph.matrix(learner.settings["depth"]))
+    wanted = method.loss(method.forward(w), users, items, labels)
+    found = by_rows.loss(by_rows.forward(w), users, items, labels)
+
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
+    values = list(learner.values.values())
+    for one, other in zip(
+        torch.autograd.grad(found, values), torch.autograd.grad(wanted, values), strict=True
+    ):
+        assert torch.allclose(one, other, rtol=1e-10, atol=1e-14)
