@@ -17,6 +17,7 @@ one those of every user, so that the rate D needs to remember makes C diverge.
 Decay shrinks all of D alike, so D is one factor times stored rows: a step touches the rows it has samples of.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.central.finite import check_model_finite
+from fedrec.central.steps import EpochSamples, RecordedSteps, Steps
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import first_words
@@ -49,8 +51,10 @@ _AT_ONCE = 1 << 22
 """Rows of D gathered at once when items are scored."""
 _USERS_AT_ONCE = 512
 """Users whose samples are held at once in synchronous mode."""
+_WITHOUT_END = 1 << 40
+"""Steps, where no number of them is too many."""
 _SMALLEST = 1e-6
-"""Below this the factor of D goes into its rows, so that these do not grow without bound."""
+"""Where decay has made the factor of D so small it goes into the rows, which would grow without bound."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,12 @@ class CentRAP(Learner):
         self.C = start["C"].requires_grad_()
         self.u, self.b = (start[name].repeat(len(clients), 1).requires_grad_() for name in ("u", "b"))
         self.rows = start["D"].repeat(len(clients), 1)
-        self.factor = 1.0
+        self.factor = torch.ones((), dtype=torch.float64, device=clients.device)
 
     def train_round(self, round_: int) -> Report:
         """One epoch over all users' samples."""
         began = time.perf_counter()
-        mean = float(torch.stack(list(self._steps(round_))).mean())
+        mean = self.epoch(round_)
         # A sum, for a mask of all rows would take a quarter of their memory.
         check_model_finite(round_, mean, {"C": self.C, "u": self.u, "b": self.b, "D": self.rows.sum()})
         return Report(mean, len(self.clients), 0, 0, time.perf_counter() - began, 0.0)
@@ -120,7 +124,7 @@ class CentRAP(Learner):
             "kept/u": self.u.detach(),
             "kept/b": self.b.detach(),
             "kept/D/rows": self.rows,
-            "kept/D/factor": torch.tensor(self.factor, dtype=torch.float64),
+            "kept/D/factor": self.factor,
         }
 
     @override
@@ -130,37 +134,42 @@ class CentRAP(Learner):
             tensors[name].to(device).requires_grad_() for name in ("shared/C", "kept/u", "kept/b")
         )
         self.rows = tensors["kept/D/rows"].to(device)
-        self.factor = float(tensors["kept/D/factor"])
+        self.factor = tensors["kept/D/factor"].to(device)
 
     @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return [(self.clients.everyone, Purpose.NEGATIVES)]
 
-    def _mini_batches(self, round_: int) -> Iterator[MixedSamples]:
+    def epoch(self, round_: int) -> float:
+        """All steps of an epoch, one per mini-batch; their mean loss."""
+        samples, batch_size = self.mixed_samples(round_), self.settings["batch_size"]
+        kind = RecordedMixedSteps if self.rows.device.type == "cuda" else MixedSteps
+        total, steps = 0.0, 0
+        for piece in _pieces(samples, self._steps_till_small(round_) * batch_size):
+            self._fold_where_small()
+            taken = math.ceil(len(piece.user) / batch_size)
+            total += taken * kind(self, round_).epoch(piece)
+            steps += taken
+        return total / steps
+
+    def mixed_samples(self, round_: int) -> EpochSamples:
+        """Everybody's samples, mixed over users."""
         everyone = self.clients.everyone
         samples = self.clients.samples(everyone, self.settings["negatives"], self.seed, round_)
         user = torch.repeat_interleave(everyone, samples.size)
         word = first_words(counted(samples.size), user, self.seed, round_, Purpose.SHUFFLE)
-        for chosen in torch.argsort(word, stable=True).split(self.settings["batch_size"]):
-            share = torch.full_like(samples.label[chosen], 1 / len(chosen))
-            yield MixedSamples(user[chosen], samples.item[chosen], samples.label[chosen], share)
+        order = torch.argsort(word, stable=True)
+        return EpochSamples(user[order], samples.item[order], samples.label[order])
 
-    def _steps(self, round_: int) -> Iterator[Tensor]:
-        """One step per mini-batch; yields their losses."""
-        for batch in self._mini_batches(round_):
-            yield self._step(iter((batch,)), round_)
-
-    def _step(self, parts: Iterator[MixedSamples], round_: int, users: int = 1) -> Tensor:
+    def step(self, parts: Iterator[MixedSamples], round_: int, users: int = 1) -> Tensor:
         """One step of everything on the summed losses of the parts, which share no row of D.
 
         C moves by a `users`-th of its gradient. Returns the sum, by `users`.
         """
-        loss, shrunk = self.model.loss_in(round_), self.settings["round_decay"] ** (round_ - 1)
-        rate, item_rate = (shrunk * self.settings[name] for name in ("rate", "item_rate"))
-        personal_rate = shrunk * _personal_rate(self.settings)
-        decay = self.settings["weight_decay"]
-        after, total = self.factor * (1 - personal_rate * decay), torch.zeros((), device=self.rows.device)
-        moved = {self.C: item_rate, self.u: rate, self.b: rate}
+        loss, rates, decay = self.model.loss_in(round_), self._rates(round_), self.settings["weight_decay"]
+        total = torch.zeros((), device=self.rows.device)
+        after = self.factor * self._left_by_a_step(round_)
+        moved = {self.C: rates["C"], self.u: rates["u"], self.b: rates["b"]}
         gradients = [torch.zeros_like(value) for value in moved]
         for part in parts:
             cell = part.users * self.clients.items + part.items
@@ -174,18 +183,38 @@ class CentRAP(Learner):
             value = loss(cast(Weights, w), cast(Batch, part))
             of_rows, *of_others = torch.autograd.grad(value, (d, *moved))
             # Not by index_add_, whose order of sums differs from call to call on a GPU.
-            self.rows.index_put_((cell,), of_rows * (-personal_rate / after), accumulate=True)
+            self.rows.index_put_((cell,), of_rows * (-rates["D"] / after), accumulate=True)
             torch._foreach_add_(gradients, of_others)
             total += value.detach()
         gradients[0].div_(users)
         with torch.no_grad():
-            for (value, by), gradient in zip(moved.items(), gradients, strict=True):
-                value.sub_(gradient.add_(value, alpha=decay), alpha=by)
-        self.factor = after
-        if after < _SMALLEST:
-            self.rows.mul_(after)
-            self.factor = 1.0
+            for (value, rate), gradient in zip(moved.items(), gradients, strict=True):
+                value.sub_(gradient.add_(value, alpha=decay), alpha=rate)
+        self.factor.copy_(after)
         return total / users
+
+    def _rates(self, round_: int) -> dict[str, float]:
+        """The learning rate of every table in an epoch."""
+        shrunk, item_rate = self.settings["round_decay"] ** (round_ - 1), self.settings["item_rate"]
+        personal = self.settings["personal_rate"]
+        rates = {"C": item_rate, "D": item_rate if personal is None else personal}
+        rates |= dict.fromkeys(("u", "b"), self.settings["rate"])
+        return {name: shrunk * rate for name, rate in rates.items()}
+
+    def _left_by_a_step(self, round_: int) -> float:
+        """What decay leaves of D in a step of an epoch."""
+        return 1.0 - self._rates(round_)["D"] * float(self.settings["weight_decay"])
+
+    def _steps_till_small(self, round_: int) -> int:
+        """How many steps of an epoch decay takes to make the factor of D small."""
+        left = self._left_by_a_step(round_)
+        return max(1, int(math.log(_SMALLEST) / math.log(left))) if left < 1 else _WITHOUT_END
+
+    def _fold_where_small(self) -> None:
+        """Move the factor of D into its rows, where it has become small."""
+        if float(self.factor) < _SMALLEST:
+            self.rows.mul_(self.factor)
+            self.factor.fill_(1)
 
     def _scores(self, who: Tensor, items: Tensor) -> Tensor:
         cell = who.unsqueeze(1) * self.clients.items + items
@@ -195,18 +224,37 @@ class CentRAP(Learner):
         return self.model.score(cast(Weights, w), items)
 
 
-def _personal_rate(settings: Mapping[str, Any]) -> float:
-    """The learning rate of D."""
-    rate = settings["personal_rate"]
-    return float(settings["item_rate"] if rate is None else rate)
+class MixedSteps(Steps):
+    """The steps of one epoch of a CentRAP on mini-batches that are mixed over users."""
+
+    def __init__(self, learner: CentRAP, round_: int) -> None:
+        self._learner = learner
+        self._round = round_
+        self._batch_size = learner.settings["batch_size"]
+
+    @override
+    def _step(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+        share = torch.full_like(labels, 1 / len(labels))
+        return self._learner.step(iter((MixedSamples(users, items, labels, share),)), self._round)
+
+
+class RecordedMixedSteps(MixedSteps, RecordedSteps):
+    """The same steps, recorded on a GPU: anew for every epoch, which has its own rates and strengths."""
+
+
+def _pieces(samples: EpochSamples, size: int) -> Iterator[EpochSamples]:
+    """The samples in their order, so many at a time."""
+    every = len(samples.user)
+    return (samples.between(first, min(every, first + size)) for first in range(0, every, size))
 
 
 class Synchronous(CentRAP):
     """One step per epoch: every user by the mean loss of its samples, C by the mean over users."""
 
     @override
-    def _steps(self, round_: int) -> Iterator[Tensor]:
-        yield self._step(self._user_by_user(round_), round_, len(self.clients))
+    def epoch(self, round_: int) -> float:
+        self._fold_where_small()
+        return float(self.step(self._user_by_user(round_), round_, len(self.clients)))
 
     def _user_by_user(self, round_: int) -> Iterator[MixedSamples]:
         """All samples, those of a user in one piece; each user's shares add up to 1."""

@@ -78,10 +78,11 @@ def plain_run(central, rounds):
         ]
         optimiser = torch.optim.SGD(groups, weight_decay=s["weight_decay"])
         strength = torch.tanh(torch.tensor(round_ / 10))
-        for batch in central._mini_batches(round_):
-            own, shared = d[batch.users * items + batch.items], c[batch.items]
-            score = ((own + shared) * u[batch.users]).sum(1) + b[batch.users, 0]
-            loss = functional.binary_cross_entropy_with_logits(score, batch.labels)
+        samples = central.mixed_samples(round_).tensors()
+        for users, chosen, labels in zip(*(part.split(s["batch_size"]) for part in samples), strict=True):
+            own, shared = d[users * items + chosen], c[chosen]
+            score = ((own + shared) * u[users]).sum(1) + b[users, 0]
+            loss = functional.binary_cross_entropy_with_logits(score, labels)
             loss = loss - strength * s["v1"] * (own - shared).square().mean()
             loss = loss + strength * s["v2"] * shared.abs().mean()
             optimiser.zero_grad()
@@ -104,17 +105,22 @@ def test_decay_by_one_factor_equals_decay_of_every_row(decay, personal_rate):
         assert near(value.detach(), expected[name].detach(), within=1e-9), name
 
 
-def test_mini_batches_are_mixed_over_users_and_hold_every_sample_once():
+def test_samples_are_mixed_over_users_and_every_one_is_there_once():
     clients = clients_with([[0, 1, 2], [3], [4, 5]], items=9, allowed=[[6], [7], [8]])
-    batches = list(centrap(clients, "batch_size=5", "negatives=1")._mini_batches(1))
-    assert [len(batch.items) for batch in batches] == [5, 5, 2]
-    assert all(float(batch.share.sum()) == pytest.approx(1) for batch in batches)
-    assert len(batches[0].users.unique()) > 1
-    found = [
-        pair for batch in batches for pair in zip(batch.users.tolist(), batch.items.tolist(), strict=True)
-    ]
-    liked = [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (2, 5)]
-    assert sorted(found) == sorted([*liked, (0, 6), (0, 6), (0, 6), (1, 7), (2, 8), (2, 8)])
+    samples = centrap(clients, "negatives=1").mixed_samples(1)
+    assert samples.user.tolist() != sorted(samples.user.tolist())
+    found = zip(*(part.tolist() for part in samples.tensors()), strict=True)
+    liked = [(0, 0, 1), (0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 4, 1), (2, 5, 1)]
+    assert sorted(found) == sorted([*liked, *[(0, 6, 0)] * 3, (1, 7, 0), *[(2, 8, 0)] * 2])
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_all_its_steps():
+    """At 0.04 decay moves the factor into the rows every few steps: the mean goes over all of them."""
+    learner = centrap(clients_of(planted_blocks(users=9)), *RATES, "weight_decay=0.04", "batch_size=50")
+    taken, step = [], learner.step
+    learner.step = lambda *given: taken.append(float(step(*given))) or torch.tensor(taken[-1])
+    assert learner.train_round(1).loss == pytest.approx(sum(taken) / len(taken))
+    assert len(taken) == -(-len(learner.mixed_samples(1).user) // 50)
 
 
 @pytest.mark.parametrize("mode", ["mixed", "synchronous"])
