@@ -6,8 +6,8 @@
     splits.parquet           the shape of each split: how many training rows each user has
     datasets.parquet         the statistics of each dataset, and how many interactions each user has
 
-Every file carries a hash of its content, and equal runs give equal bytes. Curves are kept to five digits;
-ranks are kept exactly, of the reported round alone.
+Every file carries a hash of its content, and equal runs give equal bytes. Curves and times are kept to four
+digits behind the point; ranks are kept exactly, of the reported round alone.
 """
 
 import hashlib
@@ -35,7 +35,10 @@ ACTIVITY = "activity.parquet"
 _REBUILD = "Restore it from the repository, or pack its runs again."
 _LEVEL = 19
 """Of compression: what is written once is read many times, and kept for good."""
-_DIGITS = 5
+_PARTS = 10_000
+"""Fractions of curves and times are kept as whole numbers of such parts."""
+_OF_PARTS = b"%"
+"""What these begin with."""
 _CURVE = ("round", "loss", "validation_hr@10", "validation_ndcg@10", "test_hr@10", "test_ndcg@10")
 _TIMING = (
     "round",
@@ -335,9 +338,13 @@ def _about_dataset(folder: Path) -> dict[str, Any]:
 
 
 def _column(values: NDArray[Any]) -> bytes:
-    if np.issubdtype(values.dtype, np.floating):
-        return _as_bytes(np.round(values.astype(np.float64), _DIGITS).astype(np.float32))
-    return _as_bytes(values)
+    """Numbers of a curve or of times as bytes; fractions to the nearest part."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return _as_bytes(values)
+    parts = np.round(values.astype(np.float64) * _PARTS)
+    if np.isfinite(parts).all() and (parts >= 0).all() and (parts < 2**32).all():
+        return _OF_PARTS + _as_bytes(parts.astype(np.int64))
+    return _as_bytes((parts / _PARTS).astype(np.float32))
 
 
 def _as_bytes(values: NDArray[Any]) -> bytes:
@@ -351,7 +358,12 @@ def _as_bytes(values: NDArray[Any]) -> bytes:
 
 
 def _numbers(text: bytes) -> NDArray[Any]:
-    """The inverse of `_as_bytes`; fractions come back as double precision, others as 64 bits."""
+    """The inverse of `_as_bytes`, and as far as it is exact of `_column`.
+
+    Fractions come back as double precision, others as 64 bits.
+    """
+    if text.startswith(_OF_PARTS):
+        return _numbers(text[len(_OF_PARTS) :]) / _PARTS
     values = np.frombuffer(text[3:], dtype=text[:3].decode("ascii"))
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
 

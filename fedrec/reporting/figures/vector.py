@@ -1,8 +1,9 @@
 """Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
 
-What matplotlib writes stays as it is, so that any program shows it, but for digits of coordinates that nobody
-sees, and letters of paths that go without saying; a rule of style for a dark scheme is added for each colour
-in it. Letters are paths: no font of the reader's machine moves a label. The same figure gives the same bytes.
+What matplotlib writes stays as it is, so that any program shows it, but for what nobody sees: digits of
+coordinates, letters of paths that go without saying, names of groups, and room between tags. A rule of style
+for a dark scheme is added for each colour in it. Letters are paths: no font of the reader's machine moves a
+label. The same figure gives the same bytes.
 """
 
 import io
@@ -26,7 +27,13 @@ _MANY = 1500
 _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
-_COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*')
+_UNSEEN = re.compile(r'<!--.*?-->|(?<=<g) id="[^"]*"')
+"""The words of a text, and names that nothing refers to."""
+_INDENTED = re.compile(r"\n\s+")
+_LETTER = re.compile(r'(<use xlink:href="#[^"]*") transform="translate\((\S+) (\S+)\)"/>')
+"""A letter of a text, and how far it is moved."""
+_FONT = re.compile(r'(?<=")(#?)DejaVuSans-')
+_COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*|(?<=translate\()[^)]*')
 _DIGITS = re.compile(r"-?\d+\.\d+")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
@@ -42,8 +49,10 @@ def svg_of(figure: Figure) -> str:
 
 
 def _shortened(text: str) -> str:
-    """With coordinates to a hundredth of a point, and of lines from point to point these alone."""
-    return _COORDINATES.sub(lambda place: _DIGITS.sub(_rounded, _points(place[0])), text)
+    """With coordinates to a hundredth of a point, of lines from point to point these alone, short names."""
+    text = _FONT.sub(r"\1d", _LETTER.sub(r'\1 x="\2" y="\3"/>', _UNSEEN.sub("", text)))
+    text = _COORDINATES.sub(lambda place: _DIGITS.sub(_rounded, _points(place[0])), text)
+    return _INDENTED.sub("\n", text).replace(' y="0"/>', "/>")
 
 
 def _rounded(digits: re.Match[str]) -> str:

@@ -23,6 +23,8 @@ AGAINST = "runs_against"
 MISSING = "–"
 DIVERGED_MARK = "†"
 """Behind the number of a run that diverged, or in the place of one; such a cell is not asked who is best."""
+_WIDEST = 24
+"""Characters to which cells of markdown are padded."""
 _LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -87,12 +89,17 @@ class ReportTable:
     """Whether the page shows it folded: it is there to be compared, and not to conclude from."""
 
     def markdown(self) -> str:
-        """The table in markdown, caption first, with columns padded for reading as text."""
+        """The table in markdown, caption first, with columns padded for reading as text.
+
+        A long cell sticks out, and leaves the others of its column as they are.
+        """
         cells = [[column.heading for column in self.columns], *self._cells()]
         cells = [[cell.replace("|", r"\|") for cell in line] for line in cells]
         for place, form in self._marks({0: "**{}**", 1: "<u>{}</u>"}):
             cells[place[0] + 1][place[1]] = form.format(cells[place[0] + 1][place[1]])
-        widths = [max(3, *(len(line[place]) for line in cells)) for place in range(len(self.columns))]
+        widths = [
+            min(_WIDEST, max(3, *(len(line[place]) for line in cells))) for place in range(len(self.columns))
+        ]
         rule = [
             "-" * (width - 1) + ":" if column.align == "right" else "-" * width
             for column, width in zip(self.columns, widths, strict=True)

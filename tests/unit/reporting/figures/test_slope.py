@@ -149,8 +149,10 @@ def test_an_svg_is_transparent_names_no_font_and_has_rules_for_the_dark():
     assert f'[style*="stroke: #1a3d9d"]{{stroke:{dark}!important}}' in rules
     assert f"svg{{fill:{in_the_dark('#000000')}}}" in rules
     assert rules.count("{") == rules.count("}")
-    # No ground is painted.
-    assert not re.search(r'<g id="patch_1">\s*<path[^>]*fill: #ffffff(?![^>]*opacity: 0)', text)
+    # No ground is painted, neither of the figure nor of its axes.
+    grounds = re.findall(r'<path d="M [^"]* z" [^>]*>', text)
+    assert len(grounds) >= 2
+    assert all("fill: none" in ground or "opacity: 0" in ground for ground in grounds)
 
 
 def test_of_coordinates_an_svg_has_hundredths_and_of_scales_all_digits():
@@ -163,6 +165,25 @@ def test_of_coordinates_an_svg_has_hundredths_and_of_scales_all_digits():
     assert len(coordinates) > 20
     assert all(number == round(number, 2) for number in coordinates)
     assert "scale(0.015625)" in text
+
+
+def test_a_letter_in_an_svg_is_as_far_from_the_first_one_as_before():
+    figure = plotted()
+    plain = io.StringIO()
+    with theme(), mpl.rc_context({"svg.hashsalt": "fedrec", "svg.fonttype": "path"}):
+        figure.savefig(plain, format="svg", transparent=True)
+        text = svg_of(figure)
+    moved = re.findall(
+        r'<use xlink:href="#DejaVuSans-(\w+)"(?: transform="translate\((\S+) 0\)")?/>', plain.getvalue()
+    )
+    found = re.findall(r'<use xlink:href="#d(\w+)"(?: x="(\S+)")?/>', text)
+    assert len(found) > len("word")
+    assert [(letter, float(x or 0)) for letter, x in found] == [
+        (letter, round(float(x or 0), 2)) for letter, x in moved
+    ]
+    # Each is drawn once, and by its short name.
+    assert {letter for letter, _ in found} == set(re.findall(r'<path id="d(\w+)"', text))
+    assert "word" not in text
 
 
 def test_a_path_in_an_svg_leads_through_the_same_points_by_the_same_steps():
