@@ -128,13 +128,14 @@ class RoundProgress:
 class TaskProgress:
     """Tasks of unlike lengths: how many are done, failed and left, and about how long the rest takes."""
 
-    def __init__(self, seconds: Sequence[float], stream: TextIO | None = None) -> None:
-        self.left = len(seconds)
+    def __init__(self, tasks: Sequence[tuple[float, int]], stream: TextIO | None = None) -> None:
+        """Of each task: how many seconds it takes, against the others, and for how many runs it stands."""
+        self._all = sum(count for _, count in tasks)
+        self.left = self._all
         self.at_once: int | None = None
         """How many are done at once, where these are fewer than was asked for."""
-        self._all = len(seconds)
         self._failed = 0
-        self._seconds_to_do = sum(seconds)
+        self._seconds_to_do = sum(seconds for seconds, _ in tasks)
         self._seconds_done = 0.0
         self._started = time.monotonic()
         self._stream = stream if stream is not None else sys.stderr
@@ -142,20 +143,24 @@ class TaskProgress:
         self._bar: tqdm[NoReturn] | None = None
         if self._stream.isatty():
             shape = "{n_fmt} of {total_fmt} runs |{bar}| {postfix}"
-            self._bar = tqdm(total=len(seconds), bar_format=shape, file=self._stream)
+            self._bar = tqdm(total=self._all, bar_format=shape, file=self._stream)
 
-    def update(self, seconds: float, *, failed: bool) -> None:
-        """Tell that a task is over that was to take so many seconds, against the others."""
-        self.left -= 1
-        self._failed += failed
+    def update(self, seconds: float, count: int = 1, *, failed: bool) -> None:
+        """Tell that a task is over that was to take so many seconds, against the others, for `count` runs."""
+        self.left -= count
+        self._failed += count * failed
         self._seconds_to_do -= seconds
         # One that failed took what it took: it tells nothing of the others.
         self._seconds_done += 0.0 if failed else seconds
         if self._bar is not None:
-            self._bar.update()
+            self._bar.update(count)
         if not self.left:
             self._last_line = float("-inf")
         self.show()
+
+    def is_longer_by(self, seconds: float) -> None:
+        """Tell that what is left takes so many seconds more, against all."""
+        self._seconds_to_do += seconds
 
     def show(self) -> None:
         """Show how far it is; in a log, now and then."""

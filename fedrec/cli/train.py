@@ -38,6 +38,14 @@ def add_commands(commands: "Commands") -> None:
         required=True,
         help="published (the paper's own), clean, a step between (only-pool, upto-lists), or one of your own",
     )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="PROTOCOL=FOLDER",
+        help="train the same under another protocol, too, with its results in a folder of its own; protocols "
+        "that differ in how they evaluate alone, such as only-lists and only-ties, are trained once",
+    )
     parser.add_argument("--paper", help="the paper whose settings to follow (default: the method's own)")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
@@ -100,6 +108,7 @@ def _train(parsed: argparse.Namespace) -> None:
         if status:
             raise SystemExit(status)
         return
+    from fedrec.runs.record import RunRecord
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
@@ -122,9 +131,23 @@ def _train(parsed: argparse.Namespace) -> None:
         with_model=not parsed.without_model,
         force=parsed.force,
         replace=parsed.replace,
+        also=(also := _also(parsed.also)),
     )
     if os.environ.get("RANK", "0") == "0":
         print(_outcome(summary, parsed.out))
+        for out in also.values():
+            print(_outcome(RunRecord(out).summary, out))
+
+
+def _also(words: list[str]) -> dict[str, Path]:
+    """The folders of further runs, by their protocols."""
+    pairs = [(protocol, Path(folder)) for protocol, _, folder in (word.partition("=") for word in words)]
+    for word, (protocol, folder) in zip(words, pairs, strict=True):
+        if not protocol or folder == Path():
+            raise ConfigurationError(f"--also {word}: write PROTOCOL=FOLDER, for example only-ties=my-run-2.")
+    if len(dict(pairs)) < len(pairs):
+        raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
+    return dict(pairs)
 
 
 def _outcome(summary: Mapping[str, Any], out: Path) -> str:

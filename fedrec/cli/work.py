@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from fedrec.cli.options import Commands
     from fedrec.plan.project import RunJob
     from fedrec.plan.run_list import ListedRun
-    from fedrec.workers.crew import Crew
+    from fedrec.workers.crew import Command, Crew
     from fedrec.workers.process import Worker
 
 _RUNS_PER_GPU = 4
@@ -87,20 +88,17 @@ def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
 
 
 def _work(parsed: argparse.Namespace) -> None:
-    """Train a list of runs, several at once, and many in one process."""
+    """Train a list of runs, several at once, and many in one process; those that train alike, once."""
     from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import read_list
-    from fedrec.plan.runs import log_of
+    from fedrec.runs.alike import trained_once
     from fedrec.runs.stopping import stoppable
-    from fedrec.workers.crew import Command, Crew
+    from fedrec.workers.crew import Crew
     from fedrec.workers.gpu_sharing import shared_gpus
 
     runs = read_list(parsed.list, load_methods(parsed.methods))
     jobs = _jobs(parsed.jobs)
-    tasks = [
-        Command(str(run.out), _arguments(run, parsed), run.kind, _seconds(run), log_of(run.out))
-        for run in runs
-    ]
+    tasks = [_command(group, parsed) for group in trained_once(runs)]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
         crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing), parsed.order)
         try:
@@ -111,6 +109,22 @@ def _work(parsed: argparse.Namespace) -> None:
     if crew.failures:
         raise ResultError(_failed(crew.failures, len(runs)))
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
+
+
+def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace) -> "Command":
+    """The command that trains runs which train alike; where it fails they are trained one by one."""
+    from fedrec.plan.runs import log_of
+    from fedrec.workers.crew import Command
+
+    apart = tuple(
+        Command(str(run.out), _arguments(run, parsed), run.kind, _seconds(run), log_of(run.out))
+        for run in runs
+    )
+    if len(apart) == 1:
+        return apart[0]
+    also = [f"--also={run.said['protocol']}={run.out}" for run in runs[1:]]
+    seconds = max(each.seconds for each in apart)
+    return replace(apart[0], arguments=(*apart[0].arguments, *also), seconds=seconds, log=None, apart=apart)
 
 
 def _arguments(run: "ListedRun", parsed: argparse.Namespace) -> tuple[str, ...]:

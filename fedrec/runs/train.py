@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,13 +25,15 @@ from fedrec.errors import (
 )
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
+from fedrec.federation.learner import Learner
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, OUTCOMES, REFUSED, papers_alike
-from fedrec.progress import rounds_told
+from fedrec.progress import RoundsDone, rounds_told
+from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
     device_named,
     forget_peak_memory,
@@ -43,6 +46,7 @@ from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
+from fedrec.runs.together import Together, evaluated_by, parted, train_alike
 from fedrec.runs.training import Training
 
 _MOST_CHARACTERS = 200
@@ -51,6 +55,16 @@ _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 """What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
 _DEVICE_LOST = ("CUDA error", "the GPU cannot")
 """What torch, and kernels of our own, say when a GPU has refused work."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run that is asked for: where it is written, what it is of, and what is said of it."""
+
+    out: Path
+    split: Split
+    identity: dict[str, Any]
+    remarks: dict[str, Any]
 
 
 def train(
@@ -72,6 +86,7 @@ def train(
     with_model: bool = True,
     force: bool = False,
     replace: bool = False,
+    also: Mapping[str, Path] = MappingProxyType({}),
 ) -> Mapping[str, Any]:
     """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
 
@@ -80,6 +95,9 @@ def train(
     `replace` replaces it; `force` replaces either. A training that diverges is an error where that is
     `refused`, and a result (see `fedrec.runs.diverging`) where it is `kept`. Without `with_model` no model
     is written: all but what looks inside of it can be built from such a run.
+
+    `also` names further protocols, and the folders of their runs, which are the same otherwise: those whose
+    clients train on the same samples are trained once (see `fedrec.runs.together`).
     """
     check_seed(seed)
     _check_diverged(diverged)
@@ -94,88 +112,148 @@ def train(
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     membership = Membership.of_environment()
+    _check_also(also, protocol, out, record, membership.size)
     run = f"{method} on {data.name}"
     with _with_device(run, "the GPU"), _fitting(run, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
         place = device_named(device, membership.local_rank)
         memory = memory_for_clients(place, memory_gib)
     chosen = engine_named(engine, memory.together, memory.alone)
-    split = split_of(data, protocol, paper)
-    identity = {
-        "dataset": split.dataset,
-        "method": method,
-        "paper": paper,
-        "protocol": split.protocol.as_dict(),
-        "seed": seed,
-        "settings": settings,
-        "sources": sources,
-        "engine": chosen.name,
-        "device": place.type,
-        "split": split.content_hash(),
-        "interactions": split.interactions,
-        "code": run_fingerprint(method, chosen.name),
-    }
-    # Where the splits lie, and whose settings these are too, decides no number and does not identify the run;
-    # memory decides last bits of some.
-    remarks = {
-        "also_settings_of": _sharing(methods, method, paper, split, changes),
-        "data": os.path.relpath(data, out),
-        "memory_for_clients": memory.as_dict(),
-        **({"processes": membership.size} if membership.size > 1 else {}),
-        **({} if with_model else {MODEL: NOT_KEPT}),
-    }
-    with membership.peers(place) as peers, _held(out, peers):
-        before = None
-        if peers.leads:
-            clear_folder(out)
-            if not force:
-                before = finished_before(out, identity, records, with_model=with_model, replace=replace)
-        before = peers.led(before)
-        if before is not None:
-            if DIVERGED in before and diverged == REFUSED:
-                raise DivergenceError(
-                    f"{out}: holds this run, which diverged: {before[DIVERGED]['why']} Take it as it is by "
-                    "`--diverged kept`, or train it again by --force."
-                )
-            print(f"{out}: this run is finished already; --force trains it again.", file=sys.stderr)
-            return before
+
+    def asked(name: str, folder: Path) -> _Asked:
+        split = split_of(data, name, paper)
+        identity = {
+            "dataset": split.dataset,
+            "method": method,
+            "paper": paper,
+            "protocol": split.protocol.as_dict(),
+            "seed": seed,
+            "settings": settings,
+            "sources": sources,
+            "engine": chosen.name,
+            "device": place.type,
+            "split": split.content_hash(),
+            "interactions": split.interactions,
+            "code": run_fingerprint(method, chosen.name),
+        }
+        # Where the splits lie, and whose settings these are too, decides no number and does not identify the
+        # run; memory decides last bits of some.
+        remarks = {
+            "also_settings_of": _sharing(methods, method, paper, split, changes),
+            "data": os.path.relpath(data, folder),
+            "memory_for_clients": memory.as_dict(),
+            **({"processes": membership.size} if membership.size > 1 else {}),
+            **({} if with_model else {MODEL: NOT_KEPT}),
+        }
+        return _Asked(folder, split, identity, remarks)
+
+    runs = [asked(name, folder) for name, folder in {protocol: out, **also}.items()]
+    with membership.peers(place) as peers, _held([each.out for each in runs], peers):
+        summaries: dict[Path, Mapping[str, Any]] = {}
+        for each in runs:
+            before = None
+            if peers.leads:
+                clear_folder(each.out)
+                kept = {"with_model": with_model, "replace": replace}
+                before = None if force else finished_before(each.out, each.identity, records, **kept)
+            before = peers.led(before)
+            if before is not None:
+                _check_kept(each.out, before, diverged)
+                print(f"{each.out}: this run is finished already; --force trains it again.", file=sys.stderr)
+                summaries[each.out] = before
         use_own_cores()
-        forget_peak_memory(place)
 
         # A function of its own: what it holds is to be gone when memory is given back.
-        def trained() -> Mapping[str, Any]:
-            clients = Clients.of_split(split, place, peers)
+        def trained(some: Sequence[_Asked]) -> list[Mapping[str, Any]]:
+            clients = Clients.of_split(some[0].split, place, peers)
             recorder = Recorder.of(record, clients, settings["rounds"], peers) if record else None
             learner = make_learner(method, clients, settings, seed, chosen, recorder, peers)
             if diverged == KEPT:
                 learner = Diverging(learner)
-            return Training(
-                clients,
-                learner,
-                settings["rounds"],
-                out,
-                identity,
-                checkpoint_seconds,
-                records,
-                remarks,
-                peers,
-            ).train()
+            return _trained(some, clients, learner, settings["rounds"], checkpoint_seconds, records, peers)
 
-        with _with_device(run, str(place)):
-            try:
-                with _fitting(run, str(place)), _finite():
-                    return trained()
-            finally:
-                release_memory(place)
+        for some in _together([each for each in runs if each.out not in summaries], records):
+            forget_peak_memory(place)
+            with _with_device(run, str(place)):
+                try:
+                    with _fitting(run, str(place)), _finite():
+                        written = trained(some)
+                finally:
+                    release_memory(place)
+            summaries |= zip((each.out for each in some), written, strict=True)
+    return summaries[out]
+
+
+def _trained(
+    some: Sequence[_Asked],
+    clients: Clients,
+    learner: Learner,
+    rounds: int,
+    checkpoint_seconds: float,
+    records: tuple[str, ...],
+    peers: Peers,
+) -> list[Mapping[str, Any]]:
+    """What the files of runs that train alike say, once they are trained."""
+    everyones = [clients, *(evaluated_by(clients, each.split) for each in some[1:])]
+    first, *others = (
+        (own, learner, rounds, each.out, each.identity, checkpoint_seconds, records, each.remarks, peers)
+        for own, each in zip(everyones, some, strict=True)
+    )
+    together = Together(*first, others=[Training(*each) for each in others])
+    return [together.train(), *together.written]
+
+
+def _together(runs: Sequence[_Asked], records: Sequence[str]) -> list[list[_Asked]]:
+    """The runs in groups that are trained once: alike, and as far as each other by their checkpoints."""
+    rounds = {each.out: 0 if len(runs) == 1 else _rounds_kept(each, records) for each in runs}
+    return parted(
+        runs,
+        lambda one, other: rounds[one.out] == rounds[other.out] and train_alike(one.split, other.split),
+    )
+
+
+def _rounds_kept(run: _Asked, records: Sequence[str]) -> int:
+    """How far a run is by its checkpoint."""
+    found = Checkpoints(run.out, run.identity, records, 0).found()
+    return 0 if found is None else found[1].rounds
+
+
+def _check_kept(out: Path, before: Mapping[str, Any], diverged: str) -> None:
+    """Raise `DivergenceError` where a finished run diverged and that is to be an error."""
+    if DIVERGED in before and diverged == REFUSED:
+        raise DivergenceError(
+            f"{out}: holds this run, which diverged: {before[DIVERGED]['why']} Take it as it is by "
+            "`--diverged kept`, or train it again by --force."
+        )
+
+
+def _check_also(
+    also: Mapping[str, Path], protocol: str, out: Path, record: Sequence[str], processes: int
+) -> None:
+    """Raise `ConfigurationError` where further protocols cannot be trained with the first one."""
+    if not also:
+        return
+    if record or processes > 1:
+        other = "--record" if record else "--processes"
+        raise ConfigurationError(f"--also: does not go with {other}. Train such runs one by one.")
+    if protocol in also or len({out, *also.values()}) <= len(also):
+        raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
 
 
 @contextmanager
-def _held(out: Path, peers: Peers) -> Iterator[None]:
-    """The folder of a run, held by the process that writes to it, which says there how far it is."""
+def _held(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
+    """The folders of runs, held by the process that writes to them, which says there how far it is."""
     if not peers.leads:
         yield
         return
-    with locked(out) as lock, rounds_told(lambda done: lock.note(canonical_json(asdict(done)))):
+    with ExitStack() as stack:
+        locks = [stack.enter_context(locked(folder)) for folder in folders]
+
+        def note(done: RoundsDone) -> None:
+            for lock in locks:
+                lock.note(canonical_json(asdict(done)))
+
+        stack.enter_context(rounds_told(note))
         yield
 
 

@@ -16,7 +16,7 @@ from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.order import Order
-from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of
+from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of
 from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,13 @@ class Command:
     """About how long it takes, against others."""
     log: Path | None = None
     """Where what it said is kept if it fails."""
+    apart: tuple["Command", ...] = ()
+    """Where it stands for several: these, which are done in its place if it fails."""
+
+    @property
+    def count(self) -> int:
+        """For how many it stands."""
+        return max(1, len(self.apart))
 
 
 _TRIED_AGAIN: Mapping[int, str] = {
@@ -47,6 +54,11 @@ _TRIED_AGAIN: Mapping[int, str] = {
     "not fit are tried again.",
     DEVICE_LOST: "%s runs at once lost the GPU they share, for an error of one of them: they are tried "
     "again, fewer at once, until that one is alone.",
+    **dict.fromkeys(
+        CRASHES,
+        "the process of one of %s runs at once crashed, as it may where they lose a GPU together: it is "
+        "tried again, fewer at once.",
+    ),
 }
 _PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
     "longest": lambda task: -task.seconds,
@@ -64,8 +76,8 @@ class Crew:
 
     A task that runs out of memory beside others takes its place again, and fewer work at once from then on;
     the process of who does not work ends, since it would keep memory from the others. One that runs out of
-    memory alone has failed. Likewise one that loses its GPU: of those that share it the fault is one's, and
-    with fewer at once every time the others are done, and that one fails alone.
+    memory alone has failed. Likewise one that loses its GPU, or crashes: of those that share it the fault is
+    one's, and with fewer at once every time the others are done, and that one fails alone.
     """
 
     tasks: Iterable[Command]
@@ -76,9 +88,9 @@ class Crew:
     """Why tasks failed, by their names."""
 
     def __post_init__(self) -> None:
-        self._left = dict(enumerate(sorted(self.tasks, key=_PLACED_BY[self.order])))
+        self._left: dict[float, Command] = dict(enumerate(sorted(self.tasks, key=_PLACED_BY[self.order])))
         self._reach = len(self._left) if self.order == "longest" else self.size
-        self._progress = TaskProgress([task.seconds for task in self._left.values()])
+        self._progress = TaskProgress([(task.seconds, task.count) for task in self._left.values()])
         self._room = Room(self.size)
         self._workers: dict[int, Worker] = {}
         self._kinds: dict[int, str] = {}
@@ -108,7 +120,7 @@ class Crew:
 
     @property
     def left(self) -> int:
-        """How many tasks are neither done nor have failed."""
+        """How many runs are neither done nor have failed."""
         return self._progress.left
 
     @property
@@ -144,20 +156,30 @@ class Crew:
                 comes_back = status in SPENT and self._room.most(number) > 1
                 if comes_back:
                     self._put_back(number, place, task, status)
+                elif status and task.apart:
+                    self._part(place, task)
                 else:
                     self._note(task, status, said)
             if status in SPENT:
                 # Its process keeps memory that nothing uses any more, or has no GPU.
                 self._leave(number)
 
-    def _put_back(self, number: int, place: int, task: Command, status: int) -> None:
+    def _put_back(self, number: int, place: float, task: Command, status: int) -> None:
         """Let a task that had too much beside it, which `status` tells, be done again, and fewer at once."""
         if status not in self._told:
             logger.warning(_TRIED_AGAIN[status], self._room.most(number))
         self._told.add(status)
         self._room.did_not_fit(number, task.name)
-        self._left = dict(sorted([*self._left.items(), (place, task)]))
+        self._left = dict(sorted([*self._left.items(), (place, task)], key=lambda item: item[0]))
         self._show_room()
+
+    def _part(self, place: float, task: Command) -> None:
+        """Let those that a task stands for, which failed, be done one by one: each says what is wrong."""
+        places = ((place + number / task.count, each) for number, each in enumerate(task.apart))
+        self._left = dict(sorted([*self._left.items(), *places], key=lambda item: item[0]))
+        self._progress.is_longer_by(sum(each.seconds for each in task.apart) - task.seconds)
+        self._room.is_over(task.name, failed=True)
+        self._change.notify_all()
 
     def _note(self, task: Command, status: int, said: str) -> None:
         """Take down that a task is over."""
@@ -167,13 +189,13 @@ class Crew:
             _keep(task, said, self.failures[task.name])
         self._room.is_over(task.name, failed=failed)
         self._show_room()
-        self._progress.update(task.seconds, failed=failed)
+        self._progress.update(task.seconds, task.count, failed=failed)
         self._change.notify_all()
 
     def _show_room(self) -> None:
         self._progress.at_once = self._room.at_once if self._room.is_smaller else None
 
-    def _next(self, number: int) -> tuple[int, Command] | None:
+    def _next(self, number: int) -> tuple[float, Command] | None:
         """A task and its place, as soon as the member may do one; None where none is left.
 
         A task that comes back when none is left is done by the member that put it back.
@@ -190,7 +212,7 @@ class Crew:
     def _is_over(self) -> bool:
         return self._stopping or not self._left
 
-    def _taken(self, number: int) -> tuple[int, Command] | None:
+    def _taken(self, number: int) -> tuple[float, Command] | None:
         """The first task of the kind the worker did last; else of a kind nobody is at; else the first.
 
         No further on than `_reach` places from the first.

@@ -18,7 +18,9 @@ DEVICE_LOST = 72
 
 That may be the fault of another process that shares the GPU. This one can do nothing more on it.
 """
-SPENT = (OUT_OF_MEMORY, DEVICE_LOST)
+CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
+"""How a process may end that has lost its GPU, when it takes apart what it had recorded there."""
+SPENT = (OUT_OF_MEMORY, DEVICE_LOST, *CRASHES)
 """Exit statuses after which a process is not to do another command."""
 _SECONDS_TO_END = 60.0
 """How long an idle process may take to end: giving back many gigabytes takes a busy machine a while, and one

@@ -37,7 +37,7 @@ def test_tasks_say_how_many_are_done_and_about_how_long_the_rest_takes(monkeypat
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    tasks = TaskProgress([30.0, 10.0, 20.0], stream)
+    tasks = TaskProgress([(30.0, 1), (10.0, 1), (20.0, 1)], stream)
     tasks.show()
     for seconds, failed in ((30.0, False), (10.0, True), (20.0, False)):
         now[0] += 2 * seconds
@@ -55,7 +55,7 @@ def test_tasks_say_how_many_are_done_and_about_how_long_the_rest_takes(monkeypat
 def test_how_long_the_rest_takes_is_told_by_what_was_done_and_not_by_what_failed(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    tasks = TaskProgress([5.0, 10.0, 20.0], io.StringIO())
+    tasks = TaskProgress([(5.0, 1), (10.0, 1), (20.0, 1)], io.StringIO())
     tasks.update(5.0, failed=True)
     assert tasks.seconds_left is None
     now[0] = 30.0
@@ -66,7 +66,7 @@ def test_how_long_the_rest_takes_is_told_by_what_was_done_and_not_by_what_failed
 def test_tasks_say_how_many_are_done_at_once_where_these_are_fewer_than_was_asked_for(monkeypatch):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     stream = io.StringIO()
-    tasks = TaskProgress([1.0, 1.0, 1.0], stream)
+    tasks = TaskProgress([(1.0, 1), (1.0, 1), (1.0, 1)], stream)
     tasks.at_once = 2
     tasks.update(1.0, failed=True)
     tasks.at_once = None
@@ -76,7 +76,7 @@ def test_tasks_say_how_many_are_done_at_once_where_these_are_fewer_than_was_aske
 
 def test_tasks_on_a_terminal_are_a_bar():
     stream = Terminal()
-    tasks = TaskProgress([1.0], stream)
+    tasks = TaskProgress([(1.0, 1)], stream)
     tasks.update(1.0, failed=False)
     tasks.close()
     assert "1 of 1 runs" in stream.getvalue()
@@ -84,7 +84,7 @@ def test_tasks_on_a_terminal_are_a_bar():
 
 def test_tasks_that_were_done_before_do_not_say_how_long_the_others_take():
     stream = Terminal()
-    tasks = TaskProgress([0.0, 5.0], stream)
+    tasks = TaskProgress([(0.0, 1), (5.0, 1)], stream)
     tasks.update(0.0, failed=False)
     assert "left" not in stream.getvalue()
     tasks.close()

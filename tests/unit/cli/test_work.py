@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from fedrec.cli.main import main
+from fedrec.data.split import write_split
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.run_list import list_text
@@ -126,6 +127,24 @@ def test_a_list_is_worked_off_whatever_fails_in_it(listed, splits, tmp_path, cap
         assert files == expected
         assert told | {"data": ""} == alone | {"data": ""}
     assert read_sealed(tmp_path / "last/run.json")["measured"]["peak_memory_bytes"] > 2**20
+
+
+def test_runs_that_train_alike_are_trained_once_and_one_that_fails_stops_no_other(listed, tmp_path, capfd):
+    kinds = ("published-fedem", "only-ties-fedem", "only-lists-fedem")
+    for kind in kinds[1:]:
+        data = tmp_path / "data" / kind
+        write_split(planted_blocks(users=12, items=60, protocol=kind), data)
+    write_split(planted_blocks(users=12, items=60, protocol=kinds[0]), tmp_path / "data" / kinds[0])
+    runs = listed(*({"out": kind, "protocol": kind, "data": str(tmp_path / "data")} for kind in kinds))
+    with locked(tmp_path / kinds[1]):
+        assert work(runs, "--jobs", "1") == 1
+    told = capfd.readouterr().err
+    assert "1 of 3 runs failed" in told
+    assert f"  {tmp_path / kinds[1]}: {tmp_path / kinds[1]}: process {os.getpid()} on" in told
+    assert work(runs, "--jobs", "1") == 0
+    curves = [RunRecord(tmp_path / kind).curve for kind in kinds]
+    assert all(curve["loss"].to_list() == curves[0]["loss"].to_list() for curve in curves)
+    assert len({tuple(curve["test_ndcg@10"].to_list()) for curve in curves}) > 1
 
 
 def test_what_is_there_of_another_kind_is_replaced_where_that_is_asked_for(listed, splits, tmp_path, capsys):

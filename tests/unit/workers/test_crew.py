@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -332,8 +333,9 @@ class SharedGpu:
     Tasks wait until `at_first` of them were asked for.
     """
 
-    def __init__(self, at_first):
+    def __init__(self, at_first, status=DEVICE_LOST):
         self.done = []
+        self.status = status
         self.beside_the_fault = []
         """How many others were at work, each time that the faulty one was."""
         self.processes = 0
@@ -365,7 +367,7 @@ class SharedGpu:
             self._change.notify_all()
             if number in self._lost:
                 os.write(file, b"fedrec: the GPU is lost\n")
-                return DEVICE_LOST
+                return self.status
             self.done.append(name)
             return 0
 
@@ -386,6 +388,40 @@ def test_of_those_that_lose_a_gpu_together_only_the_one_fails_whose_error_it_is(
     assert gpu.beside_the_fault[-1] == 0
     assert gpu.beside_the_fault == sorted(gpu.beside_the_fault, reverse=True)
     assert caplog.text.count("lost the GPU they share") == 1
+
+
+def test_who_crashes_beside_others_is_tried_again_and_fails_alone(caplog):
+    """What a process recorded on a GPU that is lost is taken apart with a crash, and no word."""
+    gpu = SharedGpu(at_first=4, status=-signal.SIGSEGV)
+    crew = Crew([task(name, name, kind=name) for name in ("a", "faulty", "b", "c")], 4, gpu, "listed")
+    crew.work()
+    assert sorted(gpu.done) == ["a", "b", "c"]
+    assert crew.failures == {"faulty": "its process was ended by SIGSEGV"}
+    assert gpu.beside_the_fault[-1] == 0
+    assert caplog.text.count("runs at once crashed") == 1
+
+
+def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    start = Noted()
+    apart = (task("a", "say", "a"), task("b", "fail", "b is wrong"), task("c", "say", "c"))
+    both = (task("d", "say", "d"), task("e", "say", "e"))
+    tasks = [
+        replace(apart[0], arguments=("fail", "one of them"), apart=apart),
+        replace(both[0], arguments=("say", "both"), apart=both),
+        task("f", "say", "f"),
+    ]
+    crew = Crew(tasks, 1, start, "listed")
+    crew.work()
+    assert [words for _, words in start.asked] == [
+        "fail one of them", "say a", "fail b is wrong", "say c", "say both", "say f",
+    ]  # fmt: skip
+    assert crew.failures == {"b": "b is wrong"}
+    assert crew.left == 0
+    told = capsys.readouterr().err
+    assert "3 of 6 runs, 1 failed" in told
+    assert "5 of 6 runs, 1 failed" in told
+    assert "6 of 6 runs, 1 failed" in told
 
 
 def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():

@@ -1,0 +1,48 @@
+"""Which runs of a list are trained once, by what is said of them and of their splits."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedrec.config.protocol import full_name
+from fedrec.errors import ConfigurationError, StorageError
+from fedrec.files.parquet import about_table
+from fedrec.plan.run_list import ListedRun
+from fedrec.runs.together import BY_CANDIDATES
+
+_OWN = ("protocol", "out", "seconds")
+"""What a line of a list has for itself, where runs are trained once."""
+
+
+def trained_once(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
+    """The runs of a list in groups, each in the place of its first, that one training serves."""
+    groups: dict[tuple[str, int], list[ListedRun]] = {}
+    times: Counter[tuple[str, str]] = Counter()
+    for number, run in enumerate(runs):
+        training, protocol = _training_of(run) or str(number), str(run.said["protocol"])
+        # The same run twice is for two folders: nothing that one training would write.
+        groups.setdefault((training, times[training, protocol]), []).append(run)
+        times[training, protocol] += 1
+    return list(groups.values())
+
+
+def _training_of(run: ListedRun) -> str | None:
+    """What decides about a run's training; None where it is to be trained by itself."""
+    said = run.said
+    if "record" in said or "paper" not in said:
+        return None
+    try:
+        samples = _samples_of(Path(said["data"], full_name(said["protocol"], said["paper"])))
+    except (ConfigurationError, StorageError, KeyError):
+        # What is wrong is told when the run is trained, and fails.
+        return None
+    return json.dumps([{key: said[key] for key in sorted(said) if key not in _OWN}, samples])
+
+
+def _samples_of(split: Path) -> list[str]:
+    """What decides which samples clients of a split train on, and what is held out."""
+    about = about_table(split / "split.parquet")
+    pool = about["protocol"]["negative_pool"]
+    candidates = [about_table(split / "candidates.parquet")["content"]] if pool == BY_CANDIDATES else []
+    return [about["content"], pool, *candidates]

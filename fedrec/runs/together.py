@@ -1,0 +1,97 @@
+"""Runs of one training: under protocols that differ in how they evaluate, and not in what clients train on.
+
+Steps from a published protocol to the clean one change candidates, ties or the reported round more often than
+samples. Runs that differ in such a step alone are trained once; each is evaluated by its own protocol after
+every round and written to its own folder, in the bytes that it has when it is trained by itself.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from fedrec.data.split import Split
+from fedrec.federation.clients import Clients
+from fedrec.federation.learner import Report
+from fedrec.runs.checkpoint import Checkpoints, Progress
+from fedrec.runs.training import Training
+
+BY_CANDIDATES = "exclude_train_and_candidates"
+"""The pool of negatives that depends on what is evaluated."""
+_T = TypeVar("_T")
+
+
+def train_alike(one: Split, other: Split) -> bool:
+    """Whether clients of two splits train on the same samples, and have the same items held out."""
+    pool = one.protocol.negative_pool
+    return (
+        pool == other.protocol.negative_pool
+        and one.items == other.items
+        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("user", "item", "part"))
+        and (pool != BY_CANDIDATES or one.candidates.table().equals(other.candidates.table()))
+    )
+
+
+def parted(things: Iterable[_T], alike: Callable[[_T, _T], bool]) -> list[list[_T]]:
+    """The things in groups of those that are like the first of their group, in their order."""
+    groups: list[list[_T]] = []
+    for thing in things:
+        group = next((group for group in groups if alike(group[0], thing)), None)
+        if group is None:
+            groups.append([thing])
+        else:
+            group.append(thing)
+    return groups
+
+
+def evaluated_by(clients: Clients, split: Split) -> Clients:
+    """The same clients under the protocol of another split, on which they train alike."""
+    other = Clients.of_split(split, clients.device)
+    same = replace(clients, protocol=other.protocol, candidates=other.candidates)
+    # Whether some clients are neighbours, and items the whole catalogue, is seen by their memory.
+    vars(same).update(everyone=clients.everyone, catalogue=clients.catalogue)
+    return same
+
+
+@dataclass(frozen=True)
+class Together(Training):
+    """A run in training, and `others` that have the same learner: all at the same round, or at none yet."""
+
+    others: Sequence[Training] = ()
+    written: list[dict[str, Any]] = field(default_factory=list)
+    """What the files of the others say, once they are there."""
+    _checkpoints: list[Checkpoints] = field(default_factory=list)
+    _progress: list[Progress] = field(default_factory=list)
+
+    @override
+    def _resumed(self, checkpoints: Checkpoints) -> Progress:
+        for other in self.others:
+            own = Checkpoints(other.out, other.identity, other.records, other.checkpoint_seconds)
+            found = own.found()
+            self._checkpoints.append(own)
+            self._progress.append(Progress() if found is None else found[1])
+        return super()._resumed(checkpoints)
+
+    @override
+    def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
+        super()._evaluate(round_, report, progress)
+        for other, own in zip(self.others, self._progress, strict=True):
+            other._evaluate(round_, report, own)
+
+    @override
+    def _keep(self, progress: Progress, checkpoints: Checkpoints, *, is_last: bool) -> None:
+        super()._keep(progress, checkpoints, is_last=is_last)
+        if checkpoints.kept_round == progress.rounds:
+            # Each has all of it: whichever of them is asked for next goes on by itself.
+            tensors = self.learner.tensors()
+            for checkpoint, own in zip(self._checkpoints, self._progress, strict=True):
+                checkpoint.save(tensors, own)
+
+    @override
+    def _write(self, progress: Progress) -> dict[str, Any]:
+        for other, own, checkpoint in zip(self.others, self._progress, self._checkpoints, strict=True):
+            self.written.append(other._write(own))
+            checkpoint.remove()
+        return super()._write(progress)

@@ -1,0 +1,188 @@
+"""Runs under protocols that differ in how they evaluate alone: trained once, to the bytes of each by itself."""
+
+import numpy as np
+import pytest
+
+from fedrec.data.split import write_split
+from fedrec.errors import ConfigurationError, ResultError, StoppedError
+from fedrec.federation.federation import Federation
+from fedrec.files.sealed import read_sealed
+from fedrec.plan.run_list import ListedRun
+from fedrec.runs.alike import trained_once
+from fedrec.runs.checkpoint import CHECKPOINT
+from fedrec.runs.together import train_alike
+from fedrec.runs.train import train
+from tests.conftest import ROOT
+from tests.federations import planted_blocks
+from tests.once import once_for_all_workers
+
+PROTOCOLS = tuple(
+    f"{kind}-fedem" for kind in ("published", "only-lists", "only-ties", "only-pool", "upto-lists")
+)
+ALIKE = (PROTOCOLS[:3], PROTOCOLS[3:])
+"""Two trainings: with the published pool of negatives, and with the clean one."""
+FILES = ("curve.parquet", "ranks.parquet", "state.safetensors")
+ROUNDS = 4
+
+
+@pytest.fixture(scope="session")
+def splits(tmp_path_factory):
+    def build(root):
+        for name in (*PROTOCOLS, "clean"):
+            write_split(planted_blocks(users=12, items=60, protocol=name), root / "made" / name)
+
+    return once_for_all_workers(tmp_path_factory, "steps of an audit", build) / "made"
+
+
+@pytest.fixture
+def trained(splits, tmp_path):
+    """Trains under some protocols into a folder with one of each; words of the call may be changed."""
+
+    def run(folder, *protocols, **changes):
+        first, *others = protocols
+        asked = {
+            "data": splits, "method": "fedmf", "paper": "fedem", "protocol": first, "seed": 0,
+            "changes": ["d=4", "local_epochs=1", f"rounds={ROUNDS}"], "device": "cpu",
+            "methods_file": ROOT / "config/methods.yaml", "checkpoint_seconds": 0.0,
+            "out": tmp_path / folder / first,
+            "also": {other: tmp_path / folder / other for other in others},
+        }  # fmt: skip
+        return train(**asked | changes)
+
+    return run
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """The rounds that were trained; where there are too many, a round is interrupted."""
+
+    class Rounds(list):
+        most = 1000
+
+    done, whole = Rounds(), Federation.train_round
+
+    def train_round(self, round_):
+        if len(done) >= done.most:
+            raise KeyboardInterrupt
+        done.append(round_)
+        return whole(self, round_)
+
+    monkeypatch.setattr(Federation, "train_round", train_round)
+    return done
+
+
+def said(folder):
+    """What `run.json` says but for times, and where its split lies."""
+    summary = read_sealed(folder / "run.json")
+    return {key: value for key, value in summary.items() if key not in ("measured", "files", "data")}
+
+
+def assert_alike(one, other):
+    assert said(one) == said(other)
+    for name in FILES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("method", ["fedmf", "fedrap", "mf", "popularity"])
+def test_each_has_the_bytes_that_it_has_by_itself(trained, tmp_path, method):
+    changes = [] if method == "popularity" else ["rounds=3", *(() if method == "mf" else ("local_epochs=1",))]
+    changed = {"method": method, "changes": changes}
+    trained("together", *PROTOCOLS, **changed)
+    for protocol in PROTOCOLS:
+        trained("alone", protocol, **changed)
+        assert_alike(tmp_path / "together" / protocol, tmp_path / "alone" / protocol)
+        assert not (tmp_path / "together" / protocol / CHECKPOINT).exists()
+
+
+def test_what_trains_alike_is_trained_once(trained, rounds):
+    summary = trained("runs", *PROTOCOLS)
+    assert rounds == [*range(1, ROUNDS + 1)] * len(ALIKE)
+    assert summary["protocol"]["name"] == PROTOCOLS[0]
+
+
+def test_those_that_were_stopped_go_on_together_and_lose_nothing(trained, rounds, tmp_path):
+    trained("alone", *ALIKE[0])
+    del rounds[:]
+    rounds.most = 2
+    with pytest.raises(StoppedError, match="the checkpoint of round 2 is kept"):
+        trained("runs", *ALIKE[0])
+    rounds.most = 1000
+    trained("runs", *ALIKE[0])
+    assert rounds == [1, 2, 3, 4]
+    for protocol in ALIKE[0]:
+        assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
+
+
+def test_those_that_are_not_as_far_as_each_other_go_on_apart(trained, rounds, tmp_path):
+    """One was stopped by itself, one is finished: neither is trained again, nor in the way of the others."""
+    published, lists, ties = ALIKE[0]
+    trained("alone", *ALIKE[0])
+    trained("runs", ties)
+    del rounds[:]
+    rounds.most = 3
+    with pytest.raises(StoppedError):
+        trained("runs", lists)
+    rounds.most = 1000
+    del rounds[:]
+    trained("runs", published, lists, ties)
+    assert rounds == [1, 2, 3, 4, 4]
+    for protocol in ALIKE[0]:
+        assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
+
+
+def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained, rounds):
+    trained("runs", PROTOCOLS[1], seed=7)
+    del rounds[:]
+    with pytest.raises(ResultError, match=r"differs in seed \(7 there, 0 here\)"):
+        trained("runs", *PROTOCOLS)
+    assert rounds == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"record": ["traffic"]}, "--also: does not go with --record"),
+        ({"also": {PROTOCOLS[0]: ROOT / "elsewhere"}}, "give each protocol once"),
+    ],
+)
+def test_what_cannot_be_together_is_refused(trained, changes, words):
+    with pytest.raises(ConfigurationError, match=words):
+        trained("runs", *PROTOCOLS[:2], **changes)
+
+
+def test_splits_train_alike_whatever_they_evaluate_by():
+    of = {
+        name: planted_blocks(users=12, items=60, protocol=name)
+        for name in (*PROTOCOLS, "only-order-fedem", "clean")
+    }
+    assert all(train_alike(of[alike[0]], of[other]) for alike in ALIKE for other in alike)
+    assert not train_alike(of[PROTOCOLS[0]], of["only-pool-fedem"])
+    assert not np.array_equal(of["published-fedem"].candidates.test, of["only-lists-fedem"].candidates.test)
+    assert not train_alike(planted_blocks(users=12, items=60), planted_blocks(users=12, items=60, seed=1))
+
+
+def listed(splits, *runs):
+    usual = {"data": str(splits), "method": "fedmf", "paper": "fedem", "protocol": "published", "seed": 0}
+    return [
+        ListedRun(f"line {number}", usual | {"out": str(number)} | run) for number, run in enumerate(runs)
+    ]
+
+
+def test_of_a_list_runs_are_put_together_that_train_alike(splits):
+    runs = listed(
+        splits,
+        {"protocol": "published"},
+        {"protocol": "only-pool-fedem", "seconds": 3},
+        {"protocol": "only-ties", "seconds": 4},
+        {"protocol": "only-ties", "seed": 1},
+        {"protocol": "only-lists", "set": ["d=4"]},
+        {"protocol": "only-lists"},
+        {"protocol": "upto-lists"},
+        {"protocol": "published"},
+        {"protocol": "only-lists", "record": ["traffic"]},
+        {"protocol": "only-repeats"},
+        {"protocol": "clean"},
+    )
+    groups = [[int(run.said["out"]) for run in group] for group in trained_once(runs)]
+    # No two rows of the made data have one time, or are one pair: with the clean pool, clean is all there is.
+    assert groups == [[0, 2, 5], [1, 6, 10], [3], [4], [7], [8], [9]]
