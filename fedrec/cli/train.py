@@ -102,6 +102,8 @@ def _train(parsed: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if parsed.processes < 1:
         raise ConfigurationError(f"--processes {parsed.processes}: give a whole number from 1.")
+    if parsed.also and int(os.environ.get("WORLD_SIZE", "1")) * parsed.processes > 1:
+        raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
     if parsed.processes > 1 and os.environ.get("WORLD_SIZE", "1") == "1":
         command = (sys.executable, "-m", "fedrec", *parsed.words)
         status = do_together(command, parsed.processes, usable_cores())
@@ -141,13 +143,17 @@ def _train(parsed: argparse.Namespace) -> None:
 
 def _also(words: list[str]) -> dict[str, Path]:
     """The folders of further runs, by their protocols."""
-    pairs = [(protocol, Path(folder)) for protocol, _, folder in (word.partition("=") for word in words)]
-    for word, (protocol, folder) in zip(words, pairs, strict=True):
-        if not protocol or folder == Path():
+    folders: dict[str, Path] = {}
+    for word in words:
+        protocol, _, folder = word.partition("=")
+        if not protocol or not folder:
             raise ConfigurationError(f"--also {word}: write PROTOCOL=FOLDER, for example only-ties=my-run-2.")
-    if len(dict(pairs)) < len(pairs):
-        raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
-    return dict(pairs)
+        if protocol in folders:
+            raise ConfigurationError(
+                f"--also {word}: {protocol} has a folder already. Give each protocol once."
+            )
+        folders[protocol] = Path(folder)
+    return folders
 
 
 def _outcome(summary: Mapping[str, Any], out: Path) -> str:

@@ -128,6 +128,15 @@ def load_tensors(
     return tensors, note
 
 
+def noted_in(path: Path) -> str:
+    """The note of a file alone, without a look at its tensors; `StorageError` where there is none to read."""
+    try:
+        with path.open("rb") as stream:
+            return _header(stream, path.stat().st_size)[1].get("note", "")
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: does not say what it is ({error}). {_REBUILD}") from error
+
+
 @dataclass(frozen=True, order=True)
 class _Entry:
     """Where a tensor lies in a file; in the order of places."""

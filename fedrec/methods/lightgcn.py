@@ -164,6 +164,8 @@ class LightGCN(CentralMethod):
 class SpreadByRows:
     """What steps need of `method`, where all layers are one product with `matrix`.
 
+    It has `LightGCN`'s own `forward`, `score` and `loss`: a method that has others gives its own `steps`.
+
     A step reads the matrix's rows of its users and items alone, and nothing of the graph: on a GPU, which is
     quick at products, in a small part of the time. The numbers are the same but for rounding.
     """

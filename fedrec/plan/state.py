@@ -111,8 +111,16 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
         for state in states
         if state.kind not in (DONE, FAILED)
     }
-    running = sum(state.kind == RUNNING for state in states)
-    return Forecast(sum(left.values()), running, bool(paces), left)
+    # A process may train several runs at once, which take as long as one of them.
+    waiting, running = 0.0, dict[tuple[str, int], float]()
+    for state in (state for state in states if str(state.run.out) in left):
+        seconds = left[str(state.run.out)]
+        if state.kind == RUNNING and state.holder is not None:
+            process = state.holder.host, state.holder.process
+            running[process] = max(running.get(process, 0.0), seconds)
+        else:
+            waiting += seconds
+    return Forecast(waiting + sum(running.values()), len(running), bool(paces), left)
 
 
 def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison) -> RunState | None:

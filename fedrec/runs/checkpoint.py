@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import canonical_json
-from fedrec.files.tensors import load_tensors, save_tensors
+from fedrec.files.tensors import load_tensors, noted_in, save_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
 _FIRST_AFTER = 2.0
@@ -79,10 +79,24 @@ class Checkpoints:
         self.kept_round = progress.rounds
         return tensors, progress
 
+    @property
+    def rounds_noted(self) -> int:
+        """How far this very run is by what the file says of itself; 0 where there is none that says so."""
+        try:
+            stored = json.loads(noted_in(self.path))
+            return len(stored["curve"]) if self._is_of(stored) else 0
+        except (StorageError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # What is wrong with it is told when it is read.
+            return 0
+
+    def _is_of(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a file that says so of itself is of this run."""
+        return {key: stored.get(key) for key in self._belongs} == self._belongs
+
     def _read(self) -> tuple[dict[str, Tensor], Progress | None]:
         tensors, note = load_tensors(self.path, rebuild="It is left aside.")
         stored = json.loads(note) if note else {}
-        if {key: stored.get(key) for key in self._belongs} != self._belongs:
+        if not self._is_of(stored):
             return {}, None
         ranks = {
             name.removeprefix(_RANKS): tensors.pop(name) for name in list(tensors) if name.startswith(_RANKS)
@@ -94,15 +108,15 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._due_at
 
-    def is_worth(self, tensors: Mapping[str, Tensor], shares: int = 1) -> bool:
+    def is_worth(self, tensors: Mapping[str, Tensor], shares: int = 1, files: int = 1) -> bool:
         """Whether one that is due would not slow down the run; else, unless all are wanted, it is put off.
 
-        It holds so many shares as large as `tensors`.
+        It holds so many shares as large as `tensors`, and is written so many times.
         """
         if not self._seconds:
             return True
         takes = shares * sum(tensor.nbytes for tensor in tensors.values()) / _BYTES_PER_SECOND
-        self._due_at = self._since + _SHARE * (takes if self._took is None else self._took)
+        self._due_at = self._since + _SHARE * files * (takes if self._took is None else self._took)
         return self.is_due
 
     def save(self, tensors: Mapping[str, Tensor], progress: Progress) -> None:

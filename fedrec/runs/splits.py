@@ -44,7 +44,7 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _read(folder: Path, *_states: tuple[int, int]) -> Split:
     """Runs that follow each other in a process are most often of one split; nobody changes it."""
     return read_split(folder)

@@ -57,7 +57,10 @@ def evaluated_by(clients: Clients, split: Split) -> Clients:
 
 @dataclass(frozen=True)
 class Together(Training):
-    """A run in training, and `others` that have the same learner: all at the same round, or at none yet."""
+    """A run in training, and `others` that have the same learner, none of which is less far.
+
+    What one of them has evaluated before it was stopped is not evaluated again.
+    """
 
     others: Sequence[Training] = ()
     written: list[dict[str, Any]] = field(default_factory=list)
@@ -72,22 +75,32 @@ class Together(Training):
             found = own.found()
             self._checkpoints.append(own)
             self._progress.append(Progress() if found is None else found[1])
+        if any(own.rounds < checkpoints.rounds_noted for own in self._progress):
+            # The checkpoint of another one is damaged: it needs all rounds.
+            return Progress()
         return super()._resumed(checkpoints)
 
     @override
     def _evaluate(self, round_: int, report: Report, progress: Progress) -> None:
         super()._evaluate(round_, report, progress)
         for other, own in zip(self.others, self._progress, strict=True):
-            other._evaluate(round_, report, own)
+            if own.rounds < round_:
+                other._evaluate(round_, report, own)
 
     @override
     def _keep(self, progress: Progress, checkpoints: Checkpoints, *, is_last: bool) -> None:
-        super()._keep(progress, checkpoints, is_last=is_last)
-        if checkpoints.kept_round == progress.rounds:
-            # Each has all of it: whichever of them is asked for next goes on by itself.
-            tensors = self.learner.tensors()
-            for checkpoint, own in zip(self._checkpoints, self._progress, strict=True):
+        if not self.others:
+            super()._keep(progress, checkpoints, is_last=is_last)
+            return
+        tensors = self.learner.tensors()
+        if not is_last and not checkpoints.is_worth(tensors, files=1 + len(self.others)):
+            return
+        # Each has all of it: whichever of them is asked for next goes on by itself. The first comes last, so
+        # that no other is less far wherever this ends.
+        for checkpoint, own in zip(self._checkpoints, self._progress, strict=True):
+            if own.rounds == progress.rounds:
                 checkpoint.save(tensors, own)
+        checkpoints.save(tensors, progress)
 
     @override
     def _write(self, progress: Progress) -> dict[str, Any]:

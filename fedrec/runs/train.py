@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fedrec.config.methods import canonical, load_methods, resolve
+from fedrec.config.protocol import full_name
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
@@ -112,7 +113,7 @@ def train(
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     membership = Membership.of_environment()
-    _check_also(also, protocol, out, record, membership.size)
+    _check_also({protocol: out}, also, paper, record)
     run = f"{method} on {data.name}"
     with _with_device(run, "the GPU"), _fitting(run, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
@@ -204,18 +205,13 @@ def _trained(
 
 
 def _together(runs: Sequence[_Asked], records: Sequence[str]) -> list[list[_Asked]]:
-    """The runs in groups that are trained once: alike, and as far as each other by their checkpoints."""
-    rounds = {each.out: 0 if len(runs) == 1 else _rounds_kept(each, records) for each in runs}
-    return parted(
-        runs,
-        lambda one, other: rounds[one.out] == rounds[other.out] and train_alike(one.split, other.split),
-    )
+    """The runs in groups that are trained once, of each the one first that is least far by its checkpoint."""
+    groups = parted(runs, lambda one, other: train_alike(one.split, other.split))
+    return [sorted(group, key=lambda run: _rounds_kept(run, records)) for group in groups]
 
 
 def _rounds_kept(run: _Asked, records: Sequence[str]) -> int:
-    """How far a run is by its checkpoint."""
-    found = Checkpoints(run.out, run.identity, records, 0).found()
-    return 0 if found is None else found[1].rounds
+    return Checkpoints(run.out, run.identity, records, 0).rounds_noted
 
 
 def _check_kept(out: Path, before: Mapping[str, Any], diverged: str) -> None:
@@ -228,15 +224,16 @@ def _check_kept(out: Path, before: Mapping[str, Any], diverged: str) -> None:
 
 
 def _check_also(
-    also: Mapping[str, Path], protocol: str, out: Path, record: Sequence[str], processes: int
+    first: Mapping[str, Path], also: Mapping[str, Path], paper: str, record: Sequence[str]
 ) -> None:
     """Raise `ConfigurationError` where further protocols cannot be trained with the first one."""
+    if also and record:
+        raise ConfigurationError("--also: does not go with --record. Train such runs one by one.")
     if not also:
         return
-    if record or processes > 1:
-        other = "--record" if record else "--processes"
-        raise ConfigurationError(f"--also: does not go with {other}. Train such runs one by one.")
-    if protocol in also or len({out, *also.values()}) <= len(also):
+    asked = [*first.items(), *also.items()]
+    names = {full_name(protocol, paper) for protocol, _ in asked}
+    if min(len(names), len({folder.resolve() for _, folder in asked})) < len(asked):
         raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
 
 

@@ -5,6 +5,7 @@ again with fewer at once.
 """
 
 import logging
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -156,8 +157,8 @@ class Crew:
                 comes_back = status in SPENT and self._room.most(number) > 1
                 if comes_back:
                     self._put_back(number, place, task, status)
-                elif status and task.apart:
-                    self._part(place, task)
+                elif status and status != -signal.SIGKILL and task.apart:
+                    self._part(place, task, _reason(status, said))
                 else:
                     self._note(task, status, said)
             if status in SPENT:
@@ -173,8 +174,12 @@ class Crew:
         self._left = dict(sorted([*self._left.items(), (place, task)], key=lambda item: item[0]))
         self._show_room()
 
-    def _part(self, place: float, task: Command) -> None:
+    def _part(self, place: float, task: Command, reason: str) -> None:
         """Let those that a task stands for, which failed, be done one by one: each says what is wrong."""
+        logger.warning(
+            "%s and %d more are trained one by one, for together they fail: %s",
+            task.name, task.count - 1, reason,
+        )  # fmt: skip
         places = ((place + number / task.count, each) for number, each in enumerate(task.apart))
         self._left = dict(sorted([*self._left.items(), *places], key=lambda item: item[0]))
         self._progress.is_longer_by(sum(each.seconds for each in task.apart) - task.seconds)
@@ -185,8 +190,10 @@ class Crew:
         """Take down that a task is over."""
         failed = status != 0
         if failed:
-            self.failures[task.name] = _reason(status, said)
-            _keep(task, said, self.failures[task.name])
+            reason = _reason(status, said)
+            for each in task.apart or (task,):
+                self.failures[each.name] = reason
+                _keep(each, said, reason)
         self._room.is_over(task.name, failed=failed)
         self._show_room()
         self._progress.update(task.seconds, task.count, failed=failed)

@@ -189,11 +189,20 @@ def test_the_time_left_follows_the_runs_that_are_done_on_the_same_device(project
 def test_the_time_left_counts_what_runs_by_its_rounds_and_leaves_out_what_failed(project, listed):
     listed = [guessed(one, 10.0) for one in listed]
     hold(listed[0], 1, "node7", note=json.dumps(NOTE))
-    hold(listed[1], 1, "node7", note=json.dumps(NOTE | {"round": 0, "seconds": None}))
+    hold(listed[1], 2, "node7", note=json.dumps(NOTE | {"round": 0, "seconds": None}))
     say(listed[2], "fedrec: no.\n")
     forecast = forecast_of(states_of(listed, project.methods))
     assert list(forecast.of_run.values()) == [35.0, 10.0, 10.0]
-    assert (forecast.at_once, forecast.until_end) == (2, 35.0)
+    assert (forecast.at_once, forecast.seconds, forecast.until_end) == (2, 55.0, 35.0)
+
+
+def test_runs_that_one_process_trains_together_take_as_long_as_one(project, listed):
+    listed = [guessed(one, 10.0) for one in listed]
+    for number, process in ((0, 1), (1, 1), (2, 2)):
+        hold(listed[number], process, "node7", note=json.dumps(NOTE))
+    forecast = forecast_of(states_of(listed, project.methods))
+    assert list(forecast.of_run.values()) == [35.0, 35.0, 35.0, 10.0]
+    assert (forecast.at_once, forecast.seconds, forecast.until_end) == (2, 80.0, 40.0)
 
 
 def test_states_are_told_in_words_and_as_json(project, listed):

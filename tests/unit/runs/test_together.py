@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
+from fedrec.cli.main import main
 from fedrec.data.split import write_split
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.federation.federation import Federation
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.run_list import ListedRun
 from fedrec.runs.alike import trained_once
-from fedrec.runs.checkpoint import CHECKPOINT
+from fedrec.runs.checkpoint import CHECKPOINT, Checkpoints
 from fedrec.runs.together import train_alike
 from fedrec.runs.train import train
 from tests.conftest import ROOT
@@ -113,8 +115,8 @@ def test_those_that_were_stopped_go_on_together_and_lose_nothing(trained, rounds
         assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
 
 
-def test_those_that_are_not_as_far_as_each_other_go_on_apart(trained, rounds, tmp_path):
-    """One was stopped by itself, one is finished: neither is trained again, nor in the way of the others."""
+def test_those_that_are_not_as_far_as_each_other_are_trained_once_all_the_same(trained, rounds, tmp_path):
+    """One was stopped by itself, one is finished: neither loses what it has, nor is in the way of the others."""
     published, lists, ties = ALIKE[0]
     trained("alone", *ALIKE[0])
     trained("runs", ties)
@@ -124,10 +126,65 @@ def test_those_that_are_not_as_far_as_each_other_go_on_apart(trained, rounds, tm
         trained("runs", lists)
     rounds.most = 1000
     del rounds[:]
-    trained("runs", published, lists, ties)
-    assert rounds == [1, 2, 3, 4, 4]
+    trained("runs", lists, published, ties)
+    assert rounds == [1, 2, 3, 4]
     for protocol in ALIKE[0]:
         assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_kill_between_their_checkpoints_loses_a_round_at_most(
+    trained, rounds, tmp_path, monkeypatch, number
+):
+    trained("alone", *ALIKE[0])
+    del rounds[:]
+    saved, whole = [], Checkpoints.save
+
+    def save(self, *state):
+        if len(saved) == number:
+            raise KeyboardInterrupt
+        saved.append(self)
+        whole(self, *state)
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    with pytest.raises(StoppedError):
+        trained("runs", *ALIKE[0])
+    done = len(rounds)
+    monkeypatch.setattr(Checkpoints, "save", whole)
+    trained("runs", *ALIKE[0])
+    assert rounds[done:] == [*range(done, ROUNDS + 1)]
+    for protocol in ALIKE[0]:
+        assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
+
+
+@pytest.mark.parametrize("damaged", ALIKE[0])
+def test_where_a_checkpoint_is_damaged_they_start_anew_together(trained, rounds, tmp_path, damaged, capsys):
+    trained("alone", *ALIKE[0])
+    del rounds[:]
+    rounds.most = 2
+    with pytest.raises(StoppedError):
+        trained("runs", *ALIKE[0])
+    path = tmp_path / "runs" / damaged / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    rounds.most = 1000
+    capsys.readouterr()
+    trained("runs", *ALIKE[0])
+    assert rounds == [1, 2, 1, 2, 3, 4]
+    assert capsys.readouterr().err.count("is damaged") == 1
+    for protocol in ALIKE[0]:
+        assert_alike(tmp_path / "runs" / protocol, tmp_path / "alone" / protocol)
+
+
+def test_checkpoints_of_several_take_no_larger_part_of_the_time(tmp_path):
+    """Each that is written takes its time: what is due of three comes later than what is due of one."""
+    table = {"table": torch.zeros(1 << 20)}
+    due = []
+    for files in (1, 3):
+        checkpoint = Checkpoints(tmp_path, {}, (), 0.001)
+        checkpoint._took = 1.0
+        assert not checkpoint.is_worth(table, files=files)
+        due.append(checkpoint._due_at - checkpoint._since)
+    assert due[1] == pytest.approx(3 * due[0])
 
 
 def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained, rounds):
@@ -143,11 +200,58 @@ def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained,
     [
         ({"record": ["traffic"]}, "--also: does not go with --record"),
         ({"also": {PROTOCOLS[0]: ROOT / "elsewhere"}}, "give each protocol once"),
+        ({"also": {"published": ROOT / "elsewhere"}}, "give each protocol once"),
     ],
 )
 def test_what_cannot_be_together_is_refused(trained, changes, words):
     with pytest.raises(ConfigurationError, match=words):
         trained("runs", *PROTOCOLS[:2], **changes)
+
+
+def test_one_folder_by_two_names_is_refused(trained, tmp_path):
+    again = tmp_path / "elsewhere/../runs" / PROTOCOLS[0]
+    with pytest.raises(ConfigurationError, match="each a folder of its own"):
+        trained("runs", PROTOCOLS[0], also={PROTOCOLS[1]: again})
+
+
+def test_a_training_that_diverges_is_a_result_of_each(trained, tmp_path):
+    wild = ["d=4", "local_epochs=1", "rounds=4", "optimiser=sgd", "rate=1e9", "item_factor=1e9"]
+    trained("together", *ALIKE[0], diverged="kept", changes=wild)
+    for protocol in ALIKE[0]:
+        trained("alone", protocol, diverged="kept", changes=wild)
+        assert_alike(tmp_path / "together" / protocol, tmp_path / "alone" / protocol)
+        assert said(tmp_path / "alone" / protocol)["diverged"]["round"] <= ROUNDS
+
+
+def command(splits, out, *more):
+    methods = f"--methods={ROOT / 'config/methods.yaml'}"
+    words = ["--method=fedmf", "--paper=fedem", "--protocol=published", "--device=cpu", "--set=rounds=2"]
+    return ["train", f"--data={splits}", f"--out={out}", *words, methods, *more]
+
+
+def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path, capsys):
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert main(command(splits, one, f"--also=only-ties={two}")) == 0
+    told = capsys.readouterr().out
+    assert "published-fedem, seed 0: test HR@10" in told
+    assert f"Written to {one}\n" in told
+    assert "only-ties-fedem, seed 0: test HR@10" in told
+    assert told.endswith(f"Written to {two}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--also=only-ties"], "--also only-ties: write PROTOCOL=FOLDER"),
+        (["--also==there"], "--also =there: write PROTOCOL=FOLDER"),
+        (["--also=only-ties=a", "--also=only-ties=b"], "--also only-ties=b: only-ties has a folder"),
+        (["--also=only-ties=a", "--processes=2"], "--also: does not go with several processes"),
+    ],
+)
+def test_words_that_name_no_further_run_are_refused(splits, tmp_path, capsys, words, told):
+    assert main(command(splits, tmp_path / "one", *words)) == 1
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "one").exists()
 
 
 def test_splits_train_alike_whatever_they_evaluate_by():

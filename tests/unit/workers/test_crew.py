@@ -424,6 +424,20 @@ def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys
     assert "6 of 6 runs, 1 failed" in told
 
 
+def test_one_that_is_killed_and_stands_for_several_is_not_tried_again(tmp_path):
+    """Most likely memory ran out: it would again."""
+    start, logs = Noted(), {name: tmp_path / name for name in "ab"}
+    apart = tuple(Command(name, ("say", name), "kind", 1.0, log) for name, log in logs.items())
+    killed = replace(apart[0], arguments=("die",), log=None, apart=apart)
+    crew = Crew([killed, task("c", "say", "c")], 1, start)
+    crew.work()
+    assert [words for _, words in start.asked] == ["die", "say c"]
+    assert list(crew.failures) == ["a", "b"]
+    assert all("SIGKILL" in reason for reason in crew.failures.values())
+    assert all("SIGKILL" in log.read_text() for log in logs.values())
+    assert crew.left == 0
+
+
 def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():
     came_back, stopped = threading.Event(), threading.Event()
     both = threading.Barrier(2)
