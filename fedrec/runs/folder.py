@@ -23,8 +23,8 @@ def clear_folder(folder: Path) -> None:
         remove_remains(path)
         if path.is_dir():
             raise StorageError(
-                f"{path}: is a folder, where this run writes a file. Move it away, or name another folder "
-                "with --out."
+                f"{path}: is a folder, where this run writes a file. Move it away, or name another one for "
+                "the run."
             )
 
 
@@ -51,7 +51,7 @@ def finished_before(
         run = record.id
         raise ResultError(
             f"{folder}: holds a finished run, {run.method} on {run.dataset} under {run.protocol} with seed "
-            f"{run.seed}, which differs in {'; '.join(differences)}. Name another folder with --out, or "
+            f"{run.seed}, which differs in {'; '.join(differences)}. Name another folder, or "
             "replace it with --force."
         )
     if not set(records) <= set(record.summary.get("record", ())):

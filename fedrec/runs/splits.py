@@ -12,8 +12,8 @@ _KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "u
 """The protocols there are without anybody's doing, as a command names them."""
 
 
-def split_of(data: Path, protocol: str, paper: str) -> Split:
-    """The split of `protocol`, which may be short for the paper's own, in a dataset's folder."""
+def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") -> Split:
+    """The split of `protocol`, which may be short for the paper's own and is asked for by an option."""
     name = full_name(protocol, paper)
     folder = data / name
     if not data.is_dir():
@@ -30,7 +30,7 @@ def split_of(data: Path, protocol: str, paper: str) -> Split:
         near = "" if meant == protocol else f" Did you mean '{meant}'?"
         how = how_to_split(data / full_name(meant, paper))
         raise SplitError(
-            f"--protocol {protocol}: {data} has no split '{name}'.{near} It has: "
+            f"{option} {protocol}: {data} has no split '{name}'.{near} It has: "
             f"{', '.join(made) or 'none'}. A split is made with: {how}"
         )
     return _read(folder, *(_state(folder / file) for file in (_FILE, _CANDIDATES)))

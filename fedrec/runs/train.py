@@ -122,7 +122,7 @@ def train(
     chosen = engine_named(engine, memory.together, memory.alone)
 
     def asked(name: str, folder: Path) -> _Asked:
-        split = split_of(data, name, paper)
+        split = split_of(data, name, paper, "--also" if name in also else "--protocol")
         identity = {
             "dataset": split.dataset,
             "method": method,

@@ -244,6 +244,7 @@ def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path
     [
         (["--also=only-ties"], "--also only-ties: write PROTOCOL=FOLDER"),
         (["--also==there"], "--also =there: write PROTOCOL=FOLDER"),
+        (["--also=only-tise=a"], "fedrec: --also only-tise: "),
         (["--also=only-ties=a", "--also=only-ties=b"], "--also only-ties=b: only-ties has a folder"),
         (["--also=only-ties=a", "--processes=2"], "--also: does not go with several processes"),
     ],
