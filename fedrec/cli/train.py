@@ -102,7 +102,8 @@ def _train(parsed: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if parsed.processes < 1:
         raise ConfigurationError(f"--processes {parsed.processes}: give a whole number from 1.")
-    if parsed.also and int(os.environ.get("WORLD_SIZE", "1")) * parsed.processes > 1:
+    also = _also(parsed.also)
+    if also and int(os.environ.get("WORLD_SIZE", "1")) * parsed.processes > 1:
         raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
     if parsed.processes > 1 and os.environ.get("WORLD_SIZE", "1") == "1":
         command = (sys.executable, "-m", "fedrec", *parsed.words)
@@ -133,7 +134,7 @@ def _train(parsed: argparse.Namespace) -> None:
         with_model=not parsed.without_model,
         force=parsed.force,
         replace=parsed.replace,
-        also=(also := _also(parsed.also)),
+        also=also,
     )
     if os.environ.get("RANK", "0") == "0":
         print(_outcome(summary, parsed.out))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, StorageError
-from fedrec.files.parquet import about_table
 from fedrec.plan.run_list import ListedRun
-from fedrec.runs.together import BY_CANDIDATES
+from fedrec.runs.together import samples_of
 
 _OWN = ("protocol", "out", "seconds")
 """What a line of a list has for itself, where runs are trained once."""
@@ -33,16 +32,8 @@ def _training_of(run: ListedRun) -> str | None:
     if "record" in said or "paper" not in said:
         return None
     try:
-        samples = _samples_of(Path(said["data"], full_name(said["protocol"], said["paper"])))
+        samples = samples_of(Path(said["data"], full_name(said["protocol"], said["paper"])))
     except (ConfigurationError, StorageError, KeyError):
         # What is wrong is told when the run is trained, and fails.
         return None
     return json.dumps([{key: said[key] for key in sorted(said) if key not in _OWN}, samples])
-
-
-def _samples_of(split: Path) -> list[str]:
-    """What decides which samples clients of a split train on, and what is held out."""
-    about = about_table(split / "split.parquet")
-    pool = about["protocol"]["negative_pool"]
-    candidates = [about_table(split / "candidates.parquet")["content"]] if pool == BY_CANDIDATES else []
-    return [about["content"], pool, *candidates]

@@ -5,45 +5,33 @@ samples. Runs that differ in such a step alone are trained once; each is evaluat
 every round and written to its own folder, in the bytes that it has when it is trained by itself.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 from typing_extensions import override
 
 from fedrec.data.split import Split
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
+from fedrec.files.parquet import about_table
 from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.training import Training
 
-BY_CANDIDATES = "exclude_train_and_candidates"
+_BY_CANDIDATES = "exclude_train_and_candidates"
 """The pool of negatives that depends on what is evaluated."""
-_T = TypeVar("_T")
 
 
-def train_alike(one: Split, other: Split) -> bool:
-    """Whether clients of two splits train on the same samples, and have the same items held out."""
-    pool = one.protocol.negative_pool
-    return (
-        pool == other.protocol.negative_pool
-        and one.items == other.items
-        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("user", "item", "part"))
-        and (pool != BY_CANDIDATES or one.candidates.table().equals(other.candidates.table()))
-    )
+def samples_of(split: Path) -> tuple[str, ...]:
+    """What decides which samples clients of a split train on, and what is held out, by what its files say.
 
-
-def parted(things: Iterable[_T], alike: Callable[[_T, _T], bool]) -> list[list[_T]]:
-    """The things in groups of those that are like the first of their group, in their order."""
-    groups: list[list[_T]] = []
-    for thing in things:
-        group = next((group for group in groups if alike(group[0], thing)), None)
-        if group is None:
-            groups.append([thing])
-        else:
-            group.append(thing)
-    return groups
+    Splits with the same words train alike. `StorageError` or `KeyError` where a file does not say it.
+    """
+    about = about_table(split / "split.parquet")
+    pool = about["protocol"]["negative_pool"]
+    candidates = [about_table(split / "candidates.parquet")["content"]] if pool == _BY_CANDIDATES else []
+    return (about["content"], str(about["items"]), pool, *candidates)
 
 
 def evaluated_by(clients: Clients, split: Split) -> Clients:

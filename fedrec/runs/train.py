@@ -47,7 +47,7 @@ from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
-from fedrec.runs.together import Together, evaluated_by, parted, train_alike
+from fedrec.runs.together import Together, evaluated_by, samples_of
 from fedrec.runs.training import Training
 
 _MOST_CHARACTERS = 200
@@ -64,6 +64,8 @@ class _Asked:
 
     out: Path
     split: Split
+    samples: tuple[str, ...]
+    """What decides what it trains on."""
     identity: dict[str, Any]
     remarks: dict[str, Any]
 
@@ -146,7 +148,7 @@ def train(
             **({"processes": membership.size} if membership.size > 1 else {}),
             **({} if with_model else {MODEL: NOT_KEPT}),
         }
-        return _Asked(folder, split, identity, remarks)
+        return _Asked(folder, split, samples_of(data / split.protocol.name), identity, remarks)
 
     runs = [asked(name, folder) for name, folder in {protocol: out, **also}.items()]
     with membership.peers(place) as peers, _held([each.out for each in runs], peers):
@@ -206,8 +208,10 @@ def _trained(
 
 def _together(runs: Sequence[_Asked], records: Sequence[str]) -> list[list[_Asked]]:
     """The runs in groups that are trained once, of each the one first that is least far by its checkpoint."""
-    groups = parted(runs, lambda one, other: train_alike(one.split, other.split))
-    return [sorted(group, key=lambda run: _rounds_kept(run, records)) for group in groups]
+    groups: dict[tuple[str, ...], list[_Asked]] = {}
+    for run in runs:
+        groups.setdefault(run.samples, []).append(run)
+    return [sorted(group, key=lambda run: _rounds_kept(run, records)) for group in groups.values()]
 
 
 def _rounds_kept(run: _Asked, records: Sequence[str]) -> int:

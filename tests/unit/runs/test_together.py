@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from fedrec.cli.main import main
-from fedrec.data.split import write_split
+from fedrec.data.split import read_split, write_split
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.federation.federation import Federation
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.run_list import ListedRun
 from fedrec.runs.alike import trained_once
 from fedrec.runs.checkpoint import CHECKPOINT, Checkpoints
-from fedrec.runs.together import train_alike
+from fedrec.runs.together import samples_of
 from fedrec.runs.train import train
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
@@ -255,15 +255,20 @@ def test_words_that_name_no_further_run_are_refused(splits, tmp_path, capsys, wo
     assert not (tmp_path / "one").exists()
 
 
-def test_splits_train_alike_whatever_they_evaluate_by():
-    of = {
-        name: planted_blocks(users=12, items=60, protocol=name)
-        for name in (*PROTOCOLS, "only-order-fedem", "clean")
+def test_splits_train_alike_whatever_they_evaluate_by(splits, tmp_path):
+    of = {name: samples_of(splits / name) for name in PROTOCOLS}
+    assert all(of[alike[0]] == of[other] for alike in ALIKE for other in alike)
+    assert of["published-fedem"] != of["only-pool-fedem"]
+    published, lists = (read_split(splits / f"{kind}-fedem") for kind in ("published", "only-lists"))
+    assert not np.array_equal(published.candidates.test, lists.candidates.test)
+    changes = {
+        "others": {"seed": 1},
+        "by candidates": {"negative_pool": "exclude_train_and_candidates"},
+        "by one list": {"negative_pool": "exclude_train_and_candidates", "candidate_lists": "shared"},
     }
-    assert all(train_alike(of[alike[0]], of[other]) for alike in ALIKE for other in alike)
-    assert not train_alike(of[PROTOCOLS[0]], of["only-pool-fedem"])
-    assert not np.array_equal(of["published-fedem"].candidates.test, of["only-lists-fedem"].candidates.test)
-    assert not train_alike(planted_blocks(users=12, items=60), planted_blocks(users=12, items=60, seed=1))
+    for name, changed in changes.items():
+        write_split(planted_blocks(users=12, items=60, protocol="clean", **changed), tmp_path / name)
+    assert len({samples_of(splits / "clean"), *(samples_of(tmp_path / name) for name in changes)}) == 4
 
 
 def listed(splits, *runs):
