@@ -110,8 +110,10 @@ class Crew:
             threading.Thread(target=self._take_part, args=(number,), daemon=True).start()
         while self._members:
             try:
-                self._look.wait(_SECONDS_BETWEEN_LOOKS)
-                self._progress.show()
+                # A loop of its own: wherever between two looks a signal comes, it is heeded.
+                while self._members:
+                    self._look.wait(_SECONDS_BETWEEN_LOOKS)
+                    self._progress.show()
             except KeyboardInterrupt:
                 # Once more, and what is in work gets a second signal: it stops at once.
                 self._stop()
