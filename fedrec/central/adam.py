@@ -1,13 +1,27 @@
 """Adam for one model: torch's own steps, without all that its class does around them."""
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from fedrec.central.steps import Step
+from fedrec.federation.model.tables import Values
+
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 """As torch has them, and the papers."""
+
+
+class Differentiable(Protocol):
+    """What steps need of a method; see `CentralMethod`."""
+
+    def forward(self, w: Values) -> Values:
+        """What a loss is made of."""
+
+    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+        """The loss of a mini-batch."""
 
 
 class Adam:
@@ -48,6 +62,16 @@ class Adam:
                 eps=_EPSILON,
                 maximize=False,
             )
+
+    def steps_of(self, method: Differentiable, weights: Values) -> Step:
+        """Steps down the loss of a method, whose `weights` are these values."""
+
+        def step(users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+            loss = method.loss(method.forward(weights), users, items, labels)
+            self.step(loss)
+            return loss.detach()
+
+        return step
 
     @property
     def taken(self) -> int:

@@ -74,7 +74,8 @@ class CompiledSteps(Steps):
 
     def __init__(self, method: RowModel, weights: Values, optimiser: Adam, made: Compiled, fit: Fit) -> None:
         batch_size = method.settings["batch_size"]
-        super().__init__(method, weights, optimiser, batch_size)
+        super().__init__(optimiser.steps_of(method, weights), batch_size)
+        self._optimiser = optimiser
         self._kernel, self._code, self._fit = made.kernel, made.code, fit
         self._users, self._items = method.users, method.items
         rows = max(self._users, self._items)

@@ -58,7 +58,7 @@ class CentralLearner(Learner):
         )
         self.optimiser = Adam(self.values, settings["rate"])
         self.steps = (
-            Steps(method, self.weights, self.optimiser, settings["batch_size"])
+            Steps(self.optimiser.steps_of(method, self.weights), settings["batch_size"])
             if plain
             else method.steps(self.weights, self.optimiser, clients.device)
         )
@@ -106,7 +106,8 @@ class CentralLearner(Learner):
 
     @override
     def notes(self, rounds: int) -> dict[str, Any]:
-        return self.steps.notes()
+        said = self.steps.said
+        return {"training": {", ".join(self.values): said}} if said else {}
 
     @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:

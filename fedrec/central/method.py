@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.central.adam import Adam
-from fedrec.central.steps import RecordedSteps, Steps
+from fedrec.central.steps import Steps, usual_steps
 from fedrec.federation.clients import Clients
 from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.parameters import Parameter
@@ -61,5 +61,4 @@ class CentralMethod(ABC):
 
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
         """What takes the steps of an epoch: the fastest that there is for this model on a device."""
-        kind = RecordedSteps if device.type == "cuda" else Steps
-        return kind(self, w, optimiser, self.settings["batch_size"])
+        return usual_steps(optimiser.steps_of(self, w), self.settings["batch_size"], device)

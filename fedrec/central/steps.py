@@ -1,14 +1,14 @@
 """The steps of an epoch: one after the other, or on a GPU recorded once and played again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.central.adam import Adam
-from fedrec.federation.model.tables import Values
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Takes a step on the users, items and labels of a mini-batch; its loss."""
 
 _STEPS_BEFORE_RECORDING = 3
 """What torch allocates or loads at first use must not be recorded."""
@@ -31,31 +31,15 @@ class EpochSamples:
         return EpochSamples(*(tensor[first:last] for tensor in self.tensors()))
 
 
-class Differentiable(Protocol):
-    """What steps need of a method; see `CentralMethod`."""
-
-    def forward(self, w: Values) -> Values:
-        """What a loss is made of."""
-
-    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """The loss of a mini-batch."""
-
-
 class Steps:
-    """Steps of Adam on mini-batches of `batch_size`."""
+    """Steps of one kind on mini-batches of `batch_size`."""
 
     said = ""
     """Why they are not compiled, where they might be, or that they are."""
 
-    def __init__(self, method: Differentiable, weights: Values, optimiser: Adam, batch_size: int) -> None:
-        self._method = method
-        self._weights = weights
-        self._optimiser = optimiser
+    def __init__(self, step: Step, batch_size: int) -> None:
+        self._step = step
         self._batch_size = batch_size
-
-    def notes(self) -> dict[str, Any]:
-        """Facts about them for `run.json`."""
-        return {"training": {", ".join(self._optimiser.values): self.said}} if self.said else {}
 
     def epoch(self, samples: EpochSamples) -> float:
         """Take all steps of an epoch; their mean loss."""
@@ -65,12 +49,6 @@ class Steps:
         """The losses of the steps over samples, one after the other."""
         batches = zip(*(tensor.split(self._batch_size) for tensor in samples.tensors()), strict=True)
         return torch.stack([self._step(*batch) for batch in batches])
-
-    def _step(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        w = self._method.forward(self._weights)
-        loss = self._method.loss(w, users, items, labels)
-        self._optimiser.step(loss)
-        return loss.detach()
 
 
 class RecordedSteps(Steps):
@@ -128,3 +106,8 @@ class RecordedSteps(Steps):
             self._number += 1
             self._place += self._batch_size
         return record
+
+
+def usual_steps(step: Step, batch_size: int, device: torch.device) -> Steps:
+    """Steps that torch takes: on a GPU recorded ones."""
+    return (RecordedSteps if device.type == "cuda" else Steps)(step, batch_size)

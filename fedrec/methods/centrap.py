@@ -29,7 +29,7 @@ from torch.nn import functional
 from typing_extensions import override
 
 from fedrec.central.finite import check_model_finite
-from fedrec.central.steps import EpochSamples, RecordedSteps, Steps
+from fedrec.central.steps import EpochSamples, usual_steps
 from fedrec.errors import ConfigurationError
 from fedrec.federation.clients import Clients
 from fedrec.federation.draws import first_words
@@ -143,12 +143,17 @@ class CentRAP(Learner):
     def epoch(self, round_: int) -> float:
         """All steps of an epoch, one per mini-batch; their mean loss."""
         samples, batch_size = self.mixed_samples(round_), self.settings["batch_size"]
-        kind = RecordedMixedSteps if self.rows.device.type == "cuda" else MixedSteps
+
+        def step(users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+            share = torch.full_like(labels, 1 / len(labels))
+            return self.step(iter((MixedSamples(users, items, labels, share),)), round_)
+
         total, steps = 0.0, 0
         for piece in _pieces(samples, self._steps_till_small(round_) * batch_size):
             self._fold_where_small()
             taken = math.ceil(len(piece.user) / batch_size)
-            total += taken * kind(self, round_).epoch(piece)
+            # Anew for every epoch, which has its own rates and strengths: a GPU records these.
+            total += taken * usual_steps(step, batch_size, self.rows.device).epoch(piece)
             steps += taken
         return total / steps
 
@@ -222,24 +227,6 @@ class CentRAP(Learner):
         u, b = self.u[who].unsqueeze(1), self.b[who].unsqueeze(1)
         w = Values(C=PlainTable(self.C), D=GatheredRows(items, d), u=u, b=b)
         return self.model.score(cast(Weights, w), items)
-
-
-class MixedSteps(Steps):
-    """The steps of one epoch of a CentRAP on mini-batches that are mixed over users."""
-
-    def __init__(self, learner: CentRAP, round_: int) -> None:
-        self._learner = learner
-        self._round = round_
-        self._batch_size = learner.settings["batch_size"]
-
-    @override
-    def _step(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        share = torch.full_like(labels, 1 / len(labels))
-        return self._learner.step(iter((MixedSamples(users, items, labels, share),)), self._round)
-
-
-class RecordedMixedSteps(MixedSteps, RecordedSteps):
-    """The same steps, recorded on a GPU: anew for every epoch, which has its own rates and strengths."""
 
 
 def _pieces(samples: EpochSamples, size: int) -> Iterator[EpochSamples]:

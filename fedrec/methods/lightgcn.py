@@ -11,9 +11,6 @@ The official code draws users uniformly, and then one of their rows; here every 
 other methods. `graph=all` puts the held-out rows into the graph: a leak, kept to show what it does.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -21,74 +18,10 @@ from typing_extensions import override
 
 from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
-from fedrec.central.steps import RecordedSteps, Steps
+from fedrec.central.steps import Steps, usual_steps
 from fedrec.federation.clients import Clients
 from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
-from fedrec.methods._math.bags import Bags
-
-_COLUMNS = 512
-"""Of a matrix, made at once."""
-_SHARE_OF_GPU = 8
-"""A matrix may take this part of a GPU's memory, and the rows that a step reads with it."""
-_ROWS_APART = 3
-"""Where a step reads fewer than one of so many rows of a matrix, copying these first takes less time."""
-
-
-@dataclass(frozen=True)
-class Graph:
-    """Users, then items, as nodes."""
-
-    neighbours: Bags
-    """The nodes that each of them shares an edge with."""
-    scale: Tensor
-    """1 / sqrt(degree) of each node, as a column."""
-
-    @classmethod
-    def of(cls, user: Tensor, item: Tensor, users: int, items: int) -> Self:
-        """The graph of these rows; a pair met twice has two edges."""
-        start, end = torch.cat((user, users + item)), torch.cat((users + item, user))
-        degree = torch.bincount(start, minlength=users + items)
-        return cls(
-            neighbours=Bags.of(end[torch.argsort(start, stable=True)], degree),
-            # A node without an edge has no neighbours to be scaled.
-            scale=degree.clamp(min=1).to(torch.get_default_dtype()).rsqrt().unsqueeze(1),
-        )
-
-    def spread(self, layer: Tensor, depth: int) -> Tensor:
-        """The mean of `layer` and the `depth` layers that follow it."""
-        total = layer
-        for _ in range(depth):
-            layer = self.scale * self.neighbours.sums(self.scale * layer)
-            total = total + layer
-        return total / (depth + 1)
-
-    def matrix(self, depth: int) -> Tensor:
-        """`spread` as a matrix: nodes x nodes, symmetric but for rounding."""
-        nodes = len(self.scale)
-        width = min(nodes, _COLUMNS)
-        whole = self.scale.new_empty(nodes, nodes)
-        for start in range(0, nodes, width):
-            # The last columns are made with some of those before them: sums are compiled for one width.
-            first = min(start, nodes - width)
-            units = self.scale.new_zeros(nodes, width)
-            units[first : first + width].fill_diagonal_(1)
-            whole[:, first : first + width] = self.spread(units, depth)
-        return whole
-
-
-class Spread(torch.autograd.Function):
-    """`Graph.spread`, a product with a symmetric matrix: gradients go through it the same way."""
-
-    @staticmethod
-    def forward(ctx: Any, nodes: Tensor, graph: Graph, depth: int) -> Tensor:  # noqa: ANN401 - torch's own context
-        """Propagated vectors of the nodes."""
-        ctx.graph, ctx.depth = graph, depth
-        return graph.spread(nodes, depth)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own context
-        """Gradient of the nodes."""
-        return ctx.graph.spread(gradient, ctx.depth), None, None
+from fedrec.methods._math.graph import Graph, Spread, SpreadByRows, matrix_fits
 
 
 class LightGCN(CentralMethod):
@@ -130,15 +63,14 @@ class LightGCN(CentralMethod):
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """Ranking loss, and reg / 2 times the squared norms of the layer-0 vectors of a training row."""
-        return self.loss_of(self.score(w, users.unsqueeze(1), items), w, users, items, labels)
-
-    def loss_of(self, scores: Tensor, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """The loss of training rows with these scores."""
-        fit = self.ranking_loss(scores, labels)
-        used = (
+        squares = (
             functional.embedding(users, w.P).square().sum() + functional.embedding(items, w.Q).square().sum()
         )
-        total: Tensor = fit + self.settings["reg"] / 2 * used / len(users)
+        return self.loss_of(self.score(w, users.unsqueeze(1), items), squares, labels)
+
+    def loss_of(self, scores: Tensor, squares: Tensor, labels: Tensor) -> Tensor:
+        """The loss of training rows with these scores; `squares`: the sum of their layer-0 vectors'."""
+        total: Tensor = self.ranking_loss(scores, labels) + self.settings["reg"] / 2 * squares / len(scores)
         return total
 
     def ranking_loss(self, scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002 - see override
@@ -147,46 +79,11 @@ class LightGCN(CentralMethod):
 
     @override
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        if device.type != "cuda" or not self._matrix_fits(device):
+        batch_size = self.settings["batch_size"]
+        if not matrix_fits(self.graph, batch_size * (2 + self.settings["negatives"]), device):
             return super().steps(w, optimiser, device)
         by_rows = SpreadByRows(self, self.graph.matrix(self.settings["depth"]))
-        return RecordedSteps(by_rows, w, optimiser, self.settings["batch_size"])
-
-    def _matrix_fits(self, device: torch.device) -> bool:
-        """Whether a GPU has room for the matrix of the graph."""
-        nodes = self.users + self.items
-        read = self.settings["batch_size"] * (2 + self.settings["negatives"])
-        size = (nodes + min(read, nodes)) * nodes * self.graph.scale.element_size()
-        return bool(_SHARE_OF_GPU * size <= torch.cuda.get_device_properties(device).total_memory)
-
-
-@dataclass(frozen=True)
-class SpreadByRows:
-    """What steps need of `method`, where all layers are one product with `matrix`.
-
-    It has `LightGCN`'s own `forward`, `score` and `loss`: a method that has others gives its own `steps`.
-
-    A step reads the matrix's rows of its users and items alone, and nothing of the graph: on a GPU, which is
-    quick at products, in a small part of the time. The numbers are the same but for rounding.
-    """
-
-    method: LightGCN
-    matrix: Tensor
-
-    def forward(self, w: Values) -> Values:
-        """The layer-0 vectors: what follows from them depends on the mini-batch."""
-        return w
-
-    def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        """As `LightGCN.loss`."""
-        nodes, layer = torch.cat((users, self.method.users + items.flatten())), torch.cat((w.P, w.Q))
-        if _ROWS_APART * len(nodes) < len(layer):
-            spread = functional.embedding(nodes, self.matrix) @ layer
-        else:
-            spread = functional.embedding(nodes, self.matrix @ layer)
-        user, item = spread.split((len(users), items.numel()))
-        scores = dot(user.unsqueeze(1), item.view(*items.shape, -1))
-        return self.method.loss_of(scores, w, users, items, labels)
+        return usual_steps(optimiser.steps_of(by_rows, w), batch_size, device)
 
 
 class Entropy(LightGCN):

@@ -7,8 +7,8 @@ import torch
 
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
-from fedrec.methods import lightgcn as module
-from fedrec.methods.lightgcn import SpreadByRows
+from fedrec.methods._math import graph as module
+from fedrec.methods._math.graph import SpreadByRows
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
