@@ -16,16 +16,9 @@ from fedrec.config.protocol import full_name
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
-from fedrec.errors import (
-    ConfigurationError,
-    DeviceLostError,
-    DivergenceError,
-    MemoryTakenError,
-    OutOfMemoryError,
-    did_you_mean,
-)
+from fedrec.errors import ConfigurationError, DivergenceError, did_you_mean
 from fedrec.federation.clients import Clients
-from fedrec.federation.engines.engine import engine_named
+from fedrec.federation.engines.engine import Engine, engine_named
 from fedrec.federation.learner import Learner
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.peers import Peers
@@ -43,19 +36,13 @@ from fedrec.runs.device import (
     use_own_cores,
 )
 from fedrec.runs.diverging import Diverging
+from fedrec.runs.faults import finite, fitting, with_device
 from fedrec.runs.folder import clear_folder, finished_before
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
 from fedrec.runs.together import Together, evaluated_by, samples_of
 from fedrec.runs.training import Training
-
-_MOST_CHARACTERS = 200
-"""Of what torch says when memory runs out."""
-_NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
-"""What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
-_DEVICE_LOST = ("CUDA error", "the GPU cannot")
-"""What torch, and kernels of our own, say when a GPU has refused work."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +55,47 @@ class _Asked:
     """What decides what it trains on."""
     identity: dict[str, Any]
     remarks: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Common:
+    """What the runs of a command have in common."""
+
+    data: Path
+    method: str
+    paper: str
+    settings: Mapping[str, Any]
+    sources: Mapping[str, str]
+    also_of: Sequence[str]
+    """The other papers with these settings."""
+    seed: int
+    place: torch.device
+    engine: Engine
+    records: tuple[str, ...]
+    remarks: Mapping[str, Any]
+    """Of every run; what decides no number, and does not identify it. Memory decides last bits of some."""
+
+    def asked(self, split: Split, out: Path) -> _Asked:
+        """The run on a split."""
+        identity = {
+            "dataset": split.dataset,
+            "method": self.method,
+            "paper": self.paper,
+            "protocol": split.protocol.as_dict(),
+            "seed": self.seed,
+            "settings": self.settings,
+            "sources": self.sources,
+            "engine": self.engine.name,
+            "device": self.place.type,
+            "split": split.content_hash(),
+            "interactions": split.interactions,
+            "code": run_fingerprint(self.method, self.engine.name),
+        }
+        # Another paper's run it is where the protocol is nobody's own.
+        also_of = [] if split.protocol.paper is not None else list(self.also_of)
+        where = os.path.relpath(self.data, out)
+        remarks = {"also_settings_of": also_of, "data": where, **self.remarks}
+        return _Asked(out, split, samples_of(self.data / split.protocol.name), identity, remarks)
 
 
 def train(
@@ -106,10 +134,7 @@ def train(
     _check_diverged(diverged)
     _check_seconds(checkpoint_seconds)
     records = tuple(spelled_records(merged_records(record)))
-    if records and not with_model:
-        raise ConfigurationError(
-            "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
-        )
+    _check_recorded(records, with_model=with_model)
     methods = load_methods(methods_file)
     method = canonical(methods, method)
     settings, sources, paper = resolve(methods, method, paper, data.name, changes)
@@ -117,86 +142,82 @@ def train(
     membership = Membership.of_environment()
     _check_also({protocol: out}, also, paper, record)
     run = f"{method} on {data.name}"
-    with _with_device(run, "the GPU"), _fitting(run, "the GPU"):
+    with with_device(run, "the GPU"), fitting(run, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
         place = device_named(device, membership.local_rank)
         memory = memory_for_clients(place, memory_gib)
-    chosen = engine_named(engine, memory.together, memory.alone)
-
-    def asked(name: str, folder: Path) -> _Asked:
-        split = split_of(data, name, paper, "--also" if name in also else "--protocol")
-        identity = {
-            "dataset": split.dataset,
-            "method": method,
-            "paper": paper,
-            "protocol": split.protocol.as_dict(),
-            "seed": seed,
-            "settings": settings,
-            "sources": sources,
-            "engine": chosen.name,
-            "device": place.type,
-            "split": split.content_hash(),
-            "interactions": split.interactions,
-            "code": run_fingerprint(method, chosen.name),
-        }
-        # Where the splits lie, and whose settings these are too, decides no number and does not identify the
-        # run; memory decides last bits of some.
-        remarks = {
-            "also_settings_of": _sharing(methods, method, paper, split, changes),
-            "data": os.path.relpath(data, folder),
+    alike = papers_alike(methods, method, paper, data.name, changes)
+    common = _Common(
+        data=data,
+        method=method,
+        paper=paper,
+        settings=settings,
+        sources=sources,
+        also_of=[other for other in alike if other != paper],
+        seed=seed,
+        place=place,
+        engine=engine_named(engine, memory.together, memory.alone),
+        records=records,
+        remarks={
             "memory_for_clients": memory.as_dict(),
             **({"processes": membership.size} if membership.size > 1 else {}),
             **({} if with_model else {MODEL: NOT_KEPT}),
-        }
-        return _Asked(folder, split, samples_of(data / split.protocol.name), identity, remarks)
-
-    runs = [asked(name, folder) for name, folder in {protocol: out, **also}.items()]
+        },
+    )
+    runs = [
+        common.asked(split_of(data, name, paper, "--also" if name in also else "--protocol"), folder)
+        for name, folder in {protocol: out, **also}.items()
+    ]
     with membership.peers(place) as peers, _held([each.out for each in runs], peers):
         summaries: dict[Path, Mapping[str, Any]] = {}
         for each in runs:
-            before = None
-            if peers.leads:
-                clear_folder(each.out)
-                kept = {"with_model": with_model, "replace": replace}
-                before = None if force else finished_before(each.out, each.identity, records, **kept)
-            before = peers.led(before)
+            before = _before(each, records, peers, force=force, with_model=with_model, replace=replace)
             if before is not None:
                 _check_kept(each.out, before, diverged)
                 print(f"{each.out}: this run is finished already; --force trains it again.", file=sys.stderr)
                 summaries[each.out] = before
         use_own_cores()
-
-        # A function of its own: what it holds is to be gone when memory is given back.
-        def trained(some: Sequence[_Asked]) -> list[Mapping[str, Any]]:
-            clients = Clients.of_split(some[0].split, place, peers)
-            recorder = Recorder.of(record, clients, settings["rounds"], peers) if record else None
-            learner = make_learner(method, clients, settings, seed, chosen, recorder, peers)
-            if diverged == KEPT:
-                learner = Diverging(learner)
-            return _trained(some, clients, learner, settings["rounds"], checkpoint_seconds, records, peers)
-
         for some in _together([each for each in runs if each.out not in summaries], records):
             forget_peak_memory(place)
-            with _with_device(run, str(place)):
+            with with_device(run, str(place)):
                 try:
-                    with _fitting(run, str(place)), _finite():
-                        written = trained(some)
+                    with fitting(run, str(place)), finite():
+                        written = _trained(some, common, record, diverged, checkpoint_seconds, peers)
                 finally:
                     release_memory(place)
             summaries |= zip((each.out for each in some), written, strict=True)
     return summaries[out]
 
 
+def _before(
+    run: _Asked, records: tuple[str, ...], peers: Peers, *, force: bool, with_model: bool, replace: bool
+) -> Mapping[str, Any] | None:
+    """What the finished run in the folder of `run` says, where that is this very run and will do."""
+    before = None
+    if peers.leads:
+        clear_folder(run.out)
+        if not force:
+            before = finished_before(run.out, run.identity, records, with_model=with_model, replace=replace)
+    return peers.led(before)
+
+
 def _trained(
     some: Sequence[_Asked],
-    clients: Clients,
-    learner: Learner,
-    rounds: int,
+    common: _Common,
+    record: Sequence[str],
+    diverged: str,
     checkpoint_seconds: float,
-    records: tuple[str, ...],
     peers: Peers,
 ) -> list[Mapping[str, Any]]:
     """What the files of runs that train alike say, once they are trained."""
+    rounds, records = common.settings["rounds"], common.records
+    clients = Clients.of_split(some[0].split, common.place, peers)
+    recorder = Recorder.of(record, clients, rounds, peers) if record else None
+    learner: Learner = make_learner(
+        common.method, clients, common.settings, common.seed, common.engine, recorder, peers
+    )
+    if diverged == KEPT:
+        learner = Diverging(learner)
     everyones = [clients, *(evaluated_by(clients, each.split) for each in some[1:])]
     first, *others = (
         (own, learner, rounds, each.out, each.identity, checkpoint_seconds, records, each.remarks, peers)
@@ -258,70 +279,11 @@ def _held(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _finite() -> Iterator[None]:
-    """Let a divergence that is refused say that it need not be."""
-    try:
-        yield
-    except DivergenceError as error:
-        raise DivergenceError(
-            f"{error} Or let it be a result that says so: `--diverged kept`, in the configuration "
-            "`diverged: kept`."
-        ) from error
-
-
-@contextmanager
-def _fitting(run: str, place: str) -> Iterator[None]:
-    """Let memory of a device that runs out be a `MemoryTakenError`, which says what to do about it.
-
-    Not so where a client needs more than it is allowed, however much is free.
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError, OutOfMemoryError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        elsewhere = "" if place == "cpu" else ", or use --device cpu"
-        raise MemoryTakenError(
-            f"{run}: it does not fit into the memory of {place}, or another program "
-            f"holds it. Run fewer jobs on it at once, give clients less with --memory{elsewhere}. "
-            f"({str(error)[:_MOST_CHARACTERS]})"
-        ) from error
-
-
-@contextmanager
-def _with_device(run: str, place: str) -> Iterator[None]:
-    """Let the loss of a GPU be a `DeviceLostError`, which says what to do about it."""
-    try:
-        yield
-    except RuntimeError as error:
-        first = _lost_by(error)
-        if first is None:
-            raise
-        raise DeviceLostError(
-            f"{run}: {place} takes no more work of this process. Where several share a GPU, an error of one "
-            f"ends them all: the same command goes on from the last checkpoint. If it ends so with nothing "
-            f"beside it, use --engine batched or --device cpu, and report it. "
-            f"({str(first)[:_MOST_CHARACTERS]})"
-        ) from error
-
-
-def _lost_by(error: BaseException | None) -> BaseException | None:
-    """The first error of those behind `error` by which a GPU was lost; None where none was."""
-    if error is None:
-        return None
-    earlier = _lost_by(error.__context__)
-    is_lost = isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_LOST)
-    return earlier or (error if is_lost else None)
-
-
-def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, or an engine says so for that reason."""
-    if isinstance(error, OutOfMemoryError):
-        return _is_out_of_memory(error.__cause__)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
-    )
+def _check_recorded(records: Sequence[str], *, with_model: bool) -> None:
+    if records and not with_model:
+        raise ConfigurationError(
+            "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
+        )
 
 
 def _check_diverged(word: str) -> None:
@@ -336,13 +298,3 @@ def _check_seconds(seconds: float) -> None:
         raise ConfigurationError(
             f"--checkpoint-seconds {seconds:g}: give seconds as a number from 0, for example 30."
         )
-
-
-def _sharing(
-    methods: Mapping[str, Any], method: str, paper: str, split: Split, changes: Sequence[str]
-) -> list[str]:
-    """The other papers whose run this is too: same settings, under a protocol that is nobody's own."""
-    if split.protocol.paper is not None:
-        return []
-    alike = papers_alike(methods, method, paper, split.dataset, changes)
-    return [other for other in alike if other != paper]
