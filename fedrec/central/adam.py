@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from fedrec.central.steps import Step
+from fedrec.central.steps import StepTaker
 from fedrec.federation.model.tables import Values
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -63,7 +63,7 @@ class Adam:
                 maximize=False,
             )
 
-    def steps_of(self, method: Differentiable, weights: Values) -> Step:
+    def steps_of(self, method: Differentiable, weights: Values) -> StepTaker:
         """Steps down the loss of a method, whose `weights` are these values."""
 
         def step(users: Tensor, items: Tensor, labels: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+StepTaker = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Takes a step on the users, items and labels of a mini-batch; its loss."""
 
 _STEPS_BEFORE_RECORDING = 3
@@ -37,7 +37,7 @@ class Steps:
     said = ""
     """Why they are not compiled, where they might be, or that they are."""
 
-    def __init__(self, step: Step, batch_size: int) -> None:
+    def __init__(self, step: StepTaker, batch_size: int) -> None:
         self._step = step
         self._batch_size = batch_size
 
@@ -108,6 +108,6 @@ class RecordedSteps(Steps):
         return record
 
 
-def usual_steps(step: Step, batch_size: int, device: torch.device) -> Steps:
+def usual_steps(step: StepTaker, batch_size: int, device: torch.device) -> Steps:
     """Steps that torch takes: on a GPU recorded ones."""
     return (RecordedSteps if device.type == "cuda" else Steps)(step, batch_size)

@@ -13,6 +13,8 @@ from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTab
 
 _LINKS = {RUNS: "runs", AGAINST: "runs against"}
 """The columns of links to runs, and their headings."""
+_PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
+"""A number as a script reads it, too."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class Cell:
     """What stands behind the text in small print, such as an interval."""
     links: Sequence[tuple[str, str]] = ()
     """Text and address of each of several links."""
+
+    @property
+    def sorted_by(self) -> str | None:
+        """The number for a script to sort by; None where what is shown says it, as in most cells."""
+        says_it = _PLAIN.fullmatch(self.text) and not self.best and not self.aside
+        return None if says_it else self.value
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@
   // What a cell is sorted by: a number, or its text; null where there is nothing.
   function key(row, place, number) {
     const cell = row.cells[place];
-    if (number) return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
     const text = cell.textContent.trim();
+    if (number) {
+      const value = Number(cell.dataset.value ?? text);
+      return Number.isNaN(value) ? null : value;
+    }
     return text === "–" ? null : text;
   }
 

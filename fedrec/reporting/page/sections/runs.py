@@ -36,6 +36,7 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
     """What each run was made from, with a link to its run.json and an anchor for rows of other tables."""
     rows = [_told(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
+    versions = _numbered(rows, "versions")
     table = ReportTable(
         "Every run of this report, with its test metrics at the round its protocol reports. Of hashes the "
         "first eight letters are shown; run.json has them whole, with every setting."
@@ -59,10 +60,20 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
         ],
         rows,
-        _diverged(records),
+        [*versions, *_diverged(records)],
         folds=True,
     )
     return page_table("runs-table", table)
+
+
+def _numbered(rows: Sequence[dict[str, Any]], key: str) -> list[str]:
+    """Let rows say a number for a long text that many have in common; notes on what the numbers stand for."""
+    texts = list(dict.fromkeys(row[key] for row in rows))
+    if len(texts) < 2:
+        return []
+    for row in rows:
+        row[key] = str(1 + texts.index(row[key]))
+    return [f"{key} {number}: {text}." for number, text in enumerate(texts, start=1)]
 
 
 def _diverged(records: Sequence[RunRecord]) -> list[str]:
