@@ -81,10 +81,23 @@ def _plan(parsed: argparse.Namespace) -> None:
 
 def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
     """How many runs and splits are listed, and how the splits are made that are not there yet."""
-    splits = list(dict.fromkeys(str(results / job.reads[0]) for job in jobs))
-    missing = [shlex.quote(split) for split in splits if not Path(split).is_file()]
-    todo = f" Not made yet: snakemake --cores 2 {' '.join(missing)}" if missing else ""
+    splits = list(dict.fromkeys(results / job.reads[0] for job in jobs))
+    missing = [split for split in splits if not split.is_file()]
+    todo = (
+        f" {len(missing)} of them are not made yet: snakemake --cores 2 {_braced(missing)}" if missing else ""
+    )
     return f"{len(jobs)} runs on {len(splits)} splits.{todo}"
+
+
+def _braced(splits: "Sequence[Path]") -> str:
+    """The splits for a command line, those of a dataset together: d/{clean,published}/split.parquet."""
+    protocols: dict[tuple[Path, str], list[str]] = {}
+    for split in splits:
+        protocols.setdefault((split.parents[1], split.name), []).append(shlex.quote(split.parent.name))
+    return " ".join(
+        f"{shlex.quote(str(data))}/{'{' + ','.join(names) + '}' if len(names) > 1 else names[0]}/{file}"
+        for (data, file), names in protocols.items()
+    )
 
 
 def _work(parsed: argparse.Namespace) -> None:

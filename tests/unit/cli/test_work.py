@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from fedrec.cli.main import main
+from fedrec.cli.work import listed_words
 from fedrec.data.split import write_split
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed
@@ -252,3 +254,27 @@ def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):
     assert work(listed({"out": "a", "method": "fedfm"})) == 1
     assert "runs.jsonl, line 1: unknown method 'fedfm'" in capsys.readouterr().err
     assert not list(tmp_path.glob("*/"))
+
+
+def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
+    """Those of a dataset together: a plan of everything has more than a hundred."""
+    results = tmp_path / "my results"
+
+    def job(dataset, protocol):
+        return SimpleNamespace(reads=[f"data/{dataset}/{protocol}/split.parquet"])
+
+    jobs = [job(*of) for of in (("a", "clean"), ("b", "clean"), ("a", "published-fedem"), ("a", "clean"))]
+    there = results / "data/c/clean/split.parquet"
+    there.parent.mkdir(parents=True)
+    there.touch()
+    words = listed_words([*jobs, job("c", "clean")], results)
+
+    said, _, command = words.partition("snakemake --cores 2 ")
+    assert said == "5 runs on 4 splits. 3 of them are not made yet: "
+    taken = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True
+    )
+    assert taken.stdout.splitlines() == [
+        str(results / f"data/{part}/split.parquet") for part in ("a/clean", "a/published-fedem", "b/clean")
+    ]
+    assert listed_words([job("c", "clean")], results) == "1 runs on 1 splits."
