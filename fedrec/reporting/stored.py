@@ -4,9 +4,11 @@ What the store does not have is missing in tables and named there; each says how
 than the code.
 """
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,6 +23,7 @@ from fedrec.plan.targets import COVERAGE, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build
 from fedrec.reporting.kept import kept_targets, take_out
+from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
 _PAGE = "report"
@@ -31,6 +34,8 @@ _SLOW = ("verdicts", "audit_")
 _KEPT = "Kept as it was drawn where its models were, which are not stored."
 _LOADED: list[Project] = []
 """The project of a process that builds."""
+_THREADS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
+"""The environment variables by which numpy and pyarrow, and polars, are told how many threads to have."""
 _OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan")
 """Folders below the results that are written anew."""
 
@@ -75,8 +80,6 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
     """
     for folder in _OUTPUTS:
         shutil.rmtree(project.results / folder, ignore_errors=True)
-    with unflushed():
-        store.unpack_data(project.results)
     asked = dict.fromkeys(name for name in project.groups["all"] if _has_something(project, name))
     names = [*(name for name in asked if name not in _LAST), *_searches(project)]
     _build_all(project, store, names, jobs)
@@ -90,6 +93,7 @@ def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: in
     forms = project.targets.names
     order = sorted(names, key=lambda name: (not name.startswith(_SLOW), forms[name] != "figure"))
     if jobs == 1:
+        _unpack_data(store, project.results)
         for dataset in store.datasets():
             _unpack(store, dataset, project.results)
         for name in order:
@@ -97,12 +101,29 @@ def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: in
         return
     about = (project.configuration, project.root, project.stored)
     # New processes, not copies of this one, whose libraries have threads.
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _load_project, about) as pool:
-        unpacking = [pool.submit(_unpack, store, dataset, project.results) for dataset in store.datasets()]
-        for done in unpacking:
+    spawned = get_context("spawn")
+    with _sharing_cores(jobs), ProcessPoolExecutor(jobs, spawned, _load_project, about) as pool:
+        of_datasets = [pool.submit(_unpack, store, dataset, project.results) for dataset in store.datasets()]
+        for done in (pool.submit(_unpack_data, store, project.results), *of_datasets):
             done.result()
         for done in [pool.submit(_build_by_name, store, name) for name in order]:
             done.result()
+
+
+@contextmanager
+def _sharing_cores(jobs: int) -> Iterator[None]:
+    """Let libraries of processes that start have their share of the cores, not each of them threads for all.
+
+    What the environment says already stays.
+    """
+    share = str(max(1, usable_cores() // jobs))
+    added = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, share))
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def _load_project(configuration: Mapping[str, Any], root: Path, stored: Stored | None) -> None:
@@ -113,6 +134,11 @@ def _load_project(configuration: Mapping[str, Any], root: Path, stored: Stored |
 
 def _build_by_name(store: RunStore, name: str) -> None:
     _build_one(_LOADED[-1], store, name)
+
+
+def _unpack_data(store: RunStore, results: Path) -> None:
+    with unflushed():
+        store.unpack_data(results)
 
 
 def _unpack(store: RunStore, dataset: str, results: Path) -> None:

@@ -244,12 +244,8 @@ class RunStore:
         """Write the shapes of splits and the statistics of datasets below results, as readers expect them."""
         for row in self._rows(_SPLITS):
             user, count = _numbers(row["users"]), _numbers(row["rows"])
-            shape = pa.table(
-                {
-                    "user": np.repeat(user, count).astype(np.int32),
-                    "part": pa.array(["train"] * int(count.sum())).dictionary_encode(),
-                }
-            )
+            part = pa.DictionaryArray.from_arrays(np.zeros(int(count.sum()), np.int32), ["train"])
+            shape = pa.table({"user": np.repeat(user, count).astype(np.int32), "part": part})
             path = results / "data" / row["dataset"] / row["protocol"] / "split.parquet"
             write_table(path, shape, json.loads(row["about"]))
         for row in self._rows(_DATASETS):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
+from fedrec.reporting import stored as module
 from fedrec.reporting.build import build
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.published import is_published_of, publish
@@ -134,6 +136,18 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     )
     assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
+
+
+def test_processes_that_build_share_the_cores(monkeypatch):
+    monkeypatch.setattr(module, "usable_cores", lambda: 8)
+    monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    with module._sharing_cores(2):
+        assert (os.environ["OMP_NUM_THREADS"], os.environ["POLARS_MAX_THREADS"]) == ("5", "4")
+    assert os.environ["OMP_NUM_THREADS"] == "5"
+    assert "POLARS_MAX_THREADS" not in os.environ
+    with module._sharing_cores(20):
+        assert os.environ["POLARS_MAX_THREADS"] == "1"
 
 
 def test_the_table_of_a_search_is_as_it_was_built(built):
