@@ -76,7 +76,7 @@ class Spread(torch.autograd.Function):
 
 
 class LossOfPairs(Protocol):
-    """What is needed of a method that scores a pair by the product of two propagated vectors."""
+    """What is needed of a method whose scores are products of propagated vectors, `P` and `Q` before it."""
 
     users: int
 
