@@ -63,9 +63,9 @@ class FedCIA(Method):
         2025,
     )
     cost = (
-        "O(E n m d steps) for Adam over whole tables; O(n m^2 d + m^3) to combine products and to "
-        "turn tables to the axes of S, once for all clients; O(n d^3) in each step towards S, where few "
-        "axes are strong, else O(n m d^2). Memory O(3 n m d + m^2)."
+        "O(E n m d steps) for Adam over whole tables; O(n m^2 d) to combine products and to turn tables by "
+        "S, once for all steps towards it, of which each is then O(n d^3); where S has too many strong axes, "
+        "O(m^3) to find them and O(n m d^2) a step. Memory O(3 n m d + m^2)."
     )
 
     server_rule = NoisyMean

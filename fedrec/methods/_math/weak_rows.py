@@ -1,68 +1,77 @@
-"""Rows that steps move by little more than one matrix for all: a few small matrices instead of all rows."""
+"""Tables that steps move by little more than one matrix for all rows: a few small matrices instead."""
 
 import torch
 from torch import Tensor
 
-_DEGREE = {torch.float32: 4, torch.float64: 8}
-"""Powers that are kept, by precision: where rows are weak enough, the last is below rounding."""
-
 
 class WeakRows:
-    """Rows x_i (clients x rows x d) with small values v_i; a step makes each of them x_i A + pace v_i x_i.
+    """Tables X (items x clients x d) that meet a weak matrix B; a step makes each of them X A + pace B X.
 
-    After any number of steps row i is x_i (C_0 + w_i C_1 + w_i^2 C_2 + ...) with w_i its value as a share of
-    the largest: the d x d matrices C_j of a client are the same for all its rows, and fade as j grows. So
-    steps, and the products of columns they need, are O(d^3) a client, whatever the number of rows; rows are
-    gone through before the first and after the last.
+    After any number of steps a table is X C_0 + B X C_1 + B^2 X C_2 + ...: the d x d matrices C_j of a client
+    fade as j grows, and only the first few count. So steps, and the products of columns they need, are
+    O(d^3) a client, whatever the number of items; whole tables are read before the first step and after the
+    last.
+
+    `matrix` is B as a share of `bound`, which is about its strongest value.
     """
 
-    def __init__(self, rows: Tensor, values: Tensor) -> None:
-        clients, _, d = rows.shape
-        degree = _DEGREE[rows.dtype]
-        self._start = rows
-        self._largest = float(values.abs().max().clamp(min=torch.finfo(values.dtype).tiny))
-        self._shares = (values / self._largest).to(rows.dtype).unsqueeze(1)
-        self._moments = self._block_moments(degree)
-        self._powers = rows.new_zeros(clients, degree + 1, d, d)
-        self._powers[:, 0] = torch.eye(d, dtype=rows.dtype, device=rows.device)
-        self._last = rows.new_zeros(())
+    def __init__(self, tables: Tensor, matrix: Tensor, bound: float) -> None:
+        self._matrix, self._bound = matrix, bound
+        self._turned = [tables]
+        """X, B X, B^2 X and so on, B as a share of its strongest value."""
+        self.start(1)
+
+    def start(self, kept: int) -> None:
+        """Let tables be what they were at first, and `kept` powers of B count from here on."""
+        items, clients, d = self._turned[0].shape
+        while len(self._turned) < kept:
+            turned = self._matrix @ self._turned[-1].view(items, -1)
+            self._turned.append(turned.view(items, clients, d))
+        self._moments = self._block_moments()
+        # One more than counts, to see that it does not.
+        self._powers = self._turned[0].new_zeros(clients, kept + 1, d, d)
+        self._powers[:, 0] = torch.eye(d, dtype=self._powers.dtype, device=self._powers.device)
+        self._left_out = self._powers.new_zeros(())
 
     @property
     def are_weak(self) -> bool:
         """Whether the powers that are left out are below rounding, in every step so far."""
-        return float(self._last) <= torch.finfo(self._start.dtype).eps
+        return float(self._left_out) <= torch.finfo(self._powers.dtype).eps
 
     def products(self) -> tuple[Tensor, Tensor]:
-        """For each client the sum over rows of x_i^T x_i (d x d), and of v_i |x_i|^2."""
-        stacked = self._powers.flatten(1, 2)
-        d = stacked.shape[2]
-        met = self._moments @ stacked
-        products = stacked.transpose(1, 2) @ met[:, :-d]
-        # One power higher, everything meets its own value once more.
-        return products, self._largest * (stacked * met[:, d:]).sum((1, 2)).double()
+        """For each client X^T X (d x d), and the sum of the diagonal of X^T B X."""
+        counting = self._powers[:, :-1].flatten(1, 2)
+        d = counting.shape[2]
+        met = self._moments @ counting
+        # One power higher, everything meets B once more.
+        return counting.transpose(1, 2) @ met[:, :-d], self._bound * (counting * met[:, d:]).sum(
+            (1, 2)
+        ).double()
 
     def step(self, matrix: Tensor, pace: Tensor) -> None:
-        """Let each row be x A + pace v x, for a matrix A (d x d) and a number per client."""
+        """Let each table be X A + pace B X, for a matrix A (d x d) and a number per client."""
         before = self._powers
         self._powers = (before.flatten(1, 2) @ matrix).unflatten(1, before.shape[1:3])
-        self._powers[:, 1:].addcmul_(before[:, :-1], (pace * self._largest).unsqueeze(1))
+        self._powers[:, 1:].addcmul_(before[:, :-1], (pace * self._bound).unsqueeze(1))
         size = self._powers.abs().amax((2, 3))
-        # Beside rows as they started, or have grown: where they shrink to nothing, so does what is left out.
-        self._last = torch.maximum(self._last, (size[:, -1] / size.amax(1).clamp(min=1)).max())
+        # Beside tables as they started, or have grown: where they shrink to nothing, so does what is left.
+        self._left_out = torch.maximum(self._left_out, (size[:, -1] / size.amax(1).clamp(min=1)).max())
 
-    def rows(self) -> Tensor:
-        """The rows as they are now."""
-        *lower, last = self._powers.unbind(1)
-        rows = self._start @ last
-        for power in reversed(lower):
-            rows = torch.baddbmm(rows.mul_(self._shares), self._start, power)
-        return rows
+    def tables(self) -> Tensor:
+        """The tables as they are now: clients x items x d."""
+        now = self._turned[0].transpose(0, 1) @ self._powers[:, 0]
+        for power, turned in enumerate(self._turned[1:], 1):
+            now.baddbmm_(turned.transpose(0, 1), self._powers[:, power])
+        return now
 
-    def _block_moments(self, degree: int) -> Tensor:
-        """The sums over rows of w_i^(a + b) x_i^T x_i, as blocks a = 0 ... degree + 1, b = 0 ... degree."""
-        moments, weighted = [], self._start
-        for _ in range(2 * degree + 2):
-            moments.append(self._start.transpose(1, 2) @ weighted)
-            weighted = weighted * self._shares
-        lines = [torch.cat(moments[first : first + degree + 1], dim=2) for first in range(degree + 2)]
+    def _block_moments(self) -> Tensor:
+        """X^T B^(a + b) X, as blocks a = 0 ... kept, b = 0 ... kept - 1."""
+        kept = len(self._turned)
+        moments = []
+        for power in range(2 * kept - 1):
+            one, other = self._turned[(power + 1) // 2], self._turned[power // 2]
+            moments.append(one.permute(1, 2, 0) @ other.transpose(0, 1))
+        # The very last goes with the square of a matrix that all but fades: far below rounding.
+        moments.append(torch.zeros_like(moments[0]))
+        lines = [torch.cat(moments[first : first + kept], dim=2) for first in range(kept + 1)]
         return torch.cat(lines, dim=1)

@@ -6,7 +6,7 @@ import torch
 from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.server.server import Server
-from fedrec.methods._math import products
+from fedrec.methods._math.axes import Axes
 from fedrec.methods._math.products import Approach, Goal, Products, approach_products
 from fedrec.methods._math.weak_rows import WeakRows
 from tests.by_hand import clients_with, federation_of, near
@@ -30,10 +30,10 @@ def by_autograd(table, goal, steps, rate, decay):
 
 def test_one_step_by_hand():
     # One item of one number, 3, and the product 5: |9 - 5| has slope 2 x 3, and 1/3 of the table decays.
-    found = approach_products(torch.tensor([[[3.0]]]), Goal.of(torch.tensor([[5.0]])), 1, 0.25, 1 / 3)
+    found = approach_products(torch.tensor([[[3.0]]]), Goal(torch.tensor([[5.0]])), 1, 0.25, 1 / 3)
     assert float(found) == pytest.approx(3 - 0.25 * (6 + 1))
     # From below it goes up.
-    found = approach_products(torch.tensor([[[2.0]]]), Goal.of(torch.tensor([[5.0]])), 1, 0.25, 0.0)
+    found = approach_products(torch.tensor([[[2.0]]]), Goal(torch.tensor([[5.0]])), 1, 0.25, 0.0)
     assert float(found) == pytest.approx(2 + 0.25 * 4)
 
 
@@ -46,7 +46,7 @@ def test_steps_are_those_of_torch_optim_on_the_norm(symmetric, rate, decay):
         goal = goal + drawn(9, 9, seed=2)
         assert not near(goal, goal.T, within=0.1)
     before = tables.clone()
-    found = approach_products(tables, Goal.of(goal), 30, rate, decay)
+    found = approach_products(tables, Goal(goal), 30, rate, decay)
     for table, own in zip(tables, found, strict=True):
         assert near(own, by_autograd(table, goal, 30, rate, decay), within=1e-9)
     assert torch.equal(tables, before)
@@ -54,26 +54,26 @@ def test_steps_are_those_of_torch_optim_on_the_norm(symmetric, rate, decay):
 
 def test_single_precision_differs_by_rounding_alone():
     tables, goal = drawn(5, 40, 3), drawn(40, 40, seed=1) / 10
-    found = approach_products(tables.float(), Goal.of(goal.float()), 30, 0.1, 0.001)
+    found = approach_products(tables.float(), Goal(goal.float()), 30, 0.1, 0.001)
     assert found.dtype == torch.float32
-    exact = approach_products(tables, Goal.of(goal), 30, 0.1, 0.001)
+    exact = approach_products(tables, Goal(goal), 30, 0.1, 0.001)
     assert near(found.double(), exact, within=1e-5)
 
 
 def test_no_steps_leave_tables_as_they_are():
     tables = drawn(2, 6, 3)
-    assert near(approach_products(tables, Goal.of(drawn(6, 6)), 0, 0.1, 0.1), tables)
+    assert near(approach_products(tables, Goal(drawn(6, 6)), 0, 0.1, 0.1), tables)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 def test_a_table_that_has_reached_the_goal_stays_there(kind):
     """The norm has no slope at 0, and rounding must not be taken for one."""
     table = drawn(30, 4).to(kind)
-    goal = Goal.of(table @ table.T)
+    goal = Goal(table @ table.T)
     found = approach_products(table.unsqueeze(0), goal, 1, 0.1, 0.0)[0]
     assert near(found, table, within=1e-3 if kind == torch.float32 else 1e-7)
     nothing = torch.zeros(1, 30, 4, dtype=kind)
-    assert not approach_products(nothing, Goal.of(torch.zeros(30, 30, dtype=kind)), 5, 0.1, 0.1).any()
+    assert not approach_products(nothing, Goal(torch.zeros(30, 30, dtype=kind)), 5, 0.1, 0.1).any()
 
 
 def server_with(weight, **shared):
@@ -105,43 +105,86 @@ def test_one_client_and_many_approach_the_same_goal():
         assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
 
 
-@pytest.mark.parametrize(("spread", "together"), [(1e-5, True), (1.0, False)])
-def test_weak_axes_of_a_goal_are_moved_together_and_others_one_by_one(monkeypatch, spread, together):
-    """The goal has 5 strong axes and 145 of about `spread`: all of these are moved together, or one by one."""
-    monkeypatch.setattr(products, "_STRONG", 8)
+@pytest.mark.parametrize(
+    ("strong", "spread", "weak"),
+    [
+        (0, 1e-3, [True]),
+        (5, 1e-3, [True]),
+        (5, 1.0, [False, True]),
+        (5, 100.0, [False, False]),
+        (40, 1e-3, [False, False]),
+    ],
+)
+def test_what_lies_beside_strong_axes_is_moved_together_where_it_is_weak(monkeypatch, strong, spread, weak):
+    """The goal has some strong axes, and others of about `spread`: the weaker, the fewer powers of them count.
+
+    Of 40 strong axes not all are taken out; what stays in the rest is not weak.
+    """
     asked = []
     plain = WeakRows.are_weak.fget
     monkeypatch.setattr(WeakRows, "are_weak", property(lambda rows: asked.append(plain(rows)) or asked[-1]))
-    strong, tables = drawn(150, 5, seed=1), drawn(2, 150, 3)
-    goal = strong @ strong.T + spread * drawn(150, 150, seed=2)
+    own, tables = drawn(150, strong, seed=1), drawn(2, 150, 3)
+    goal = own @ own.T + spread * drawn(150, 150, seed=2)
     approach = Approach("S", 20, 0.05, 0.02)
     many = approach.of_many(tables, {"S": goal})
-    assert asked == [together]
+    assert asked == weak
     for table, moved in zip(tables, many, strict=True):
         assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
 
 
-def test_weak_rows_step_as_rows_do():
-    rows, values, matrix = drawn(2, 9, 3), drawn(9) * 1e-3, drawn(2, 3, 3) / 2
-    weak, pace = WeakRows(rows, values), torch.tensor([0.5, 0.2])[:, None, None]
+@pytest.mark.parametrize("kept", [6, 9])
+def test_weak_rows_step_as_tables_do(kept):
+    tables, half, matrix = drawn(2, 9, 3), drawn(9, 9, seed=1), drawn(2, 3, 3) / 2
+    rest, bound = (half + half.T) / 2, 1e-3
+    weak = WeakRows(tables.transpose(0, 1).contiguous(), rest, bound)
+    pace = torch.tensor([0.5, 0.2])[:, None, None]
+    weak.start(2)
+    weak.step(matrix, pace)
+    # Whatever was done before, it starts anew.
+    weak.start(kept)
     for _ in range(4):
         weak.step(matrix, pace)
-        rows = rows @ matrix + pace * values[:, None] * rows
+        tables = tables @ matrix + pace * bound * (rest @ tables)
         gram, meeting = weak.products()
-        assert near(weak.rows(), rows, within=1e-12)
-        assert near(gram, rows.transpose(1, 2) @ rows, within=1e-12)
-        assert near(meeting, (rows.square().sum(2) * values).sum(1), within=1e-12)
+        assert near(weak.tables(), tables, within=1e-12)
+        assert near(gram, tables.transpose(1, 2) @ tables, within=1e-12)
+        assert near(meeting, bound * (tables * (rest @ tables)).sum((1, 2)), within=1e-12)
     assert weak.are_weak
 
 
 def test_a_goal_is_taken_apart_once_for_all_blocks_of_a_round(monkeypatch):
     asked = []
-    taken_apart = Goal.of
-    monkeypatch.setattr(Goal, "of", lambda products: asked.append(1) or taken_apart(products))
-    approach = Approach("S", 2, 0.05, 0.0)
+    plain = torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: asked.append(len(matrix)) or plain(matrix))
+    approach, goal = Approach("S", 20, 0.5, 0.0), drawn(100, 100)
     for _ in range(3):
-        approach.of_many(drawn(2, 7, 2), {"S": drawn(7, 7)})
-    assert len(asked) == 1
+        approach.of_many(drawn(2, 100, 2), {"S": goal})
+    # A block of directions, and all of them, as none stands out.
+    assert asked == [64, 100]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_strong_axes_are_those_of_the_whole_matrix(seed):
+    """Three of them, one with a negative value, stand out of a hundred."""
+    own = torch.linalg.qr(drawn(100, 3, seed=seed)).Q
+    rest = drawn(100, 100, seed=seed + 2) * 1e-4
+    matrix = (own * torch.tensor([5.0, -3.0, 2.0])) @ own.T + rest + rest.T
+    strong, whole = Axes.strong_of(matrix, torch.float64), Axes.all_of(matrix, torch.float64)
+    assert len(strong.values) == 3
+    assert near(strong.values, whole.values[:3], within=1e-12)
+    assert near((strong.axes.T @ whole.axes[:, :3]).abs(), torch.eye(3), within=1e-9)
+    assert strong.bound == pytest.approx(float(whole.values[3].abs()), rel=0.1)
+    again = (strong.axes * strong.values) @ strong.axes.T + strong.rest * strong.bound
+    assert near(again, matrix, within=1e-12)
+    assert near(strong.rest @ strong.axes, torch.zeros(100, 3), within=1e-8)
+
+
+def test_where_nothing_stands_out_everything_is_rest():
+    strong = Axes.strong_of(torch.eye(100, dtype=torch.float64) * 7, torch.float32)
+    assert strong.rest.dtype == torch.float32
+    nothing = Axes.strong_of(torch.zeros(100, 100, dtype=torch.float64), torch.float32)
+    assert not nothing.rest.any()
+    assert not nothing.values.any()
 
 
 def test_a_weighted_sum_of_products_is_the_sum_of_weighted_products():
