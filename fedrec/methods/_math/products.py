@@ -13,7 +13,7 @@ from fedrec.methods._math.axes import Axes
 from fedrec.methods._math.symmetric import products_of_rows
 from fedrec.methods._math.weak_rows import WeakRows
 
-_KEPT = {torch.float32: (3, 5, 9), torch.float64: (5, 9)}
+_KEPT = {torch.float32: (2, 3, 5, 9), torch.float64: (5, 9)}
 """Powers of what lies beside strong axes that count, by precision: as few as leave nothing above rounding."""
 
 

@@ -35,7 +35,7 @@ class WeakRows:
 
     @property
     def are_weak(self) -> bool:
-        """Whether the powers that are left out are below rounding, in every step so far."""
+        """Whether all that is left out is below rounding, in every step so far."""
         return float(self._left_out) <= torch.finfo(self._powers.dtype).eps
 
     def products(self) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,10 @@ class WeakRows:
         self._powers[:, 1:].addcmul_(before[:, :-1], (pace * self._bound).unsqueeze(1))
         size = self._powers.abs().amax((2, 3))
         # Beside tables as they started, or have grown: where they shrink to nothing, so does what is left.
-        self._left_out = torch.maximum(self._left_out, (size[:, -1] / size.amax(1).clamp(min=1)).max())
+        size = size / size.amax(1, keepdim=True).clamp(min=1)
+        # Left out are the power after the last, and where products meet B, the last by itself.
+        left_out = torch.maximum(size[:, -1], size[:, -2].square())
+        self._left_out = torch.maximum(self._left_out, left_out.max())
 
     def tables(self) -> Tensor:
         """The tables as they are now: clients x items x d."""
@@ -71,7 +74,7 @@ class WeakRows:
         for power in range(2 * kept - 1):
             one, other = self._turned[(power + 1) // 2], self._turned[power // 2]
             moments.append(one.permute(1, 2, 0) @ other.transpose(0, 1))
-        # The very last goes with the square of a matrix that all but fades: far below rounding.
+        # The very last goes with the square of the last power, and is left out.
         moments.append(torch.zeros_like(moments[0]))
         lines = [torch.cat(moments[first : first + kept], dim=2) for first in range(kept + 1)]
         return torch.cat(lines, dim=1)

@@ -105,6 +105,16 @@ def test_one_client_and_many_approach_the_same_goal():
         assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
 
 
+def asked_whether_weak(monkeypatch):
+    """What is answered from here on where it is asked whether what lies beside strong axes is weak."""
+    answers = []
+    plain = WeakRows.are_weak.fget
+    monkeypatch.setattr(
+        WeakRows, "are_weak", property(lambda rows: answers.append(plain(rows)) or answers[-1])
+    )
+    return answers
+
+
 @pytest.mark.parametrize(
     ("strong", "spread", "weak"),
     [
@@ -120,9 +130,7 @@ def test_what_lies_beside_strong_axes_is_moved_together_where_it_is_weak(monkeyp
 
     Of 40 strong axes not all are taken out; what stays in the rest is not weak.
     """
-    asked = []
-    plain = WeakRows.are_weak.fget
-    monkeypatch.setattr(WeakRows, "are_weak", property(lambda rows: asked.append(plain(rows)) or asked[-1]))
+    asked = asked_whether_weak(monkeypatch)
     own, tables = drawn(150, strong, seed=1), drawn(2, 150, 3)
     goal = own @ own.T + spread * drawn(150, 150, seed=2)
     approach = Approach("S", 20, 0.05, 0.02)
@@ -130,6 +138,20 @@ def test_what_lies_beside_strong_axes_is_moved_together_where_it_is_weak(monkeyp
     assert asked == weak
     for table, moved in zip(tables, many, strict=True):
         assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("spread", "weak"), [(1e-5, [True]), (0.01, [False, True]), (0.3, [False, False, True])]
+)
+def test_the_stronger_what_lies_beside_the_more_powers_count(monkeypatch, spread, weak):
+    """In single precision, as trained: whatever is left out is below its rounding."""
+    asked = asked_whether_weak(monkeypatch)
+    own, tables = drawn(150, 5, seed=1), drawn(2, 150, 3)
+    goal = own @ own.T + spread * drawn(150, 150, seed=2)
+    moved = Approach("S", 20, 0.2, 0.001).of_many(tables.float(), {"S": goal.float()})
+    assert asked == weak
+    exact = Approach("S", 20, 0.2, 0.001).of_many(tables, {"S": goal})
+    assert near(moved.double(), exact, within=1e-5)
 
 
 @pytest.mark.parametrize("kept", [6, 9])
