@@ -201,7 +201,9 @@ def _plan(parsed: argparse.Namespace) -> None:
     print(list_text(lines), end="")
     length = span_text(sum(run.seconds for run in listed))
     words = listed_words([run.job for run in listed], project.results)
-    print(f"{plan_words(planned)}\nListed, about {length}: {words}", file=sys.stderr)
+    print(f"{plan_words(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
+    for what, why in project.unavailable_to_papers(project.catalogue).items():
+        print(f"No runs on {what}, which is not available: {why}", file=sys.stderr)
 
 
 def _build(parsed: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """The work that reference results are still short of, in order of its value, and what it costs on a GPU."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,14 +81,21 @@ def chosen(
     return kept
 
 
-def plan_words(planned: Iterable[PlannedRun]) -> str:
-    """How much each step has left: runs, and hours or minutes on a GPU, one run after the other."""
-    steps: dict[int, list[float]] = {}
+def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
+    """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
+
+    And how many of all are `stored`, of other code, settings or splits than today's.
+    """
+    steps: dict[int, list[PlannedRun]] = {}
     for run in planned:
-        steps.setdefault(run.step, []).append(run.seconds)
-    lines = [f"step {number}: {_words(seconds)}" for number, seconds in sorted(steps.items())]
-    every = [second for seconds in steps.values() for second in seconds]
-    return "\n".join([*lines, f"all: {_words(every)}"]) if every else "Nothing is left to train."
+        steps.setdefault(run.step, []).append(run)
+    every = [run for runs in steps.values() for run in runs]
+    if not every:
+        return "Nothing is left to train."
+    lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
+    older = sum(run.job.run in stored for run in every)
+    there = f"; {older} of them are stored, of other code, settings or splits, {len(every) - older} are not"
+    return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
 
 
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
@@ -98,6 +105,6 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     ]
 
 
-def _words(seconds: list[float]) -> str:
-    minutes = sum(seconds) / 60
-    return f"{len(seconds)} runs, about {minutes:.0f} minutes on a GPU, one after the other"
+def _words(runs: Sequence[PlannedRun]) -> str:
+    minutes = sum(run.seconds for run in runs) / 60
+    return f"{len(runs)} runs, about {minutes:.0f} minutes on a GPU, one after the other"

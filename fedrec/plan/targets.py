@@ -389,11 +389,18 @@ class Targets:
         reads = tuple(file for target in targets for file in (*target.files, target.plan))
         return replace(self._target(name, layout, runs, content, (), []), reads=reads)
 
-    def _named(self, line: Sequence[RunId]) -> str:
-        """A line on a dataset under a protocol, with its seeds."""
-        run, seeds = line[0], ", ".join(str(run.seed) for run in line)
+    def _named(self, run: RunId) -> str:
+        """The line of a run: a method on a dataset under a protocol."""
         name = title(self._workspace.methods, run.method)
-        return f"{name} on {run.dataset}, {short_name(run.protocol)} ({seeds})"
+        return f"{name} on {run.dataset}, {short_name(run.protocol)}"
+
+    def _with_seeds(self, line: Sequence[RunId]) -> str:
+        return f"{self._named(line[0])} ({', '.join(str(run.seed) for run in line)})"
+
+    def _lacking(self, asked: Iterable[RunId], shown: Iterable[RunId]) -> list[str]:
+        """The lines asked for of which no run is stored."""
+        there = {replace(run, seed=0) for run in shown}
+        return list(dict.fromkeys(self._named(run) for run in asked if replace(run, seed=0) not in there))
 
     def _target(
         self,
@@ -407,11 +414,13 @@ class Targets:
         *,
         side_by_side: bool = False,
     ) -> Target:
-        runs = self._workspace.shown(runs, layout)
+        asked, runs = runs, self._workspace.shown(runs, layout)
+        if "states" not in layout.needs and (lacking := self._lacking(asked, runs)):
+            content = {**content, "lacking": lacking}
         if side_by_side:
             runs, others = with_seeds_alike(runs)
             if others:
-                content = {**content, "other_seeds": [self._named(line) for line in others]}
+                content = {**content, "other_seeds": [self._with_seeds(line) for line in others]}
         if older := self._workspace.older(runs):
             content = {**content, "older": older}
         reads: list[str] = []

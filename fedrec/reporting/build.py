@@ -1,6 +1,7 @@
 """From a target to its files: the file of its layout builds it."""
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fedrec.errors import ConfigurationError
@@ -11,6 +12,9 @@ from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target
 from fedrec.reporting.tables.table import add_note
 from fedrec.runs.record import RunRecord
+
+_NAMED = 20
+"""Lines that a remark names."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -25,6 +29,8 @@ def build(target: Target, project: Project) -> None:
     if left_out:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
         add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")
+    if "lacking" in target.content:
+        add_remark(target, project, f"Not run yet, and not shown: {in_short(target.content['lacking'])}.")
     if "other_seeds" in target.content:
         lines = "; ".join(target.content["other_seeds"])
         add_remark(target, project, f"Of other seeds than most beside them: {lines}.")
@@ -33,6 +39,12 @@ def build(target: Target, project: Project) -> None:
             target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."
         )
     write_text(project.results / target.plan, target.as_json())
+
+
+def in_short(names: Sequence[str]) -> str:
+    """The first of many names, and how many there are besides."""
+    more = len(names) - _NAMED
+    return "; ".join([*names[:_NAMED], *([f"and {more} others"] if more > 0 else [])])
 
 
 def _without_models(target: Target, project: Project) -> list[RunId]:

@@ -49,14 +49,14 @@ def finding(found: Sequence[MethodScore]) -> list[str]:
 
 
 def most_told(found: Sequence[MethodScore]) -> list[MethodScore]:
-    """The standings on the dataset that has the most runs, as one paper sets them; the first among equals."""
-    groups: Counter[tuple[str, str]] = Counter()
+    """The standings on the dataset that has the most of them, as one paper sets them.
+
+    Of equally many those of more runs; the first among equals.
+    """
+    groups: dict[tuple[str, str], list[MethodScore]] = {}
     for one in found:
-        groups[one.dataset, one.paper] += one.seeds
-    if not groups:
-        return []
-    (most, _), *_ = groups.most_common(1)
-    return [one for one in found if (one.dataset, one.paper) == most]
+        groups.setdefault((one.dataset, one.paper), []).append(one)
+    return max(groups.values(), key=lambda group: (len(group), sum(one.seeds for one in group)), default=[])
 
 
 def chance_sentence(found: Sequence[MethodScore]) -> str:

@@ -30,6 +30,16 @@ def mean_over_seeds(values: Iterable[float]) -> MeanOverSeeds:
     return MeanOverSeeds(float(numbers.mean()), sd, len(numbers))
 
 
+def devices_of(records: Iterable[RunRecord]) -> str:
+    """Where runs were trained, each device once: those of a mean may differ from seed to seed."""
+    return "; ".join(dict.fromkeys(str(record.summary["measured"]["device"]) for record in records))
+
+
+def rounds_of(records: Iterable[RunRecord], rule: str) -> str:
+    """The rounds that a rule takes of runs, in the order of their seeds; `-` where a run has none."""
+    return " ".join(str(record.summary["rounds"].get(rule) or "-") for record in records)
+
+
 def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
     """What a caption must name: seeds, protocols, devices, and first letters of hashes of splits and code."""
     runs = list(records)

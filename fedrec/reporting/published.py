@@ -21,6 +21,10 @@ _READ = {
 _OF_RUNS = "published.json"
 _LINK = re.compile(r'<a href="(\.\./[^"#]+)">(.*?)</a>')
 """A link of the page to another file of the results."""
+_LINKS = re.compile(rf"{_LINK.pattern}(?:, {_LINK.pattern})+")
+"""Several of them, one after the other: the forms of a table, the files of a run."""
+_PACKED = "packed"
+"""What is said of files none of which is there."""
 _PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
 """A picture that the page carries with it."""
 _OWN_PICTURES, _PICTURES_BESIDE = "img-src data:;", "img-src data: 'self' file:;"
@@ -62,12 +66,18 @@ def state_of(store: Path) -> str:
 
 
 def _with_links_that_lead(page: Path, text: str) -> str:
-    """A page whose links to what is not there are plain words: runs are packed, and not all files copied."""
+    """A page without links to what is not there: runs are packed, and not all files copied.
 
-    def kept(link: re.Match[str]) -> str:
-        return link[0] if (page.parent / link[1]).exists() else link[2]
+    Of several links those are left that lead somewhere; one by itself is a plain word.
+    """
 
-    return _LINK.sub(kept, text)
+    def leads(link: re.Match[str]) -> bool:
+        return (page.parent / link[1]).exists()
+
+    def left(links: re.Match[str]) -> str:
+        return ", ".join(link[0] for link in _LINK.finditer(links[0]) if leads(link)) or _PACKED
+
+    return _LINK.sub(lambda link: link[0] if leads(link) else link[2], _LINKS.sub(left, text))
 
 
 def _with_pictures_beside(text: str, page: Path, figures: Path) -> str:

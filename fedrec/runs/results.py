@@ -8,6 +8,7 @@ from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
 from fedrec.runs.record import RunRecord, without_brackets
+from fedrec.runs.store import RunStore
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +39,11 @@ def records_below(folder: str | Path) -> list[RunRecord]:
         raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
     found = sorted(where.rglob(SUMMARY))
     hidden = {path for path in found if any(part.startswith(".") for part in path.relative_to(where).parts)}
+    if not found and RunStore.is_at(where):
+        raise ResultError(
+            f"{where}: these runs are packed. Give the folder to which `fedrec reference build` "
+            "unpacks them, results/from-reference."
+        )
     return [RunRecord(path.parent) for path in found if path not in hidden]
 
 

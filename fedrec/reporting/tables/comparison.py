@@ -12,6 +12,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
+from fedrec.reporting.provenance import devices_of, rounds_of
 from fedrec.reporting.standings import (
     CLEAN,
     KIND_LABELS,
@@ -151,7 +152,7 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         "paper": first.id.paper,
         "protocol": first.protocol,
         "round_rule": rule,
-        "round": first.summary["rounds"][rule],
+        "round": rounds_of(group, rule),
         "rounds": standing.rounds,
         "own_rounds": standing.own_rounds,
         "users": standing.users,
@@ -163,6 +164,6 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         "seconds_per_round": float(
             np.median([record.summary["measured"]["seconds_per_round"] for record in numbered])
         ),
-        "device": first.summary["measured"]["device"],
+        "device": devices_of(group),
         **origin_columns(group),
     }

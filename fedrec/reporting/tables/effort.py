@@ -9,6 +9,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.parameters import numbers_held
+from fedrec.reporting.provenance import devices_of
 from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
@@ -56,7 +57,7 @@ def effort_rows(subject: Subject) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"method": subject.label(line), "dataset": dataset, "protocol": protocol}
         for key, value in ours.items():
             row |= {key: value, f"{key}_printed": printed_value(subject.artefact, line, dataset, key)}
-        rows.append(row | {"device": first.summary["measured"]["device"], **origin_columns(group)})
+        rows.append(row | {"device": devices_of(group), **origin_columns(group)})
     return rows
 
 

@@ -17,7 +17,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
-from fedrec.reporting.provenance import mean_over_seeds
+from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.counted import counting_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
@@ -196,8 +196,8 @@ def _measured(
     rule = numbered[0].round_rule
     return {
         "value": number.mean, "sd": number.sd, "settings_of": first["paper"], "run": first["method"],
-        "at": rule, "round": first["rounds"][rule], **origin_columns(group),
-        "device": first["measured"]["device"],
+        "at": rule, "round": rounds_of(group, rule), **origin_columns(group),
+        "device": devices_of(group),
     }  # fmt: skip
 
 

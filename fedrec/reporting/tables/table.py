@@ -135,6 +135,13 @@ class ReportTable:
             ]
         )
 
+    def legend(self) -> Iterator[str]:
+        """What the marks of its numbers mean, a sentence each."""
+        if any(True for _ in self._marks({0: "", 1: ""})):
+            yield "The best of a column is bold, the second best underlined."
+        if any(row.get(f"{column.key}_sd") is not None for row in self.rows for column in self.columns):
+            yield "After ± stands the standard deviation over seeds."
+
     def _marks(self, forms: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
         """The places (row, column) of best and second best values and how each is written.
 
@@ -216,9 +223,19 @@ def write_forms(
     }
     last = {} if any(RUNS in row for row in rows) else {RUNS: None}
     write_text(stem.with_name(f"{stem.name}.csv"), csv_text([{**row, **last} for row in rows]))
-    write_text(stem.with_name(f"{stem.name}.md"), "\n".join(table.markdown() for table in tables))
-    write_text(stem.with_name(f"{stem.name}.tex"), "\n".join(table.latex() for table in tables))
+    markdown, latex = ("\n".join(texts) for texts in _texts(tables))
+    write_text(stem.with_name(f"{stem.name}.md"), markdown)
+    write_text(stem.with_name(f"{stem.name}.tex"), latex)
     write_sealed(stem.with_name(f"{stem.name}.json"), _plain(content), indent=1)
+
+
+def _texts(tables: Sequence[ReportTable]) -> tuple[list[str], list[str]]:
+    """The tables in markdown and in LaTeX; below the last, what their marks mean."""
+    markdown, latex = [table.markdown() for table in tables], [table.latex() for table in tables]
+    if legend := " ".join(dict.fromkeys(sentence for table in tables for sentence in table.legend())):
+        markdown.append(f"- {legend}\n")
+        latex.append(f"\\par {legend}\n")
+    return markdown, latex
 
 
 def add_note(stem: Path, note: str) -> None:

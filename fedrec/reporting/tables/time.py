@@ -5,7 +5,7 @@ from typing import Any
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.provenance import mean_over_seeds
+from fedrec.reporting.provenance import devices_of, mean_over_seeds
 from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
@@ -47,7 +47,7 @@ def time_rows(subject: Subject) -> list[dict[str, Any]]:
                 "seconds": seconds.mean,
                 "seconds_sd": seconds.sd,
                 "seconds_printed": printed_value(subject.artefact, line, dataset, "time_per_round"),
-                "device": group[0].summary["measured"]["device"],
+                "device": devices_of(group),
                 **origin_columns(group),
             }
         )

@@ -21,7 +21,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
 from fedrec.reporting import stored as module
-from fedrec.reporting.build import build
+from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.published import is_published_of, publish
 from fedrec.reporting.stored import build_stored, stored_project
@@ -36,6 +36,7 @@ from fedrec.reporting.tables.audit.coverage import (
     searched_settings,
 )
 from fedrec.runs.record import RunRecord
+from fedrec.runs.results import records_below
 from fedrec.runs.store import RunStore, packed_run, unpacked_run
 from tests.conftest import ROOT
 from tests.made_results import ALL_METHODS, png, svg
@@ -175,6 +176,29 @@ def test_a_table_says_how_many_of_its_runs_are_older_than_the_code(built):
         assert sentence in (tables / f"{TABLE}.{ending}").read_text(encoding="utf-8"), ending
     assert "older than the code" not in (tables / "selected_statistics.md").read_text(encoding="utf-8")
     assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
+
+
+def test_what_was_not_run_is_named_below_a_table_and_on_the_page(built):
+    """Of another rate, it counts as not run."""
+    project, _ = built
+    sentence = "Not run yet, and not shown: PFedCLR[ldp=0.5] on ml-100k, published."
+
+    for ending in ("md", "tex", "json"):
+        assert sentence in (project.results / f"tables/{TABLE}.{ending}").read_text(encoding="utf-8"), ending
+    assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
+
+
+def test_packed_runs_are_not_taken_for_none(built):
+    project, _ = built
+    with pytest.raises(ResultError, match="these runs are packed"):
+        records_below(project.results.parent / "store")
+    assert records_below(project.results)
+
+
+def test_of_many_lines_that_were_not_run_some_are_named():
+    names = [f"line {number}" for number in range(23)]
+    assert in_short(names[:2]) == "line 0; line 1"
+    assert in_short(names).endswith("line 19; and 3 others")
 
 
 def test_verdicts_are_on_the_page_before_everything_else(built):
@@ -357,6 +381,8 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     links = re.findall(r'<a href="(\.\./[^"#]+)', page.read_text(encoding="utf-8"))
     assert f"../tables/{TABLE}.csv" in links
     assert all((page.parent / link).exists() for link in links)
+    assert '<p class="files">Files: <a href="../tables/' in page.read_text(encoding="utf-8")
+    assert not re.search(r"</a>, (tex|pdf|png)|run\.json, folder", page.read_text(encoding="utf-8"))
     # Pictures are there once: those of the page are the figures beside it, which it is allowed to show.
     text = page.read_text(encoding="utf-8")
     shown = re.findall(r'<img[^>]* src="(\.\./[^"]+)"', text)

@@ -9,6 +9,8 @@ from fedrec.reporting.page.cells import PageTable, page_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.table import ReportColumn, ReportTable, Row
 
+_NOT_STORED = "stored runs have no models, inside of which it looks; or it has no runs there"
+
 
 def missing_table(papers: Mapping[str, Paper], content: Mapping[str, Any]) -> PageTable | None:
     """What is missing of the papers and datasets of a page; None where nothing is."""
@@ -48,8 +50,12 @@ def _of_paper(paper: Paper, content: Mapping[str, Any]) -> Iterator[Row]:
             why = "; ".join(f"{name}: {reason}" for name, reason in lacking.items())
             reasons.setdefault((artefact.target in built, why), []).append(artefact)
     for (partly, why), artefacts in reasons.items():
-        lead = "shown without " if partly else "no dataset of it is available: "
-        yield _row(paper, [artefact.name for artefact in artefacts], lead + why)
+        names, targets = zip(*((artefact.name, artefact.target) for artefact in artefacts), strict=True)
+        if why:
+            lead = "shown without " if partly else "no dataset of it is available: "
+            yield _row(paper, names, lead + why)
+        else:
+            yield _row(paper, names, _NOT_STORED, f"snakemake --cores 2 {' '.join(targets)}")
     if unasked:
         yield _row(paper, unasked, "not asked for", f"snakemake --cores 2 {paper.name}")
 

@@ -280,6 +280,15 @@ def test_costs_are_per_round_and_client(page):
     assert (row["KiB received per client"]["text"], row["KiB sent per client"]["text"]) == ("3.0", "1.0")
 
 
+def test_of_what_stored_runs_are_not_enough_for_the_reason_and_the_command_are_told():
+    asked = {"artefacts": ["pfedclr_fig5", "pfedclr_fig6"], "built": [], "unavailable": {}, "datasets": []}
+    (row, *_) = missing_table({"pfedclr": PAPERS["pfedclr"]}, asked).body
+    texts = [cell.text for cell in row.cells]
+    assert texts[1] == "2 figures (5, 6)"
+    assert texts[2].startswith("stored runs have no models")
+    assert texts[3] == "snakemake --cores 2 pfedclr_fig5 pfedclr_fig6"
+
+
 def test_what_is_missing_is_a_short_table(page):
     rows = [{heading: cell["text"] for heading, cell in row.items()} for row in page.rows("missing-table")]
     assert all(set(row) == {"paper or dataset", "tables and figures", "why", "command"} for row in rows)

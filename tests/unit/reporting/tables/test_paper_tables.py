@@ -11,7 +11,7 @@ from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
 from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.cost import START_SECONDS, seconds_of
 from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
@@ -50,6 +50,23 @@ def test_a_table_of_metrics_looks_like_this(tmp_path, form):
     made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
     build_artefact(tmp_path, one, seeds=(0, 1))
     assert table(tmp_path, one, form) == (GOLDEN / f"pfedclr_table3.{form}").read_text()
+
+
+def test_a_mean_has_the_rounds_and_devices_of_all_its_runs(tmp_path):
+    one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
+    made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
+    other = next((tmp_path / "runs").rglob("seed1")) / "run.json"
+    said = read_sealed(other)
+    rounds = {**said["rounds"], **dict.fromkeys(said["rounds"], 7)}
+    write_sealed(other, {**said, "rounds": rounds, "measured": {**said["measured"], "device": "NVIDIA H200"}})
+    build_artefact(tmp_path, one, seeds=(0, 1))
+    (row,) = {
+        (row["seeds"], row["round"].split()[1], row["device"])
+        for row in rows(tmp_path, one)
+        if row["device"].endswith("H200")
+    }
+    assert row[:2] == ("0 1", "7")
+    assert row[2].count("; ") == 1
 
 
 def test_print_stands_beside_ours_with_the_difference(tmp_path):
