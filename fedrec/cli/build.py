@@ -1,7 +1,6 @@
 """`fedrec build`: one table, figure or page, from finished runs."""
 
 import argparse
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +63,5 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         shown = ", ".join(missing[:_MISSING_SHOWN]) + (" and others" if len(missing) > _MISSING_SHOWN else "")
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
-            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {_asked_for(target, project)}"
+            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.asked_for(target)}"
         )
-
-
-def _asked_for(target: "Target", project: "Project") -> str:
-    """How Snakemake is asked for a target: by its name where that can be a rule's."""
-    path = project.results / target.files[0]
-    return target.name if target.name.isidentifier() else shlex.quote(str(path))

@@ -60,6 +60,11 @@ def add_commands(commands: "Commands") -> None:
 
     part = add_command(parts, "build", _build)
     part.add_argument(
+        "targets",
+        nargs="*",
+        help="these alone: tables, figures, papers, as in fedrec papers (default: everything, and the page)",
+    )
+    part.add_argument(
         "--out", default="results/from-reference", help="folder to write (default: %(default)s)"
     )
     part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
@@ -207,13 +212,17 @@ def _plan(parsed: argparse.Namespace) -> None:
 
 
 def _build(parsed: argparse.Namespace) -> None:
-    """Build every table, figure and the page from the reference, without training, data or network."""
+    """Build tables, figures and the page from the reference, without training, data or network."""
     from fedrec.config.configuration import read_configuration
-    from fedrec.reporting.published import publish
-    from fedrec.reporting.stored import build_stored, stored_project
+    from fedrec.reporting.stored import stored_project
 
     if parsed.jobs < 1:
         raise ConfigurationError(f"--jobs {parsed.jobs}: give a number from 1.")
+    if parsed.publish and parsed.targets:
+        raise ConfigurationError(
+            f"--publish: beside the runs lies everything that is built from them, not {parsed.targets[0]} "
+            "alone. Leave out the names, or --publish."
+        )
     store = _opened(parsed.store)
     files = [parsed.project, *(parsed.configfile or [_CONFIGURATION])]
     project = stored_project(read_configuration(files), Path(), store, parsed.out)
@@ -222,6 +231,28 @@ def _build(parsed: argparse.Namespace) -> None:
             f"--out {parsed.out}: the runs are stored there. Name another folder; `--publish` puts what is "
             "read beside the runs."
         )
+    if parsed.targets:
+        _build_targets(parsed, project, store)
+    else:
+        _build_everything(parsed, project, store)
+
+
+def _build_targets(parsed: argparse.Namespace, project: "Project", store: "RunStore") -> None:
+    """Build what was named, and print its files, and those of what it is made of."""
+    from fedrec.reporting.stored import build_named, chosen_targets
+
+    chosen = chosen_targets(project, parsed.targets)
+    for target in build_named(project, store, chosen.targets, parsed.jobs):
+        for file in target.files:
+            print(project.results / file)
+    for name, why in chosen.left_out.items():
+        print(f"Left out: {name}: {why}", file=sys.stderr)
+
+
+def _build_everything(parsed: argparse.Namespace, project: "Project", store: "RunStore") -> None:
+    from fedrec.reporting.published import publish
+    from fedrec.reporting.stored import build_stored
+
     names = build_stored(project, store, parsed.jobs)
     if parsed.publish:
         print(f"{len(publish(project.results, parsed.store))} files to be read are in {parsed.store}.")

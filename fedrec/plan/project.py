@@ -1,5 +1,6 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -189,6 +190,11 @@ class Project(Workspace):
             f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers, "
             "`snakemake --list-rules` everything."
         )
+
+    def asked_for(self, target: Target) -> str:
+        """How Snakemake is asked for a target where it is trained: by its name if that can be a rule's."""
+        path = self.training / target.files[0]
+        return target.name if target.name.isidentifier() else shlex.quote(str(path))
 
     def splits(self, datasets: Iterable[str], protocols: Iterable[str]) -> list[str]:
         """The files of datasets' splits, below the results; `published` is each of their papers' own."""

@@ -6,29 +6,34 @@ than the code.
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from fedrec.config.document import Document
+from fedrec.errors import ResultError
 from fedrec.files.atomic import unflushed
 from fedrec.plan.agreement import TodaysCode, has_todays_settings
 from fedrec.plan.project import Project
-from fedrec.plan.runs import DIVERGED, RunId
-from fedrec.plan.targets import COVERAGE, RESULT_FOLDERS, Target
+from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
+from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build
 from fedrec.reporting.kept import kept_targets, take_out
 from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
+_CONFIGURATION = "config/reference.yaml"
+"""By which the runs of the reference are trained, unless others are named."""
 _PAGE = "report"
-_LAST = (COVERAGE, _PAGE)
-"""What is made from other targets."""
+_PARTS: Mapping[str, str] = {**dict.fromkeys(PAGES, "targets"), COVERAGE: "tables"}
+"""What is made from other targets, and the key of its content that names them; pages show the coverage."""
+_FEW = 8
+"""So many targets are built by the process that is there: another takes seconds to start."""
 _SLOW = ("verdicts", "audit_")
 """How targets are called that resample users, or open many runs."""
 _KEPT = "Kept as it was drawn where its models were, which are not stored."
@@ -38,6 +43,26 @@ _THREADS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
 """The environment variables by which numpy and pyarrow, and polars, are told how many threads to have."""
 _OUTPUTS = (*RESULT_FOLDERS.values(), "runs", "data", "plan")
 """Folders below the results that are written anew."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What names stand for where nothing is trained."""
+
+    targets: tuple[str, ...]
+    """What can be built."""
+    left_out: Mapping[str, str]
+    """What else belongs to papers and groups that were named, and why it cannot."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is unpacked of a store."""
+
+    datasets: Sequence[str]
+    """Those that runs are on."""
+    files: frozenset[str] | None = None
+    """Of runs and splits the files below the results that are read; None for all."""
 
 
 def stored_project(configuration: Document, root: Path, store: RunStore, results: str) -> Project:
@@ -81,21 +106,117 @@ def build_stored(project: Project, store: RunStore, jobs: int) -> list[str]:
     for folder in _OUTPUTS:
         shutil.rmtree(project.results / folder, ignore_errors=True)
     asked = dict.fromkeys(name for name in project.groups["all"] if _has_something(project, name))
-    names = [*(name for name in asked if name not in _LAST), *_searches(project)]
-    _build_all(project, store, names, jobs)
-    build(project.target(COVERAGE), project)
-    build(_page(project, [*names, COVERAGE]), project)
-    return [*names, *_LAST]
+    names = [*(name for name in asked if name not in _PARTS), *_searches(project), COVERAGE, _PAGE]
+    _build_all(project, store, names, jobs, _Read(store.datasets()))
+    return names
 
 
-def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int) -> None:
-    """Unpack runs and build targets in several processes, the slowest kinds first."""
+def build_named(project: Project, store: RunStore, names: Sequence[str], jobs: int) -> list[Target]:
+    """Build targets that can be built (see `chosen_targets`), and those they are made of; return all of them.
+
+    What they read alone is unpacked. Whatever else an earlier call left in the folder of results stays.
+    """
+    targets = [project.target(name) for name in _with_parts(project, names)]
+    processes = jobs if len(targets) > _FEW else 1
+    _build_all(project, store, [target.name for target in targets], processes, _read(targets))
+    return targets
+
+
+def chosen_targets(project: Project, names: Iterable[str]) -> Chosen:
+    """What can be built of stored runs of the targets, papers and groups called `names`.
+
+    An unknown name is a `ConfigurationError`. Where nothing of a name can be built, the `ResultError` says
+    why, and what to do.
+    """
+    targets: dict[str, None] = {}
+    left_out: dict[str, str] = {}
+    for name in names:
+        members = _members(project, name)
+        reasons = {member: why for member in members if (why := _why_not(project, project.target(member)))}
+        if len(reasons) == len(members):
+            first = next(iter(reasons.values()), "it has no tables and figures.")
+            raise ResultError(f"{name}: cannot be built from stored runs: {first}")
+        targets |= dict.fromkeys(member for member in members if member not in reasons)
+        left_out |= reasons
+    return Chosen(tuple(targets), left_out)
+
+
+def _members(project: Project, name: str) -> list[str]:
+    """The targets that a name stands for, whether they can be built or not."""
+    if name in project.papers:
+        return [artefact.target for artefact in project.papers[name].artefacts.values()]
+    # Groups are asked last: to know them, every target has to be made.
+    return [name] if name in project.targets.names else [target.name for target in project.group(name)]
+
+
+def _why_not(project: Project, target: Target) -> str | None:
+    """Why a target cannot be built from stored runs, and what to do; None where it can."""
+    if _is_of_store(project, target):
+        return None
+    training, asked = project.training, project.asked_for(target)
+    keeping = f"Where they are: snakemake --cores 2 {asked}, then: fedrec reference keep {target.name}"
+    if target.form == "search":
+        return f"the trials of a search are not stored. {keeping}"
+    if "states" not in project.layouts[target.layout].needs:
+        return (
+            "nothing that it is made of is stored. Train it with: snakemake --cores 2 --configfile "
+            f"{_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
+        )
+    if target.form == "figure":
+        return f"it shows the inside of models, which are not stored. {keeping}"
+    return (
+        "nothing that was found inside its models is stored. Where they are: "
+        f"fedrec reference pack {training} --store pack --audit, then: fedrec reference add pack"
+    )
+
+
+def _is_of_store(project: Project, target: Target) -> bool:
+    """Whether a target is kept, or the store has anything of what it reads, if it reads anything."""
+    if target.form == "page":
+        return any(_is_of_store(project, project.target(name)) for name in _parts(project, target.name))
+    reads_data = {"statistics", "interactions"}.intersection(project.layouts[target.layout].needs)
+    return _has_something(project, target.name) and (bool(target.inputs) or not reads_data)
+
+
+def _with_parts(project: Project, names: Sequence[str]) -> list[str]:
+    """Names, and those of what is shown by the pages and read by the coverage among them."""
+    every = dict.fromkeys(names)
+    for whole in _PARTS:
+        if whole in every:
+            every |= dict.fromkeys(_parts(project, whole))
+    return list(every)
+
+
+def _parts(project: Project, whole: str) -> list[str]:
+    """What a page or the coverage is made of, as far as there is something of it."""
+    return [name for name in project.target(whole).content[_PARTS[whole]] if _has_something(project, name)]
+
+
+def _read(targets: Iterable[Target]) -> _Read:
+    """What targets read."""
+    every = list(targets)
+    datasets = sorted({run.dataset for target in every for run in target.runs})
+    return _Read(datasets, frozenset(file for target in every for file in target.inputs))
+
+
+def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int, read: _Read) -> None:
+    """Unpack what is read and build targets; at last, from the others, the coverage and pages."""
+    _build_from_runs(project, store, [name for name in names if name not in _PARTS], jobs, read)
+    if COVERAGE in names:
+        build(project.target(COVERAGE), project)
+    for page in PAGES:
+        if page in names:
+            build(_page(project, page, names), project)
+
+
+def _build_from_runs(project: Project, store: RunStore, names: Sequence[str], jobs: int, read: _Read) -> None:
+    """Unpack what is read and build targets in several processes, the slowest kinds first."""
     forms = project.targets.names
     order = sorted(names, key=lambda name: (not name.startswith(_SLOW), forms[name] != "figure"))
     if jobs == 1:
-        _unpack_data(store, project.results)
-        for dataset in store.datasets():
-            _unpack(store, dataset, project.results)
+        _unpack_data(store, project.results, read)
+        for dataset in read.datasets:
+            _unpack(store, dataset, project.results, read)
         for name in order:
             _build_one(project, store, name)
         return
@@ -103,8 +224,10 @@ def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: in
     # New processes, not copies of this one, whose libraries have threads.
     spawned = get_context("spawn")
     with _sharing_cores(jobs), ProcessPoolExecutor(jobs, spawned, _load_project, about) as pool:
-        of_datasets = [pool.submit(_unpack, store, dataset, project.results) for dataset in store.datasets()]
-        for done in (pool.submit(_unpack_data, store, project.results), *of_datasets):
+        of_datasets = [
+            pool.submit(_unpack, store, dataset, project.results, read) for dataset in read.datasets
+        ]
+        for done in (pool.submit(_unpack_data, store, project.results, read), *of_datasets):
             done.result()
         for done in [pool.submit(_build_by_name, store, name) for name in order]:
             done.result()
@@ -136,15 +259,18 @@ def _build_by_name(store: RunStore, name: str) -> None:
     _build_one(_LOADED[-1], store, name)
 
 
-def _unpack_data(store: RunStore, results: Path) -> None:
+def _unpack_data(store: RunStore, results: Path, read: _Read) -> None:
     with unflushed():
-        store.unpack_data(results)
+        store.unpack_data(results, read.files)
 
 
-def _unpack(store: RunStore, dataset: str, results: Path) -> None:
+def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
     with unflushed():
         for run in store.runs_on(dataset).values():
-            unpacked_run(run, results)
+            if read.files is None or f"{run.name}/{SUMMARY}" in read.files:
+                # What an earlier call unpacked may have files that this run has not.
+                shutil.rmtree(results / run.name, ignore_errors=True)
+                unpacked_run(run, results)
 
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
@@ -170,9 +296,9 @@ def _searches(project: Project) -> list[str]:
     return [name for name in project.tuning.searches if name in kept]
 
 
-def _page(project: Project, names: Sequence[str]) -> Target:
+def _page(project: Project, name: str, names: Sequence[str]) -> Target:
     """The page of what was built."""
-    page = project.target(_PAGE)
+    page = project.target(name)
     built = {*names}
     content = {
         **page.content,

@@ -12,7 +12,7 @@ digits behind the point; ranks are kept exactly, of the reported round alone.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -240,14 +240,20 @@ class RunStore:
         """The datasets whose statistics are there."""
         return [row["dataset"] for row in self._rows(_DATASETS)]
 
-    def unpack_data(self, results: Path) -> None:
-        """Write the shapes of splits and the statistics of datasets below results, as readers expect them."""
+    def unpack_data(self, results: Path, wanted: Collection[str] | None = None) -> None:
+        """Write the shapes of splits and the statistics of datasets below results, as readers expect them.
+
+        Of splits, which are large, those alone whose files are among `wanted`, paths below the results, if
+        it is given.
+        """
         for row in self._rows(_SPLITS):
+            file = f"data/{row['dataset']}/{row['protocol']}/split.parquet"
+            if wanted is not None and file not in wanted:
+                continue
             user, count = _numbers(row["users"]), _numbers(row["rows"])
             part = pa.DictionaryArray.from_arrays(np.zeros(int(count.sum()), np.int32), ["train"])
             shape = pa.table({"user": np.repeat(user, count).astype(np.int32), "part": part})
-            path = results / "data" / row["dataset"] / row["protocol"] / "split.parquet"
-            write_table(path, shape, json.loads(row["about"]))
+            write_table(results / file, shape, json.loads(row["about"]))
         for row in self._rows(_DATASETS):
             folder = results / "data" / row["dataset"]
             write_sealed(folder / "statistics.json", json.loads(row["statistics"]))

@@ -93,3 +93,21 @@ def test_what_is_built_does_not_go_where_the_runs_are(tmp_path, capsys):
     assert main(["reference", "build", "--store", str(store), "--out", str(store)]) == 1
     assert "the runs are stored there" in capsys.readouterr().err
     assert RunStore.is_at(store)
+
+
+def test_one_table_is_built_by_its_name_and_its_files_are_told(tmp_path, capsys):
+    store, out = tmp_path / "store", tmp_path / "out"
+    assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
+    capsys.readouterr()
+    words = ["reference", "build", "--store", str(store), "--out", str(out)]
+
+    assert main([*words, "pfedclr_table4"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told == [f"{out}/tables/pfedclr_table4.{ending}" for ending in ("csv", "md", "tex", "json")]
+    assert {str(path) for path in (out / "tables").iterdir()} == {*told}
+
+
+def test_what_is_published_is_everything(tmp_path, capsys):
+    words = ["reference", "build", "pfedclr_table4", "--publish", "--store", str(tmp_path)]
+    assert main(words) == 1
+    assert "not pfedclr_table4 alone. Leave out the names, or --publish." in capsys.readouterr().err

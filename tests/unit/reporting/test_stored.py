@@ -14,7 +14,7 @@ import pytest
 from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
 from fedrec.config.printed import published
-from fedrec.errors import ResultError
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
@@ -24,7 +24,7 @@ from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.published import is_published_of, publish
-from fedrec.reporting.stored import build_stored, stored_project
+from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project
 from fedrec.reporting.tables.audit.coverage import (
     AGREES,
     DIVERGES,
@@ -137,6 +137,91 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     )
     assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
+
+
+@pytest.fixture
+def named(built, tmp_path):
+    """The same store, and its project that writes into an empty folder."""
+    store = RunStore(built[0].results.parent / "store")
+    return stored_project(configuration(), ROOT, store, str(tmp_path / "out")), store
+
+
+def test_what_is_named_is_built_alone_as_among_everything(built, named):
+    whole, (project, store) = built[0], named
+    (target,) = build_named(project, store, [TABLE], jobs=2)
+    runs = {path.parent.relative_to(project.results).as_posix() for path in project.results.rglob("run.json")}
+
+    assert target.name == TABLE
+    for file in (*target.files, target.plan):
+        assert (project.results / file).read_bytes() == (whole.results / file).read_bytes(), file
+    assert runs == {run.folder for run in target.runs}
+    assert {path.name for path in project.results.iterdir()} == {"data", "plan", "runs", "tables"}
+
+
+def test_what_was_built_before_stays_but_for_what_is_read_again(named):
+    project, store = named
+    (table,) = build_named(project, store, [TABLE], jobs=1)
+    old = project.results / table.runs[0].folder / "audit.json"
+    old.write_text("of another run\n")
+    (figure,) = build_named(project, store, [KEPT], jobs=1)
+
+    assert all((project.results / file).is_file() for file in (*table.files, *figure.files))
+    assert old.exists(), "nothing is read where a figure is kept"
+    build_named(project, store, [TABLE], jobs=1)
+    assert not old.exists()
+
+
+def test_coverage_by_its_name_comes_with_the_tables_that_it_reads(built, named):
+    whole, (project, store) = built[0], named
+    targets = [target.name for target in build_named(project, store, [COVERAGE], jobs=1)]
+
+    assert targets == [COVERAGE, TABLE]
+    for name in targets:
+        assert rows_of_csv(project, name) == rows_of_csv(whole, name)
+
+
+def test_the_page_by_its_name_comes_with_everything_that_it_shows(built):
+    project, names = built
+
+    assert {*module._with_parts(project, ["report"])} == {*names} - {SEARCH}
+
+
+def test_a_paper_stands_for_all_that_can_be_built_of_it(built):
+    project, _ = built
+    chosen = chosen_targets(project, ["pfedclr", "verdicts", TABLE])
+
+    assert {TABLE, COSTS, KEPT, "verdicts"} <= {*chosen.targets}
+    assert len({*chosen.targets}) == len(chosen.targets)
+    assert "the inside of models" in chosen.left_out["pfedclr_fig6"]
+    of_paper = {artefact.target for artefact in project.papers["pfedclr"].artefacts.values()}
+    assert {*chosen.targets, *chosen.left_out} == of_paper | {"verdicts"}
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("pfedclr_tabel3", ConfigurationError, "there is no target 'pfedclr_tabel3'. Did you mean"),
+        (
+            "pfedclr_fig6",
+            ResultError,
+            "pfedclr_fig6: cannot be built from stored runs: it shows the inside of models, which are not "
+            "stored. Where they are: snakemake --cores 2 pfedclr_fig6, then: fedrec reference keep pfedclr_fig6",
+        ),
+        ("tune_ncf_pfedclr", ResultError, "the trials of a search are not stored"),
+        ("audit_uploads", ResultError, "--store pack --audit, then: fedrec reference add pack"),
+        ("ml-1m_comparison", ResultError, "nothing that it is made of is stored. Train it with: snakemake"),
+        (
+            "demo_statistics",
+            ResultError,
+            "demo_statistics: cannot be built from stored runs: nothing that it",
+        ),
+        ("demo", ResultError, "demo: cannot be built from stored runs: nothing that it"),
+    ],
+)
+def test_what_cannot_be_built_from_stored_runs_says_why_and_what_to_do(built, name, error, message):
+    project, _ = built
+    with pytest.raises(error, match=re.escape(message)):
+        chosen_targets(project, [TABLE, name])
 
 
 def test_processes_that_build_share_the_cores(monkeypatch):
