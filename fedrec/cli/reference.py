@@ -231,6 +231,11 @@ def _build(parsed: argparse.Namespace) -> None:
             f"--out {parsed.out}: the runs are stored there. Name another folder; `--publish` puts what is "
             "read beside the runs."
         )
+    if project.results.resolve() == project.training.resolve():
+        raise ConfigurationError(
+            f"--out {parsed.out}: runs are trained there, and stored ones would take their place. Name "
+            "another folder."
+        )
     if parsed.targets:
         _build_targets(parsed, project, store)
     else:

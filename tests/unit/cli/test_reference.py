@@ -95,6 +95,17 @@ def test_what_is_built_does_not_go_where_the_runs_are(tmp_path, capsys):
     assert RunStore.is_at(store)
 
 
+@pytest.mark.parametrize("names", [[], ["pfedclr_table4"]])
+def test_what_is_built_does_not_take_the_place_of_trained_runs(tmp_path, capsys, monkeypatch, names):
+    store = tmp_path / "store"
+    assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
+    # Nothing may be built, whatever is asked: these are the results of whoever runs the tests.
+    monkeypatch.setattr("fedrec.reporting.stored.build_stored", None)
+    monkeypatch.setattr("fedrec.reporting.stored.build_named", None)
+    assert main(["reference", "build", *names, "--store", str(store), "--out", "results"]) == 1
+    assert "--out results: runs are trained there" in capsys.readouterr().err
+
+
 def test_one_table_is_built_by_its_name_and_its_files_are_told(tmp_path, capsys):
     store, out = tmp_path / "store", tmp_path / "out"
     assert main(["reference", "add", str(results_of(tmp_path / "results")), "--store", str(store)]) == 0
