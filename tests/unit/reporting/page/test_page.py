@@ -7,16 +7,18 @@ from urllib.parse import unquote
 
 import pytest
 
-from fedrec.config.papers import Artefact
+from fedrec.config.papers import Artefact, load_papers
 from fedrec.errors import FedrecError
 from fedrec.plan.available import can_be_built, without
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import KIND_COLOURS
 from fedrec.reporting.page.page import PAGE_FOLDER
+from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import artefact_label
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.table import ReportColumn, ReportTable
+from tests.conftest import ROOT
 from tests.made_results import BUILT, CHOSEN, DATASETS, METHODS, UNAVAILABLE, Made
 
 SHOWN = ReportTable(
@@ -282,8 +284,8 @@ def test_costs_are_per_round_and_client(page):
 
 def test_of_what_stored_runs_are_not_enough_for_the_reason_and_the_command_are_told():
     asked = {"artefacts": ["pfedclr_fig5", "pfedclr_fig6"], "built": [], "unavailable": {}, "datasets": []}
-    (row, *_) = missing_table({"pfedclr": PAPERS["pfedclr"]}, asked).body
-    texts = [cell.text for cell in row.cells]
+    (row, *_) = missing_table({"pfedclr": load_papers(ROOT / "config/papers")["pfedclr"]}, asked).rows
+    texts = [cell.text for cell in row]
     assert texts[1] == "2 figures (5, 6)"
     assert texts[2].startswith("stored runs have no models")
     assert texts[3] == "snakemake --cores 2 pfedclr_fig5 pfedclr_fig6"
