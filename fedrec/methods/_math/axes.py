@@ -16,7 +16,9 @@ _TURNS = 12
 """How often directions are turned by the matrix."""
 
 _FOUND = {torch.float32: 1e-10, torch.float64: 1e-13}
-"""How far the matrix may turn an axis, as a share of its strongest value, by the precision that is wanted."""
+"""How far the matrix may turn an axis, as a share of its strongest value, by the precision that is wanted.
+
+So axes of values below that share always count as found."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,16 @@ class Axes:
     rest: Tensor | None
     """The matrix without these axes, as a share of `bound`; nothing where all axes are here."""
     bound: float
-    """About the strongest value of what is left."""
+    """About the strongest value of what is left; were it too small, powers of the rest would grow."""
+    rest_square: float
+    """The sum of the squares of what is left."""
 
     @classmethod
     def all_of(cls, matrix: Tensor, dtype: torch.dtype) -> Self:
         """Every axis of a matrix in double precision; O(items^3), and slow."""
         values, axes = torch.linalg.eigh(matrix)
         order = values.abs().argsort(descending=True)
-        return cls(values[order], axes[:, order].to(dtype), None, 0.0)
+        return cls(values[order], axes[:, order].to(dtype), None, 0.0, 0.0)
 
     @classmethod
     def strong_of(cls, matrix: Tensor, dtype: torch.dtype) -> Self:
@@ -52,9 +56,11 @@ class Axes:
         found = turned_by <= _FOUND[dtype] * values[0].abs()
         strong = min(_STRONG, int(found.cumprod(0).sum()))
         taken, kept = values[:strong], axes[:, :strong]
-        bound = max(float(values[strong].abs()), torch.finfo(dtype).tiny)
-        rest = (matrix - (kept * taken) @ kept.T) / bound
-        return cls(taken, kept.to(dtype), rest.to(dtype), bound)
+        rest = matrix - (kept * taken) @ kept.T
+        # Where all else is nothing, the rest is what rounding left: no share of it is to be larger than 1.
+        least = torch.finfo(matrix.dtype).eps * float(values[0].abs()) + torch.finfo(dtype).tiny
+        bound = max(float(values[strong].abs()), least)
+        return cls(taken, kept.to(dtype), (rest / bound).to(dtype), bound, float(rest.square().sum()))
 
 
 def _followed(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Products of every two item rows: what FedCIA's clients upload, and how they approach the server's."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,16 @@ from typing_extensions import override
 from fedrec.federation.model import Through, WholeTable
 from fedrec.methods._math.axes import Axes
 from fedrec.methods._math.symmetric import products_of_rows
-from fedrec.methods._math.weak_rows import WeakRows
+from fedrec.methods._math.weak_rows import WeakRows, traces
 
 _KEPT = {torch.float32: (2, 3, 5, 9), torch.float64: (5, 9)}
 """Powers of what lies beside strong axes that count, by precision: as few as leave nothing above rounding."""
+
+_COMPARED = 64
+"""Strong axes along which products are compared with a goal one by one."""
+
+_REACHED = 8
+"""A table whose products are as near to a goal as so many times their rounding has reached it."""
 
 
 class Products(Through):
@@ -66,19 +73,21 @@ class Goal:
 
     def __init__(self, products: Tensor) -> None:
         wide = products.double()
-        self.square = wide.square().sum()
-        """The sum of the squares of all products."""
-        self._half, self._dtype = (wide + wide.T) / 2, products.dtype
+        self._half, self.dtype = (wide + wide.T) / 2, products.dtype
+        self.length = float(wide.norm())
+        """The root of the sum of the squares of all products."""
+        self.skew = float((wide - self._half).square().sum())
+        """The sum of the squares of what is not symmetric, which no product of rows meets."""
 
     @cached_property
     def strong(self) -> Axes:
         """The symmetric half as a few strong axes and a weak rest."""
-        return Axes.strong_of(self._half, self._dtype)
+        return Axes.strong_of(self._half, self.dtype)
 
     @cached_property
     def whole(self) -> Axes:
         """The symmetric half as all of its axes."""
-        return Axes.all_of(self._half, self._dtype)
+        return Axes.all_of(self._half, self.dtype)
 
 
 def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay: float) -> Tensor:
@@ -91,13 +100,14 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
     little, and together (`WeakRows`): steps are O(clients x d^3), what is done once O(clients x items^2 x d).
     Where the rest is not weak, more of it counts, and at last all axes are taken, each for itself.
     """
+    if not math.isfinite(goal.length):
+        return torch.full_like(tables, math.nan)
     sgd = _Sgd(steps, rate, decay)
-    side_by_side = tables.transpose(0, 1).contiguous()
-    moved = _moved_with_rest(side_by_side, goal.strong, goal.square, sgd)
+    moved = _moved_with_rest(tables, goal, sgd)
     if moved is not None:
         return moved
-    axes, values = goal.whole.axes, goal.whole.values
-    return _back(axes, _stepped(_along(axes, side_by_side), values, None, goal.square, sgd))
+    axes = goal.whole.axes
+    return _back(axes, _stepped(_along(axes, _side_by_side(tables)), goal.whole, None, goal, sgd))
 
 
 @dataclass(frozen=True)
@@ -109,43 +119,58 @@ class _Sgd:
     decay: float
 
 
-def _moved_with_rest(tables: Tensor, goal: Axes, square: Tensor, sgd: _Sgd) -> Tensor | None:
-    """Tables (items x clients x d) after all steps, by strong axes and a rest; None where it is not weak."""
-    if goal.rest is None:
+def _moved_with_rest(tables: Tensor, goal: Goal, sgd: _Sgd) -> Tensor | None:
+    """Tables after all steps, by strong axes of the goal and a rest; None where it has none that is weak."""
+    parts = goal.strong
+    if parts.rest is None:
         return None
-    rows = _along(goal.axes, tables)
-    weak = WeakRows(tables - _back(goal.axes, rows).transpose(0, 1), goal.rest, goal.bound)
+    beside = _side_by_side(tables)
+    rows = _along(parts.axes, beside)
+    beside -= _back(parts.axes, rows).transpose(0, 1)
+    weak = WeakRows(beside, parts.rest, parts.bound)
     for kept in _KEPT[tables.dtype]:
         weak.start(kept)
-        moved = _stepped(rows, goal.values, weak, square, sgd)
+        moved = _stepped(rows.double(), parts, weak, goal, sgd)
         if weak.are_weak:
-            return weak.tables().add_(_back(goal.axes, moved))
+            return weak.tables().add_(_back(parts.axes, moved.to(tables.dtype)))
     return None
 
 
-def _stepped(rows: Tensor, values: Tensor, weak: WeakRows | None, square: Tensor, sgd: _Sgd) -> Tensor:
+def _stepped(rows: Tensor, axes: Axes, weak: WeakRows | None, goal: Goal, sgd: _Sgd) -> Tensor:
     """Rows of tables along axes (clients x axes x d) after all steps; what lies beside them goes along."""
-    rest = (1 - sgd.rate * sgd.decay) * torch.eye(rows.shape[2], dtype=rows.dtype, device=rows.device)
+    decayed = (1 - sgd.rate * sgd.decay) * torch.eye(rows.shape[2], dtype=rows.dtype, device=rows.device)
+    values = axes.values.to(rows.dtype).unsqueeze(1)
     # A shorter norm is rounding alone: a table that has reached the goal stays there.
-    least = torch.finfo(rows.dtype).eps * float(square) + torch.finfo(rows.dtype).tiny
-    rows, moved = rows.clone(), torch.empty_like(rows)
+    least = _REACHED * torch.finfo(goal.dtype).eps * goal.length
+    beyond = goal.skew + axes.rest_square + float(axes.values[_COMPARED:].square().sum())
     for _ in range(sgd.steps):
-        gram = rows.transpose(1, 2) @ rows
-        # Near the goal these sums all but cancel: in double precision they leave something over.
-        meeting = torch.mul(rows, rows, out=moved).sum(2).double() @ values
+        strong, others = rows[:, :_COMPARED], rows[:, _COMPARED:]
+        gram = others.transpose(1, 2) @ others
+        meeting = others.square().sum(2).double() @ axes.values[_COMPARED:]
         if weak is not None:
             weak_gram, weak_meeting = weak.products()
-            gram, meeting = gram + weak_gram, meeting + weak_meeting
-        from_goal = gram.double().square().sum((1, 2)) - 2 * meeting + square
-        size = from_goal.clamp(min=least).sqrt()
-        pace = (2 * sgd.rate / size).to(rows.dtype)[:, None, None]
-        turn = rest - pace * gram
-        torch.bmm(rows, turn, out=moved)
-        moved.addcmul_(rows, pace * values.to(rows.dtype).unsqueeze(1))
-        rows, moved = moved, rows
+            gram, meeting = gram + weak_gram.to(rows.dtype), meeting + weak_meeting
+        from_others = (gram.double().square().sum((1, 2)) - 2 * meeting + beyond).clamp(min=0)
+        own = strong.transpose(1, 2) @ strong
         if weak is not None:
-            weak.step(turn, pace)
+            weak.compare(traces(own + gram))
+        # Near the goal, sums of squares all but cancel: along strong axes products are compared one by one.
+        apart = strong @ strong.transpose(1, 2) - torch.diag(values[:_COMPARED, 0])
+        of_both = 2 * (own * gram).sum((1, 2)).double()
+        size = (apart.square().sum((1, 2)).double() + of_both + from_others).clamp(min=0).sqrt()
+        pace = torch.where(size > least, 2 * sgd.rate / size, 0.0).to(rows.dtype)[:, None, None]
+        turn = decayed - pace * (own + gram)
+        rows = torch.bmm(rows, turn).addcmul_(rows, pace * values)
+        if weak is not None:
+            weak.step(turn.double(), pace.double())
+    if weak is not None:
+        weak.compare(rows.square().sum((1, 2)) + traces(weak.products()[0]))
     return rows
+
+
+def _side_by_side(tables: Tensor) -> Tensor:
+    """A copy of tables (clients x items x d) as items x clients x d: one matrix for all of them."""
+    return tables.transpose(0, 1).clone(memory_format=torch.contiguous_format)
 
 
 def _along(axes: Tensor, tables: Tensor) -> Tensor:

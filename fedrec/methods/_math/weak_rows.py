@@ -12,31 +12,38 @@ class WeakRows:
     O(d^3) a client, whatever the number of items; whole tables are read before the first step and after the
     last.
 
-    `matrix` is B as a share of `bound`, which is about its strongest value.
+    `matrix` is B as a share of `bound`, which is about its strongest value. The small matrices are in double
+    precision: products of columns are close to others from which they are taken away.
     """
 
     def __init__(self, tables: Tensor, matrix: Tensor, bound: float) -> None:
         self._matrix, self._bound = matrix, bound
         self._turned = [tables]
         """X, B X, B^2 X and so on, B as a share of its strongest value."""
-        self.start(1)
 
     def start(self, kept: int) -> None:
-        """Let tables be what they were at first, and `kept` powers of B count from here on."""
+        """Let tables be what they were at first, and `kept` powers of B count, no fewer than before."""
         items, clients, d = self._turned[0].shape
         while len(self._turned) < kept:
             turned = self._matrix @ self._turned[-1].view(items, -1)
             self._turned.append(turned.view(items, clients, d))
-        self._moments = self._block_moments()
-        # One more than counts, to see that it does not.
-        self._powers = self._turned[0].new_zeros(clients, kept + 1, d, d)
+        moments = self._moments_of_columns()
+        lines = [torch.cat(moments[first : first + kept], dim=2) for first in range(kept + 1)]
+        self._moments = torch.cat(lines, dim=1)
+        """X^T B^(a + b) X, as blocks a = 0 ... kept, b = 0 ... kept - 1."""
+        lengths = torch.stack(
+            [traces(moment).clamp(min=0).sqrt() for moment in moments[: 2 * kept : 2]], dim=1
+        )
+        # One more than counts, to see that it does not: B makes no table longer.
+        self._lengths = torch.cat((lengths, lengths[:, -1:]), dim=1)
+        self._powers = self._moments.new_zeros(clients, kept + 1, d, d)
         self._powers[:, 0] = torch.eye(d, dtype=self._powers.dtype, device=self._powers.device)
         self._left_out = self._powers.new_zeros(())
 
     @property
     def are_weak(self) -> bool:
-        """Whether all that is left out is below rounding, in every step so far."""
-        return float(self._left_out) <= torch.finfo(self._powers.dtype).eps
+        """Whether all that was left out is below the rounding of tables, as far as `compare` was asked."""
+        return float(self._left_out) <= torch.finfo(self._turned[0].dtype).eps
 
     def products(self) -> tuple[Tensor, Tensor]:
         """For each client X^T X (d x d), and the sum of the diagonal of X^T B X."""
@@ -44,37 +51,41 @@ class WeakRows:
         d = counting.shape[2]
         met = self._moments @ counting
         # One power higher, everything meets B once more.
-        return counting.transpose(1, 2) @ met[:, :-d], self._bound * (counting * met[:, d:]).sum(
-            (1, 2)
-        ).double()
+        meeting = self._bound * (counting * met[:, d:]).sum((1, 2))
+        return counting.transpose(1, 2) @ met[:, :-d], meeting
 
     def step(self, matrix: Tensor, pace: Tensor) -> None:
         """Let each table be X A + pace B X, for a matrix A (d x d) and a number per client."""
         before = self._powers
         self._powers = (before.flatten(1, 2) @ matrix).unflatten(1, before.shape[1:3])
         self._powers[:, 1:].addcmul_(before[:, :-1], (pace * self._bound).unsqueeze(1))
-        size = self._powers.abs().amax((2, 3))
-        # Beside tables as they started, or have grown: where they shrink to nothing, so does what is left.
-        size = size / size.amax(1, keepdim=True).clamp(min=1)
-        # Left out are the power after the last, and where products meet B, the last by itself.
-        left_out = torch.maximum(size[:, -1], size[:, -2].square())
-        self._left_out = torch.maximum(self._left_out, left_out.max())
 
     def tables(self) -> Tensor:
         """The tables as they are now: clients x items x d."""
-        now = self._turned[0].transpose(0, 1) @ self._powers[:, 0]
-        for power, turned in enumerate(self._turned[1:], 1):
-            now.baddbmm_(turned.transpose(0, 1), self._powers[:, power])
+        first, *others = self._turned
+        powers = self._powers.to(first.dtype)
+        now = first.transpose(0, 1) @ powers[:, 0]
+        for power, turned in enumerate(others, 1):
+            now.baddbmm_(turned.transpose(0, 1), powers[:, power])
         return now
 
-    def _block_moments(self) -> Tensor:
-        """X^T B^(a + b) X, as blocks a = 0 ... kept, b = 0 ... kept - 1."""
-        kept = len(self._turned)
+    def compare(self, square: Tensor) -> None:
+        """Note how large it is what is left out now, beside whole tables whose squares have these sums."""
+        sizes = self._powers.flatten(2).norm(dim=2) * self._lengths
+        shares = sizes / square.double().clamp(min=torch.finfo(torch.float64).tiny).sqrt().unsqueeze(1)
+        # The power after the last, and where products meet B, the last by itself.
+        left_out = torch.maximum(shares[:, -1], shares[:, -2].square())
+        self._left_out = torch.maximum(self._left_out, left_out.max())
+
+    def _moments_of_columns(self) -> list[Tensor]:
+        """X^T B^p X for p = 0, 1, ...; the last is left out: it goes with the square of the last power."""
         moments = []
-        for power in range(2 * kept - 1):
+        for power in range(2 * len(self._turned) - 1):
             one, other = self._turned[(power + 1) // 2], self._turned[power // 2]
-            moments.append(one.permute(1, 2, 0) @ other.transpose(0, 1))
-        # The very last goes with the square of the last power, and is left out.
-        moments.append(torch.zeros_like(moments[0]))
-        lines = [torch.cat(moments[first : first + kept], dim=2) for first in range(kept + 1)]
-        return torch.cat(lines, dim=1)
+            moments.append((one.permute(1, 2, 0) @ other.transpose(0, 1)).double())
+        return [*moments, torch.zeros_like(moments[0])]
+
+
+def traces(matrices: Tensor) -> Tensor:
+    """The sum of the diagonal of each matrix."""
+    return matrices.diagonal(dim1=1, dim2=2).sum(1)

@@ -154,6 +154,54 @@ def test_the_stronger_what_lies_beside_the_more_powers_count(monkeypatch, spread
     assert near(moved.double(), exact, within=1e-5)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("apart", [1e-1, 1e-3, 1e-5])
+def test_near_the_goal_as_far_from_it_steps_are_as_exact_as_plain_ones(kind, apart):
+    """There a norm is what is left of large numbers: plain steps lose to rounding, too."""
+    table = 0.3 * drawn(100, 4)
+    near_by = table + apart * drawn(100, 4, seed=1)
+    goal, approach = near_by @ near_by.T, Approach("S", 1, 1e-3, 0.0)
+    exact = approach.of_one(table, {"S": goal})
+    plain = approach.of_one(table.to(kind), {"S": goal.to(kind)}).double()
+    (many,) = approach.of_many(table.to(kind).unsqueeze(0), {"S": goal.to(kind)}).double()
+    lost = float((plain - exact).norm())
+    # What was moved is about 1e-3 long.
+    assert float((many - exact).norm()) <= max(10 * lost, 1e-12)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+def test_what_is_left_out_is_measured_by_tables_as_they_have_become(decay):
+    """Tables that shrink: what was small beside them at first is not so in the end."""
+    tables, goal = drawn(2, 200, 4).float(), drawn(200, 200, seed=1).float()
+    approach = Approach("S", 50, 0.5, decay)
+    many = approach.of_many(tables, {"S": goal})
+    for table, moved in zip(tables, many, strict=True):
+        exact = approach.of_one(table.double(), {"S": goal.double()})
+        plain = approach.of_one(table, {"S": goal}).double()
+        lost = float((plain - exact).norm() / exact.norm())
+        assert float((moved.double() - exact).norm() / exact.norm()) <= max(10 * lost, 1e-6)
+
+
+def test_a_goal_of_few_items_alone_leaves_the_others_where_they_are():
+    """What is left of it beside its axes is rounding, and must not be blown up."""
+    few = torch.zeros(100, 3, dtype=torch.float64)
+    few[:20] = drawn(20, 3)
+    tables, goal = drawn(2, 100, 4, seed=1), few @ few.T
+    assert near(Approach("S", 0, 0.1, 0.0).of_many(tables, {"S": goal}), tables)
+    approach = Approach("S", 5, 0.05, 0.0)
+    for table, moved in zip(tables, approach.of_many(tables, {"S": goal}), strict=True):
+        assert near(approach.of_one(table, {"S": goal}), moved, within=1e-9)
+
+
+@pytest.mark.parametrize("items", [5, 20, 100])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_towards_a_goal_that_is_no_number_tables_are_none_either(items, bad):
+    """The training sees that, and says in which round."""
+    goal = drawn(items, items)
+    goal[3, 4] = bad
+    assert Approach("S", 3, 0.1, 0.0).of_many(drawn(2, items, 2), {"S": goal}).isnan().all()
+
+
 @pytest.mark.parametrize("kept", [6, 9])
 def test_weak_rows_step_as_tables_do(kept):
     tables, half, matrix = drawn(2, 9, 3), drawn(9, 9, seed=1), drawn(2, 3, 3) / 2
@@ -171,7 +219,15 @@ def test_weak_rows_step_as_tables_do(kept):
         assert near(weak.tables(), tables, within=1e-12)
         assert near(gram, tables.transpose(1, 2) @ tables, within=1e-12)
         assert near(meeting, bound * (tables * (rest @ tables)).sum((1, 2)), within=1e-12)
+        weak.compare(tables.square().sum((1, 2)))
     assert weak.are_weak
+    few = WeakRows(tables.transpose(0, 1).contiguous(), rest, bound)
+    few.start(2)
+    few.step(matrix, pace)
+    few.compare(tables.square().sum((1, 2)) * 1e24)
+    assert few.are_weak, "beside tables that are much larger"
+    few.compare(tables.square().sum((1, 2)))
+    assert not few.are_weak
 
 
 def test_a_goal_is_taken_apart_once_for_all_blocks_of_a_round(monkeypatch):
