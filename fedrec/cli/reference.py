@@ -164,6 +164,7 @@ def _show(parsed: argparse.Namespace) -> None:
 
     store, is_todays, methods = _opened(parsed.store), TodaysCode(), load_methods(parsed.methods)
     seconds: defaultdict[str, list[float]] = defaultdict(list)
+    every = outdated = 0
     for dataset in store.datasets():
         runs = store.runs_on(dataset).values()
         older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
@@ -171,6 +172,7 @@ def _show(parsed: argparse.Namespace) -> None:
         diverged = sum(DIVERGED in run.summary for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
+        every, outdated = every + len(runs), outdated + older
         for run in runs:
             seconds[run.summary["measured"]["device"]].append(run.summary["measured"]["seconds"])
         print(
@@ -178,6 +180,7 @@ def _show(parsed: argparse.Namespace) -> None:
             f"{older} older than the code; {other} of other settings, which tables leave out; "
             f"{diverged} diverged"
         )
+    print(f"all: {every} runs; {outdated} older than the code")
     for device, spans in sorted(seconds.items()):
         print(f"{len(spans)} runs on {device}, {span_text(sum(spans))} by their own clocks")
     size = sum(path.stat().st_size for path in parsed.store.rglob("*.parquet"))

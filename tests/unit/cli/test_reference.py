@@ -66,7 +66,9 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     assert "Of 1 trained again, 1 give every user the same rank." in said
     assert f"kept: {RUN.folder}" in said
     assert main(["reference", "show", "--store", str(store)]) == 0
-    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in said
+    assert "all: 1 runs; 0 older than the code" in said
 
 
 def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, capsys, monkeypatch):

@@ -155,8 +155,10 @@ def _ranked(rows: Sequence[Row]) -> str:
         sum(row["published"] is not None for row in ranked),
         sum(row["standing"] == AGREES for row in ranked),
     )
+    printed = {row["metric"].partition("@")[0].upper() for row in ranked}
+    names = ", ".join(name for name in _RANKINGS if name in printed)
     return (
-        f"Of the {len(ranked):,} numbers of rankings themselves ({', '.join(_RANKINGS)}) {ours:,} have ours, "
+        f"Of the {len(ranked):,} numbers of rankings themselves ({names}) {ours:,} have ours, "
         f"and {agreeing:,} agree."
     )
 

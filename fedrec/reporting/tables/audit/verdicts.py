@@ -61,6 +61,7 @@ _COLUMNS = (
     ReportColumn("published", "effect, published [interval]", "{:+.4f}"),
     ReportColumn("published_verdict", "found under published", align="left"),
     ReportColumn("clean", "effect, clean [interval]", "{:+.4f}"),
+    ReportColumn("clean_seeds", "seeds", align="left"),
     ReportColumn("verdict", "verdict", align="left"),
 )
 EFFECTS = (
@@ -251,6 +252,7 @@ def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
             **_interval(row, "published"),
             "published_verdict": row.get("published_verdict"),
             **_interval(row, "clean"),
+            "clean_seeds": row.get("clean_seeds"),
             "verdict": row["verdict"],
             **{key: row[key] for key in (RUNS, AGAINST) if key in row},
         }
