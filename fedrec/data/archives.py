@@ -172,6 +172,7 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
         names.append(info.name)
         # Where a name stands twice, the later one replaces the earlier, as in unpacking.
         found = info if info.name == member else found
+    _refuse_more_after(opened.offset, archive)
     if found is None:
         raise _no_such_member(member, names)
     if not found.isreg() or found.issparse():
@@ -180,6 +181,14 @@ def _in_tar(archive: Path, member: str, stack: ExitStack) -> _Member:
     stream = opened.extractfile(found)
     assert stream is not None, "a plain file always has content"
     return _Member(stream, found.size, MAX_MEMBER_BYTES)
+
+
+def _refuse_more_after(place: int, tar: Path) -> None:
+    """Refuse a tar that goes on where reading ended: Python 3.11.2 takes a damaged header for its end."""
+    with tar.open("rb") as stream:
+        stream.seek(place)
+        if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
+            raise tarfile.ReadError(f"there is no header of a member at byte {place:,}")
 
 
 def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
