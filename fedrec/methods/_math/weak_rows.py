@@ -20,6 +20,8 @@ class WeakRows:
         self._matrix, self._bound = matrix, bound
         self._turned = [tables]
         """X, B X, B^2 X and so on, B as a share of its strongest value."""
+        self._columns: list[Tensor] = []
+        """X^T B^p X for p = 0, 1, and so on."""
 
     def start(self, kept: int) -> None:
         """Let tables be what they were at first, and `kept` powers of B count, no fewer than before."""
@@ -27,7 +29,11 @@ class WeakRows:
         while len(self._turned) < kept:
             turned = self._matrix @ self._turned[-1].view(items, -1)
             self._turned.append(turned.view(items, clients, d))
-        moments = self._moments_of_columns()
+        while len(self._columns) < 2 * kept - 1:
+            one, other = (self._turned[power // 2] for power in (len(self._columns) + 1, len(self._columns)))
+            self._columns.append((one.permute(1, 2, 0) @ other.transpose(0, 1)).double())
+        # The next one goes with the square of the last power, and is left out.
+        moments = [*self._columns, torch.zeros_like(self._columns[0])]
         lines = [torch.cat(moments[first : first + kept], dim=2) for first in range(kept + 1)]
         self._moments = torch.cat(lines, dim=1)
         """X^T B^(a + b) X, as blocks a = 0 ... kept, b = 0 ... kept - 1."""
@@ -76,14 +82,6 @@ class WeakRows:
         # The power after the last, and where products meet B, the last by itself.
         left_out = torch.maximum(shares[:, -1], shares[:, -2].square())
         self._left_out = torch.maximum(self._left_out, left_out.max())
-
-    def _moments_of_columns(self) -> list[Tensor]:
-        """X^T B^p X for p = 0, 1, ...; the last is left out: it goes with the square of the last power."""
-        moments = []
-        for power in range(2 * len(self._turned) - 1):
-            one, other = self._turned[(power + 1) // 2], self._turned[power // 2]
-            moments.append((one.permute(1, 2, 0) @ other.transpose(0, 1)).double())
-        return [*moments, torch.zeros_like(moments[0])]
 
 
 def traces(matrices: Tensor) -> Tensor:

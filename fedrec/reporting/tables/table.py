@@ -137,7 +137,7 @@ class ReportTable:
 
     def legend(self) -> Iterator[str]:
         """What the marks of its numbers mean, a sentence each."""
-        if any(True for _ in self._marks({0: "", 1: ""})):
+        if any(self._marks({0: "", 1: ""})):
             yield "The best of a column is bold, the second best underlined."
         if any(row.get(f"{column.key}_sd") is not None for row in self.rows for column in self.columns):
             yield "After ± stands the standard deviation over seeds."
