@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_methods, add_project, project_of
 from fedrec.cli.work import listed_words
+from fedrec.config.reference import REFERENCE_CONFIGURATION, STORED_REFERENCE
 from fedrec.errors import ConfigurationError, ResultError
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from fedrec.plan.project import Project
     from fedrec.runs.store import Changes, PackedRun, RunStore
 
-_STORE = Path("results/reference")
-_CONFIGURATION = Path("config/reference.yaml")
 _DONE = ("added", "replaced", "same", "kept")
 """What becomes of runs that are brought."""
 
@@ -77,7 +76,10 @@ def add_commands(commands: "Commands") -> None:
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", type=Path, default=_STORE, help="the folder of packed runs (default: %(default)s)"
+        "--store",
+        type=Path,
+        default=STORED_REFERENCE,
+        help="the folder of packed runs (default: %(default)s)",
     )
 
 
@@ -227,7 +229,7 @@ def _build(parsed: argparse.Namespace) -> None:
             "alone. Leave out the names, or --publish."
         )
     store = _opened(parsed.store)
-    files = [parsed.project, *(parsed.configfile or [_CONFIGURATION])]
+    files = [parsed.project, *(parsed.configfile or [REFERENCE_CONFIGURATION])]
     project = stored_project(read_configuration(files), Path(), store, parsed.out)
     if project.results.resolve() == parsed.store.resolve():
         raise ConfigurationError(
@@ -269,7 +271,7 @@ def _build_everything(parsed: argparse.Namespace, project: "Project", store: "Ru
 
 def _project(parsed: argparse.Namespace) -> "Project":
     """The project of the reference, unless other files are named."""
-    parsed.configfile = parsed.configfile or [_CONFIGURATION]
+    parsed.configfile = parsed.configfile or [REFERENCE_CONFIGURATION]
     return project_of(parsed)
 
 

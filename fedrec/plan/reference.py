@@ -7,6 +7,7 @@ from typing import Any
 
 from fedrec.config.methods import canonical
 from fedrec.config.names import parse
+from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
@@ -34,7 +35,7 @@ def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) 
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
-            "the configuration says nothing of a reference. Give --configfile config/reference.yaml."
+            f"the configuration says nothing of a reference. Give --configfile {REFERENCE_CONFIGURATION}."
         )
     order, costs = project.configuration["reference"]["order"], project.configuration["gpu_costs"]
     planned: dict[RunId, PlannedRun] = {}

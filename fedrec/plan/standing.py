@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrec.config.papers import Artefact
+from fedrec.config.reference import STORED_REFERENCE
 from fedrec.plan.available import without
 from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
 from fedrec.plan.runs import SUMMARY, RunId
+
+_READ = (".md", ".svg")
+"""How files end that are read as they are."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,8 @@ class Standing:
 
     artefact: Artefact
     built: bool
+    stored: Path | None
+    """Where it can be read as it was built from the runs of the reference, from the project's folder."""
     runs: int
     done: int
     seconds: float
@@ -32,11 +38,18 @@ def standing(project: Project, artefact: Artefact) -> Standing:
     return Standing(
         artefact,
         all((project.results / file).is_file() for file in target.files),
+        _in_reference(project, target.files),
         len(target.runs),
         len(target.runs) - len(open_runs),
         sum(project.job(run).seconds for run in open_runs),
         without(artefact, project.unavailable_to_papers(artefact.datasets)),
     )
+
+
+def _in_reference(project: Project, files: Iterable[str]) -> Path | None:
+    """The file of them that the reference shows to readers; None where it has none."""
+    found = (STORED_REFERENCE / file for file in files if Path(file).suffix in _READ)
+    return next((path for path in found if (project.root / path).is_file()), None)
 
 
 def _is_done(project: Project, run: RunId) -> bool:
@@ -51,6 +64,7 @@ def standing_text(project: Project, artefact: Artefact, cores: int) -> str:
         f"{artefact.target}: {artefact.title} ({project.papers[artefact.paper].title}, {artefact.layout})",
         f"    {'built' if one.built else 'not built'}: "
         + ", ".join(str(Path(project.configuration["results"]) / file) for file in target.files),
+        *([f"    the reference has it: {one.stored}"] if one.stored else []),
         f"    {_runs(one)}",
     ]
     done: dict[tuple[str, str], list[bool]] = {}
@@ -91,9 +105,11 @@ def _lines(standing: Standing) -> list[str]:
     artefact = standing.artefact
     cost = f", about {duration(standing.seconds)} to go, on a GPU far less" if standing.seconds else ""
     state = "built" if standing.built else "not built"
+    stored = [f"  {'':<16} the reference has it: {standing.stored}"] if standing.stored else []
     missing = [f"  {'':<16} without {name}, unavailable: {why}" for name, why in standing.missing.items()]
     return [
         f"  {artefact.target:<16} {artefact.title} ({artefact.layout}): {state}; {_runs(standing)}{cost}",
+        *stored,
         *missing,
     ]
 

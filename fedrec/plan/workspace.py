@@ -11,7 +11,7 @@ from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.method_entries import check_entries
-from fedrec.config.methods import Methods, canonical, canonical_all, resolve
+from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
 from fedrec.config.protocol import Protocol
@@ -199,9 +199,16 @@ class Workspace:
         there = measured | self.stored.diverged if measured.intersection(runs) else frozenset()
         return [run for run in runs if run in there]
 
-    def older(self, runs: Iterable[RunId]) -> int:
-        """How many of runs are older than the code; none where outdated ones are trained again."""
-        return 0 if self.stored is None else sum(run in self.stored.older for run in runs)
+    def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:
+        """Of methods whose runs are older than the code: how many of them are, of how many.
+
+        Nothing where outdated runs are trained again.
+        """
+        older = frozenset[RunId]() if self.stored is None else self.stored.older
+        of_method: dict[str, list[bool]] = {}
+        for run in runs:
+            of_method.setdefault(title(self.methods, parse(run.method).name), []).append(run in older)
+        return {name: (sum(old), len(old)) for name, old in of_method.items() if any(old)}
 
     def artefact_named(self, name: str) -> Artefact:
         """The table or figure of a paper called `name`: `pfedclr_table1`."""

@@ -1,7 +1,7 @@
 """From a target to its files: the file of its layout builds it."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fedrec.errors import ConfigurationError
@@ -35,9 +35,7 @@ def build(target: Target, project: Project) -> None:
         lines = "; ".join(target.content["other_seeds"])
         add_remark(target, project, f"Of other seeds than most beside them: {lines}.")
     if "older" in target.content:
-        add_remark(
-            target, project, f"{target.content['older']} of {len(target.runs)} runs are older than the code."
-        )
+        add_remark(target, project, _older(target.content["older"], len(target.runs)))
     write_text(project.results / target.plan, target.as_json())
 
 
@@ -45,6 +43,15 @@ def in_short(names: Sequence[str]) -> str:
     """The first of many names, and how many there are besides."""
     more = len(names) - _NAMED
     return "; ".join([*names[:_NAMED], *([f"and {more} others"] if more > 0 else [])])
+
+
+def _older(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
+    """Say how many of runs are older than the code, and those of which methods."""
+    whole = [name for name, (older, there) in of_methods.items() if older == there]
+    parts = [f"{older} of {there} of {name}" for name, (older, there) in of_methods.items() if older < there]
+    named = [*([f"all of {', '.join(whole)}"] if whole else []), *parts]
+    older = sum(older for older, _ in of_methods.values())
+    return f"{older} of {runs} runs are older than the code: {'; '.join(named)}."
 
 
 def _without_models(target: Target, project: Project) -> list[RunId]:

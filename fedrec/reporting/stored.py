@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.config.document import Document
+from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ResultError
 from fedrec.files.atomic import unflushed
 from fedrec.plan.agreement import TodaysCode, has_todays_settings
@@ -27,8 +28,6 @@ from fedrec.reporting.kept import kept_targets, take_out
 from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
-_CONFIGURATION = "config/reference.yaml"
-"""By which the runs of the reference are trained, unless others are named."""
 _PAGE = "report"
 _PARTS: Mapping[str, str] = {**dict.fromkeys(PAGES, "targets"), COVERAGE: "tables"}
 """What is made from other targets, and the key of its content that names them; pages show the coverage."""
@@ -160,7 +159,7 @@ def _why_not(project: Project, target: Target) -> str | None:
     if "states" not in project.layouts[target.layout].needs:
         return (
             "nothing that it is made of is stored. Train it with: snakemake --cores 2 --configfile "
-            f"{_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
+            f"{REFERENCE_CONFIGURATION} -- {asked}, then: fedrec reference add {training}"
         )
     if target.form == "figure":
         return f"it shows the inside of models, which are not stored. {keeping}"

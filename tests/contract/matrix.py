@@ -152,8 +152,8 @@ def _rotated() -> list[Case]:
 
 def _covering(cases: list[Case], chosen: list[Case]) -> list[Case]:
     """`chosen`, and then always the case that reaches most of what none before it does, until nothing is left."""
-    covered = reached(chosen)
-    while covered != reached(cases):
+    covered, wanted = reached(chosen), reached(cases)
+    while covered != wanted:
         best = max(cases, key=lambda case: len(case.reached() - covered))
         chosen = [*chosen, best]
         covered |= best.reached()

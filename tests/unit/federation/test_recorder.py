@@ -231,7 +231,7 @@ def test_who_takes_no_part_in_the_last_round_has_no_abundance(clients):
         ("fedem", ("aggregated=0.5",), (*ALL, "weights=1,2,3")),
         ("pfedgraph", (), (*ALL, "weights=1,2,3")),
         ("perfedrec", (), ALL),
-        ("fedcia", (), ALL),
+        ("fedcia", ("align_steps=20",), ALL),
         ("fedmf+plgc", ("item_scale=one", "item_factor=1"), ALL),
     ],
 )

@@ -17,7 +17,7 @@ from fedrec.errors import ConfigurationError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.cost import announcement, seconds_of
 from fedrec.plan.runs import RunId, papers_in
-from fedrec.plan.standing import listing, standing
+from fedrec.plan.standing import listing, standing, standing_text
 from fedrec.plan.targets import Target
 from tests.conftest import ROOT, entry
 from tests.projects import AUDIT, Made, configuration, content_of, made_entries
@@ -398,6 +398,18 @@ def test_how_far_a_paper_is(with_movielens):
     assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
     assert "without ml-1m, unavailable: " in text
     assert "FedRAP" not in text
+    assert "the reference has it" not in text
+
+
+def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
+    project = with_movielens.project()
+    table = project.root / "results/reference/tables/pfedclr_table1.md"
+    table.parent.mkdir(parents=True)
+    table.write_text("")
+    artefact = project.artefact_named("pfedclr_table1")
+    line = "the reference has it: results/reference/tables/pfedclr_table1.md"
+    assert line in listing(project, [artefact])
+    assert line in standing_text(project, artefact, cores=2)
 
 
 # What an edit re-runs

@@ -252,9 +252,9 @@ def test_nothing_is_left_to_fetch_or_to_train(built):
     assert not list(project.results.rglob("state.safetensors"))
 
 
-def test_a_table_says_how_many_of_its_runs_are_older_than_the_code(built):
+def test_a_table_says_which_of_its_runs_are_older_than_the_code(built):
     project, _ = built
-    sentence = "1 of 3 runs are older than the code."
+    sentence = "1 of 3 runs are older than the code: 1 of 3 of PFedCLR."
     tables = project.results / "tables"
 
     for ending in ("md", "tex", "json"):

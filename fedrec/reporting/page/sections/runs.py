@@ -44,7 +44,9 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             " A run with the settings of several papers is trained once, for the first of them."
             if shared
             else ""
-        ),
+        )
+        + " Any of them is trained alone by naming its file below the folder of results, for example: "
+        f"snakemake --cores 1 results/{records[0].id.folder}/{SUMMARY}",
         [
             *_IDENTITY,
             *([ReportColumn("also", "settings also of", align="left")] if shared else []),
