@@ -43,20 +43,44 @@ def with_seeds_alike(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunI
     On a dataset under a protocol that are the seeds that most lines have, of equally many lines the fewest:
     a mean over other seeds would differ by these, too. A line that lacks some has those that it has.
     """
-    lines: dict[tuple[str, str], dict[tuple[str, str], list[RunId]]] = {}
-    for run in sorted(runs):
-        of_split = lines.setdefault((run.dataset, run.protocol), {})
-        of_split.setdefault((run.paper, run.method), []).append(run)
     shown: set[RunId] = set()
     others: list[list[RunId]] = []
-    for of_split in lines.values():
-        times = Counter(frozenset(run.seed for run in line) for line in of_split.values())
+    for of_split in _lines_of_splits(runs):
+        times = Counter(frozenset(run.seed for run in line) for line in of_split)
         usual = min(times, key=lambda seeds: (-times[seeds], len(seeds), sorted(seeds)))
-        for line in of_split.values():
+        for line in of_split:
             chosen = [run for run in line if run.seed in usual] or line
             shown.update(chosen)
             others += [chosen] if {run.seed for run in chosen} != usual else []
     return [run for run in runs if run in shown], others
+
+
+def with_seeds_of_all(runs: Sequence[RunId]) -> tuple[list[RunId], list[list[RunId]]]:
+    """Of runs those to be compared user by user: with seeds that all lines have.
+
+    On a dataset under a protocol where there are none, as `with_seeds_alike` has it.
+    """
+    shown: set[RunId] = set()
+    others: list[list[RunId]] = []
+    for of_split in _lines_of_splits(runs):
+        common = frozenset.intersection(*(frozenset(run.seed for run in line) for line in of_split))
+        every = [run for line in of_split for run in line]
+        if common:
+            shown.update(run for run in every if run.seed in common)
+        else:
+            alike, unlike = with_seeds_alike(every)
+            shown.update(alike)
+            others += unlike
+    return [run for run in runs if run in shown], others
+
+
+def _lines_of_splits(runs: Iterable[RunId]) -> list[list[list[RunId]]]:
+    """Runs that differ by seed alone, of each dataset under each protocol."""
+    lines: dict[tuple[str, str], dict[tuple[str, str], list[RunId]]] = {}
+    for run in sorted(runs):
+        of_split = lines.setdefault((run.dataset, run.protocol), {})
+        of_split.setdefault((run.paper, run.method), []).append(run)
+    return [list(of_split.values()) for of_split in lines.values()]
 
 
 def records_of(

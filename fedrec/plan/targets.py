@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -21,7 +21,13 @@ from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
-from fedrec.plan.selection import compared, runs_of, selection_named, with_seeds_alike
+from fedrec.plan.selection import (
+    compared,
+    runs_of,
+    selection_named,
+    with_seeds_alike,
+    with_seeds_of_all,
+)
 from fedrec.plan.trials import design, stages
 from fedrec.plan.workspace import Workspace
 
@@ -263,7 +269,7 @@ class Targets:
         needs = layout.needed(artefact.options)
         datasets = [name for name in artefact.datasets if name not in unavailable]
         return self._target(
-            artefact.target, layout, runs, content, needs, datasets, models, side_by_side=True
+            artefact.target, layout, runs, content, needs, datasets, models, beside=with_seeds_alike
         )
 
     def _of_dataset(self, name: str, layout: Layout, dataset: str) -> Target:
@@ -275,7 +281,9 @@ class Targets:
             "titles": [title(workspace.methods, method) for method in names],
         }
         runs = compared(workspace, dataset)
-        return self._target(name, layout, runs, content, layout.needs, [dataset], names, side_by_side=True)
+        return self._target(
+            name, layout, runs, content, layout.needs, [dataset], names, beside=with_seeds_alike
+        )
 
     def _statistics(self, name: str, selection: str) -> Target:
         workspace, datasets = self._workspace, self.selections[selection]
@@ -305,7 +313,9 @@ class Targets:
             **selection.content(workspace, paper),
         }
         methods = sorted({run.method for run in runs})
-        return self._target(name, layout, runs, content, layout.needs, datasets, methods)
+        # Differences between users are tested: those between seeds would be among them.
+        beside = with_seeds_of_all if layout.selection == "compared" else None
+        return self._target(name, layout, runs, content, layout.needs, datasets, methods, beside=beside)
 
     def _search(self, search: Search) -> Target:
         workspace = self._workspace
@@ -412,13 +422,13 @@ class Targets:
         datasets: Sequence[str],
         models: Iterable[str] = (),
         *,
-        side_by_side: bool = False,
+        beside: Callable[[Sequence[RunId]], tuple[list[RunId], list[list[RunId]]]] | None = None,
     ) -> Target:
         asked, runs = runs, self._workspace.shown(runs, layout)
         if "states" not in layout.needs and (lacking := self._lacking(asked, runs)):
             content = {**content, "lacking": lacking}
-        if side_by_side:
-            runs, others = with_seeds_alike(runs)
+        if beside is not None:
+            runs, others = beside(runs)
             if others:
                 content = {**content, "other_seeds": [self._with_seeds(line) for line in others]}
         if older := self._workspace.older(runs):

@@ -5,7 +5,7 @@ popularity the sentences say less, and say so where it matters.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -68,10 +68,22 @@ def chance_sentence(found: Sequence[MethodScore]) -> str:
 def seeds_sentence(found: Sequence[MethodScore]) -> str:
     """How many runs and seeds numbers rest on."""
     runs = sum(one.seeds for one in found)
-    seeds = sorted({one.seeds for one in found})
-    several = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    seed = "one seed each" if seeds == [1] else f"{several} seeds each, of which the mean"
-    return f"{runs} {'run' if runs == 1 else 'runs'}, {seed}."
+    seeds = {
+        protocol: frozenset(one.seeds for one in found if one.protocol == protocol)
+        for protocol in dict.fromkeys(one.protocol for one in found)
+    }
+    if len({*seeds.values()}) == 1:
+        words = _seeds_each(next(iter(seeds.values())))
+    else:
+        words = "; ".join(f"{protocol}: {_seeds_each(some)}" for protocol, some in seeds.items())
+    return f"{runs} {'run' if runs == 1 else 'runs'}, {words}."
+
+
+def _seeds_each(seeds: Collection[int]) -> str:
+    few, many = min(seeds), max(seeds)
+    if many == 1:
+        return "one seed each"
+    return f"{few if few == many else f'{few} to {many}'} seeds each, of which the mean"
 
 
 def rounds_sentence(found: Sequence[MethodScore]) -> str:

@@ -35,6 +35,13 @@ def devices_of(records: Iterable[RunRecord]) -> str:
     return "; ".join(dict.fromkeys(str(record.summary["measured"]["device"]) for record in records))
 
 
+def of_one_device(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Of runs those of the device that most were trained on: seconds of others do not compare."""
+    devices = [str(record.summary["measured"]["device"]) for record in records]
+    usual = max(dict.fromkeys(devices), key=devices.count)
+    return [record for record, device in zip(records, devices, strict=True) if device == usual]
+
+
 def rounds_of(records: Iterable[RunRecord], rule: str) -> str:
     """The rounds that a rule takes of runs, in the order of their seeds; `-` where a run has none."""
     return " ".join(str(record.summary["rounds"].get(rule) or "-") for record in records)

@@ -9,7 +9,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.parameters import numbers_held
-from fedrec.reporting.provenance import devices_of
+from fedrec.reporting.provenance import devices_of, of_one_device
 from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
@@ -53,11 +53,11 @@ def effort_rows(subject: Subject) -> list[dict[str, Any]]:
         ours: dict[str, float | None] = {"parameters": float(client), "epochs": None, "time_total": None}
         if numbered := [run for run in group if run.has_numbers(_BEST)]:
             ours["epochs"] = float(np.mean([run.summary["rounds"][_BEST] for run in numbered]))
-            ours["time_total"] = float(np.mean([_seconds_until_best(run) for run in numbered]))
+            ours["time_total"] = float(np.mean([_seconds_until_best(run) for run in of_one_device(numbered)]))
         row: dict[str, Any] = {"method": subject.label(line), "dataset": dataset, "protocol": protocol}
         for key, value in ours.items():
             row |= {key: value, f"{key}_printed": printed_value(subject.artefact, line, dataset, key)}
-        rows.append(row | {"device": devices_of(group), **origin_columns(group)})
+        rows.append(row | {"device": devices_of(of_one_device(group)), **origin_columns(group)})
     return rows
 
 

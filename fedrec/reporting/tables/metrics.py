@@ -5,7 +5,7 @@ is one table per dataset, or one of all datasets for a single line, with a colum
 number, ours under the published protocol, their difference, and ours under the clean one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,18 +43,23 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
     """One row per line, dataset, protocol and metric; gains after what they compare."""
     artefact = subject.artefact
     inactive = inactive_users(subject.data, artefact)
+    compares = any(line.gain for line in artefact.lines)
     rows: list[dict[str, Any]] = []
     for dataset in artefact.datasets:
         for protocol in artefact.protocols:
             for metric in artefact.metrics:
                 shown: dict[str, Row] = {}
+                numbers: dict[str, dict[int, Row]] = {}
                 for index, line in enumerate(artefact.lines):
                     row = _row(artefact, line, subject.label(line), dataset, protocol, metric)
                     group = subject.groups.get((index, dataset, protocol), ())
                     if group:
                         row |= _measured(artefact, line, group, metric, inactive.get(dataset))
+                        if compares:
+                            each = _by_seed(artefact, line, group, metric, inactive.get(dataset))
+                            numbers[row["line"]] = each
                     elif line.run is None:
-                        row |= _derived(subject, line, shown)
+                        row |= _derived(subject, line, shown, numbers)
                     if "value" in row or DIVERGED in row:
                         shown[row["line"]] = row
                     rows.append(_compared(row))
@@ -201,7 +206,17 @@ def _measured(
     }  # fmt: skip
 
 
-def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str, Any]:
+def _by_seed(
+    artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
+) -> dict[int, Row]:
+    """Our number with each seed by itself, where there is one."""
+    each = {record.id.seed: _measured(artefact, line, [record], metric, inactive) for record in group}
+    return {seed: row for seed, row in each.items() if "value" in row}
+
+
+def _derived(
+    subject: Subject, line: Line, shown: Mapping[str, Row], numbers: Mapping[str, Mapping[int, Row]]
+) -> dict[str, Any]:
     """A gain in percent, or the mean of gains, where all of its parts have numbers; what of them diverged."""
     if line.mean:
         parts = [shown[name] for name in line.mean if name in shown]
@@ -215,7 +230,9 @@ def _derived(subject: Subject, line: Line, shown: Mapping[str, Row]) -> dict[str
     if not bases or above not in shown:
         return {}
     # Any of those that diverged might have been the best.
-    return _gathered([*bases, shown[above]]) | _gain(shown[above], bases)
+    return _gathered([*bases, shown[above]]) | _gain(
+        numbers[above], [numbers[base["line"]] for base in bases]
+    )
 
 
 def _gathered(parts: Sequence[Row]) -> dict[str, Any]:
@@ -232,13 +249,27 @@ def _mean_of(parts: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _gain(above: Row, bases: Sequence[Row]) -> dict[str, Any]:
-    """What a line gains on the best of others, where both have numbers."""
-    base = max((row for row in bases if "value" in row), key=lambda row: row["value"], default=None)
-    if base is None or "value" not in above or not base["value"]:
+def _gain(above: Mapping[int, Row], bases: Sequence[Mapping[int, Row]]) -> dict[str, Any]:
+    """What a line gains on the best of others, each by the seeds that both have; nothing where none is.
+
+    A mean over other seeds would differ by these, too.
+    """
+    shared = [above.keys() & base.keys() for base in bases]
+    pairs = [
+        (_over(base, seeds), _over(above, seeds)) for base, seeds in zip(bases, shared, strict=True) if seeds
+    ]
+    base, own = max(pairs, key=lambda pair: pair[0]["value"], default=(None, None))
+    if base is None or own is None or not base["value"]:
         return {}
-    gain = 100 * (above["value"] - base["value"]) / base["value"]
-    return {"value": gain, RUNS: above[RUNS], AGAINST: base[RUNS]}
+    gain = 100 * (own["value"] - base["value"]) / base["value"]
+    return {"value": gain, RUNS: own[RUNS], AGAINST: base[RUNS]}
+
+
+def _over(line: Mapping[int, Row], seeds: Collection[int]) -> Row:
+    """The mean of a line over some of its seeds, and the runs that it is of."""
+    some = [row for seed, row in line.items() if seed in seeds]
+    value = mean_over_seeds(row["value"] for row in some).mean
+    return {"value": value, RUNS: [folder for row in some for folder in row[RUNS]]}
 
 
 def _federated(subject: Subject, but: str) -> list[str]:

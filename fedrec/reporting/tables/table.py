@@ -18,6 +18,8 @@ from fedrec.files.atomic import write_text
 from fedrec.files.sealed import read_sealed, write_sealed
 
 Row = Mapping[str, Any]
+PRINTED = "_printed"
+"""How the keys of columns end that have what a paper prints."""
 RUNS = "runs"
 AGAINST = "runs_against"
 MISSING = "–"
@@ -65,8 +67,11 @@ class ReportColumn:
 
     def takes_part(self, row: Row) -> bool:
         """Whether the number of a row is one of those of which the best is marked."""
-        is_diverged = str(row.get(f"{self.key}_mark", "")).startswith(DIVERGED_MARK)
-        return row.get(self.key) is not None and not row.get("unranked") and not is_diverged
+        return row.get(self.key) is not None and not row.get("unranked") and not self.is_diverged(row)
+
+    def is_diverged(self, row: Row) -> bool:
+        """Whether a run behind the number of a row diverged."""
+        return str(row.get(f"{self.key}_mark", "")).startswith(DIVERGED_MARK)
 
 
 @dataclass(frozen=True)
@@ -138,9 +143,23 @@ class ReportTable:
     def legend(self) -> Iterator[str]:
         """What the marks of its numbers mean, a sentence each."""
         if any(self._marks({0: "", 1: ""})):
-            yield "The best of a column is bold, the second best underlined."
-        if any(row.get(f"{column.key}_sd") is not None for row in self.rows for column in self.columns):
+            yield "The best of a column is bold, the second best underlined" + (
+                "; what diverged takes no part." if self._has_diverged() else "."
+            )
+        spread = {column.key for row in self.rows for column in self.columns if self._spread(row, column)}
+        if spread and all(key.endswith(PRINTED) for key in spread):
+            yield "After ± stands what the paper prints there."
+        elif spread:
             yield "After ± stands the standard deviation over seeds."
+
+    def _has_diverged(self) -> bool:
+        """Whether a number is left out of who is best since its run diverged."""
+        ranked = [column for column in self.columns if column.ranked]
+        return any(column.is_diverged(row) for column in ranked for row in self.rows)
+
+    @staticmethod
+    def _spread(row: Row, column: ReportColumn) -> bool:
+        return row.get(f"{column.key}_sd") is not None
 
     def _marks(self, forms: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
         """The places (row, column) of best and second best values and how each is written.

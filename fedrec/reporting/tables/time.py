@@ -5,7 +5,7 @@ from typing import Any
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.provenance import devices_of, mean_over_seeds
+from fedrec.reporting.provenance import devices_of, mean_over_seeds, of_one_device
 from fedrec.reporting.subject import Subject, subject_of
 from fedrec.reporting.tables.paper_table import (
     DATASET_COLUMN,
@@ -37,8 +37,8 @@ def time_rows(subject: Subject) -> list[dict[str, Any]]:
     """One row per line, dataset and protocol."""
     rows = []
     for (index, dataset, protocol), group in subject.groups.items():
-        line = subject.artefact.lines[index]
-        seconds = mean_over_seeds(run.summary["measured"]["seconds_per_round"] for run in group)
+        line, timed = subject.artefact.lines[index], of_one_device(group)
+        seconds = mean_over_seeds(run.summary["measured"]["seconds_per_round"] for run in timed)
         rows.append(
             {
                 "method": subject.label(line),
@@ -47,8 +47,8 @@ def time_rows(subject: Subject) -> list[dict[str, Any]]:
                 "seconds": seconds.mean,
                 "seconds_sd": seconds.sd,
                 "seconds_printed": printed_value(subject.artefact, line, dataset, "time_per_round"),
-                "device": devices_of(group),
-                **origin_columns(group),
+                "device": devices_of(timed),
+                **origin_columns(timed),
             }
         )
     return rows

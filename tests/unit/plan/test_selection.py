@@ -1,7 +1,7 @@
 """Which of the runs that there are stand side by side in a table."""
 
 from fedrec.plan.runs import RunId
-from fedrec.plan.selection import with_seeds_alike
+from fedrec.plan.selection import with_seeds_alike, with_seeds_of_all
 
 
 def line(method, *seeds, dataset="ml-100k", protocol="clean"):
@@ -34,3 +34,15 @@ def test_every_split_is_taken_by_itself():
         *line("mf", 2, dataset="filmtrust"),
     ]
     assert with_seeds_alike(runs) == (runs, [])
+
+
+def test_lines_that_are_compared_user_by_user_have_the_seeds_of_all():
+    whole = [*line("mf", 0, 1, 2), *line("ncf", 0, 1, 2)]
+    shown, others = with_seeds_of_all([*whole, *line("fedmf", 0, 1), *line("mf", 3, dataset="filmtrust")])
+    pairs = [*line("mf", 0, 1), *line("ncf", 0, 1), *line("fedmf", 0, 1)]
+    assert (shown, others) == ([*pairs, *line("mf", 3, dataset="filmtrust")], [])
+
+
+def test_where_no_seed_is_of_all_most_decide():
+    whole = [*line("mf", 0, 1), *line("ncf", 0, 1)]
+    assert with_seeds_of_all([*whole, *line("fedmf", 5)]) == ([*whole, *line("fedmf", 5)], [line("fedmf", 5)])

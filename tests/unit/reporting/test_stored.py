@@ -29,6 +29,7 @@ from fedrec.reporting.tables.audit.coverage import (
     AGREES,
     DIVERGES,
     NOT_RUN,
+    ONE_SEED,
     UNEXPLAINED,
     Ours,
     coverage_rows,
@@ -345,6 +346,26 @@ def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained()
     assert standing({key: Ours(published=value - 0.021)}) == UNEXPLAINED
     assert standing({key: Ours(published=value - 0.021)}, cause) == "setting unstated"
     assert standing({key: Ours(published=value)}, cause) == AGREES
+
+
+def test_a_number_of_one_seed_that_agrees_in_the_mean_elsewhere_is_told_as_that():
+    first = ("fedem", "Table 1", "filmtrust", "FedEM", "federated", "hr@10")
+    again = ("fedem", "Table 7", "filmtrust", "FedEM", "LDP delta=0", "hr@10")
+    value = published()[first].value
+    assert published()[again].value == value
+    folder = "runs/fedem/filmtrust/published-fedem/fedem"
+    five = Ours(published=value - 0.01, runs=tuple(f"{folder}/seed{seed}" for seed in range(5)))
+
+    def told(mean, alone):
+        rows = {tuple(row.values())[:6]: row for row in coverage_rows({first: mean, again: alone}, ())}
+        return rows[again]["standing"], rows[again]["why"]
+
+    why = "ours is of one seed; in Table 1, the mean over 5 seeds, it agrees"
+    assert told(five, Ours(published=value - 0.05, runs=(f"{folder}/seed0",))) == (ONE_SEED, why)
+    # Neither where the mean is off as well, nor where it is one of other runs.
+    off = replace(five, published=value - 0.03)
+    assert told(off, Ours(published=value - 0.05, runs=(f"{folder}/seed0",)))[0] == UNEXPLAINED
+    assert told(five, Ours(published=value - 0.05, runs=(f"{folder}@ldp-0.1/seed0",)))[0] == UNEXPLAINED
 
 
 def test_a_cause_that_explains_little_is_no_cause_of_much():

@@ -39,6 +39,7 @@ from fedrec.reporting.tables.table import (
 LAYOUT = Layout("table")
 AGREES, DIVERGES, NOT_RUN, UNEXPLAINED = "agrees", "diverges", "not run yet", "unexplained"
 UNSTATED = "setting unstated"
+ONE_SEED = "one seed"
 TAKEN_OVER = "taken over"
 _WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
 """Causes for which there will never be a number of ours."""
@@ -102,7 +103,39 @@ def coverage_rows(ours: Mapping[PrintedKey, Ours], causes: Sequence[Mapping[str,
         row["standing"], row["why"] = _standing(number, own, cause)
         row |= {f"{protocol}_{DIVERGED}": words for protocol, words in found.diverged.items()}
         rows.append(row)
-    return rows
+    return _agreeing_in_the_mean(rows)
+
+
+def _agreeing_in_the_mean(rows: Sequence[Row]) -> list[Row]:
+    """The rows, of which those of one seed say so whose printed number another table has, and there agrees.
+
+    That is a number of the same runs with others among them: papers print the mean over five seeds wherever
+    they print it.
+    """
+    agreeing: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row["standing"] == AGREES:
+            agreeing.setdefault(_what_is_printed(row), []).append(row)
+    settled = []
+    for row in rows:
+        runs = _published_runs(row)
+        if row["standing"] not in (AGREES, TAKEN_OVER, DIVERGES) and len(runs) == 1:
+            others = [one for one in agreeing.get(_what_is_printed(row), []) if runs < _published_runs(one)]
+            if others:
+                seeds = len(_published_runs(others[0]))
+                why = f"ours is of one seed; in {others[0]['table']}, the mean over {seeds} seeds, it agrees"
+                row = {**row, "standing": ONE_SEED, "why": why}
+        settled.append(row)
+    return settled
+
+
+def _what_is_printed(row: Row) -> tuple[object, ...]:
+    return tuple(row[key] for key in ("paper", "dataset", "metric", "unit", "printed"))
+
+
+def _published_runs(row: Row) -> set[str]:
+    """The runs behind our number under the published protocol."""
+    return {folder for folder in row["runs"] if "/published-" in folder}
 
 
 def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:

@@ -252,7 +252,7 @@ def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
             **_interval(row, "published"),
             "published_verdict": row.get("published_verdict"),
             **_interval(row, "clean"),
-            "clean_seeds": row.get("clean_seeds"),
+            "clean_seeds": _both_seeds(row),
             "verdict": row["verdict"],
             **{key: row[key] for key in (RUNS, AGAINST) if key in row},
         }
@@ -295,11 +295,19 @@ def _seeds(rows: Sequence[Row]) -> str:
     return f"{alone} of {len(each)} effects are of one seed, the others of up to {most} (the csv has which)"
 
 
+def _both_seeds(row: Row) -> str | None:
+    """The seeds of the effect under the clean protocol; then those under the other, where they differ."""
+    clean, published = row.get("clean_seeds"), row.get("published_seeds")
+    if not clean or not published or clean == published:
+        return clean or None
+    return f"{clean}; published: {published}"
+
+
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Which data are missing and why, how many rows lack runs, and what diverged."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
-    how = f"{untrained} rows lack runs that are not trained here; the csv has the command for each."
+    how = f"{untrained} rows lack runs, if only of other seeds; the csv has the command for each."
     told = dict.fromkeys(
         f"{row['dataset']}, {protocol}: {row[f'{protocol}_{DIVERGED}']}"
         for row in rows

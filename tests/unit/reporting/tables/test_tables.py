@@ -287,7 +287,7 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
     assert [(row["hr@10_low"], row["hr@10_high"]) for row in rows] == [(0.0, 1.0)] * 3
     assert "| 0.5000 [0.00, 1.00] |" in lines[5]
     assert "2 users" in table.caption
-    assert "4 runs, 1 to 2 seeds each, of which the mean." in table.caption
+    assert "4 runs, published: one seed each; clean: 1 to 2 seeds each, of which the mean." in table.caption
     assert [(row["kind"], row["rounds"], row["own_rounds"]) for row in table.rows] == [
         ("centralised", 100, 100), ("server's table", 100, 100),
     ]  # fmt: skip
@@ -344,3 +344,21 @@ def test_statistics_are_built_of_all_datasets_or_of_one_paper(tmp_path):
     assert {row["paper"] for row in own} == {"pfedclr"}
     parts = [table.part for table in read_shown(tmp_path / "tables/all.json").tables]
     assert parts == ["counts", "splits"]
+
+
+def test_the_legend_says_whose_spread_it_is_and_that_what_diverged_takes_no_part():
+    columns = [
+        ReportColumn("name", "name", align="left"),
+        ReportColumn("hr_printed", "printed", "{:.2f}", ranked=True),
+        ReportColumn("hr", "ours", "{:.2f}", ranked=True),
+    ]
+    one, other = {"name": "a", "hr_printed": 0.2, "hr": 0.3}, {"name": "b", "hr_printed": 0.1, "hr": 0.2}
+    best = "The best of a column is bold, the second best underlined"
+
+    def legend(**more):
+        return list(ReportTable("", columns, [one | more, other]).legend())
+
+    assert legend() == [f"{best}."]
+    assert legend(hr_printed_sd=0.1) == [f"{best}.", "After ± stands what the paper prints there."]
+    assert legend(hr_sd=0.1, hr_printed_sd=0.1)[1] == "After ± stands the standard deviation over seeds."
+    assert legend(hr_mark="†") == [f"{best}; what diverged takes no part."]
