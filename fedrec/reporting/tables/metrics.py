@@ -7,6 +7,7 @@ number, ours under the published protocol, their difference, and ours under the 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from fedrec.config.papers import BEST_FEDERATED, Artefact, Line
@@ -21,12 +22,16 @@ from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.counted import counting_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
-from fedrec.reporting.tables.paper_table import notes_on, table_caption
+from fedrec.reporting.tables.paper_table import own_notes, table_caption, unavailable_notes
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})
+_WHAT = (
+    "Numbers at the round each protocol reports: published is the paper's published protocol, which leaks "
+    "the held-out item, clean the honest one. "
+)
 
 
 def build(target: Target, project: Project) -> None:
@@ -34,9 +39,21 @@ def build(target: Target, project: Project) -> None:
     subject = subject_of(target, project)
     artefact = subject.artefact
     rows = metric_rows(subject)
-    caption, notes = table_caption(artefact, subject.records), notes_on(artefact, subject.unavailable)
-    tables = metric_tables(artefact, rows, caption, notes, counting_sentences(subject))
+    captions = {
+        dataset: table_caption(artefact, records, _WHAT) for dataset, records in _by_dataset(subject).items()
+    }
+    of_dataset = counting_sentences(subject) | unavailable_notes(artefact, subject.unavailable)
+    caption = table_caption(artefact, subject.records, _WHAT)
+    tables = metric_tables(artefact, rows, caption, own_notes(artefact), of_dataset, captions)
     write_forms(stem_of(target, project), rows, tables)
+
+
+def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
+    """The runs on each dataset of an artefact; of some there may be none."""
+    return {
+        dataset: [record for record in subject.records if record.id.dataset == dataset]
+        for dataset in subject.artefact.datasets
+    }
 
 
 def metric_rows(subject: Subject) -> list[dict[str, Any]]:
@@ -72,10 +89,11 @@ def metric_tables(
     caption: str,
     notes: Sequence[str],
     of_dataset: Mapping[str, str],
+    captions: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ReportTable]:
     """One table per dataset; of an artefact of one line a single table, whose rows are the datasets.
 
-    `of_dataset` has a note on some of the datasets.
+    `of_dataset` has a note on some of the datasets, `captions` that of a dataset alone.
     """
     if len(artefact.lines) == 1:
         # The best of several datasets would say nothing about the method.
@@ -89,7 +107,7 @@ def metric_tables(
     for dataset in artefact.datasets:
         own = [row for row in rows if row["dataset"] == dataset]
         columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, own)]
-        about = f"{caption} Dataset {dataset}."
+        about = f"{captions.get(dataset, caption)} Dataset {dataset}."
         told = diverged_notes(_of_runs(own), "line", "protocol")
         below = [*notes, *_taken_over(own), *told, *([of_dataset[dataset]] if dataset in of_dataset else [])]
         tables.append(ReportTable(about, columns, _shown(own, "line"), below, dataset))

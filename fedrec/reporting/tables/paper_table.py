@@ -18,29 +18,33 @@ DATASET_COLUMN = ReportColumn("dataset", "dataset", align="left")
 DEVICE_COLUMN = ReportColumn("device", "ours on", align="left")
 
 
-def table_caption(artefact: Artefact, records: Sequence[RunRecord]) -> str:
-    """What stands above a table: name and title, and protocols, seeds and hashes of the runs behind it."""
+def table_caption(artefact: Artefact, records: Sequence[RunRecord], what: str = "") -> str:
+    """What stands above a table: name and title, and protocols, seeds and hashes of the runs behind it.
+
+    Between them `what` says what its numbers are.
+    """
     name = f"{artefact.title} ({artefact.paper}, {artefact.name})."
     if not records:
         return name
     origin = provenance(records)
     return (
-        f"{name} Numbers at the round each protocol reports: published is the paper's published protocol, "
-        "which leaks the held-out item, clean the honest one. "
-        f"Seeds {', '.join(origin['seeds'])}; protocols {', '.join(origin['protocols'])}; splits "
-        f"{', '.join(origin['splits'])}; code {', '.join(origin['code'])}."
+        f"{name} {what}Seeds {', '.join(origin['seeds'])}; protocols {', '.join(origin['protocols'])}; "
+        f"splits {', '.join(origin['splits'])}; code {', '.join(origin['code'])}."
     )
 
 
-def notes_on(artefact: Artefact, unavailable: Mapping[str, str]) -> list[str]:
-    """What a reader must know: the artefact's own note, and the datasets that are not available."""
-    own = [str(artefact.options["note"])] if "note" in artefact.options else []
-    missing = [
-        f"{dataset}: not available here ({unavailable[dataset]})"
+def own_notes(artefact: Artefact) -> list[str]:
+    """What a reader must know of an artefact."""
+    return [str(artefact.options["note"])] if "note" in artefact.options else []
+
+
+def unavailable_notes(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """A note on each dataset of an artefact that is not available."""
+    return {
+        dataset: f"{dataset}: not available here ({unavailable[dataset]})"
         for dataset in artefact.datasets
         if dataset in unavailable
-    ]
-    return [*own, *missing]
+    }
 
 
 def write_paper_table(
@@ -53,7 +57,8 @@ def write_paper_table(
     """Write a table of one part: all `rows`, shown in `columns`."""
     artefact = subject.artefact
     caption = table_caption(artefact, subject.records)
-    notes = [*notes_on(artefact, subject.unavailable), *diverged_notes(rows, "method", "dataset", "protocol")]
+    missing = unavailable_notes(artefact, subject.unavailable).values()
+    notes = [*own_notes(artefact), *missing, *diverged_notes(rows, "method", "dataset", "protocol")]
     table = ReportTable(caption, columns, named(rows, "method"), notes, "values", folds=True)
     write_forms(stem_of(target, project), rows, [table])
 
