@@ -143,12 +143,12 @@ class ReportTable:
     def legend(self) -> Iterator[str]:
         """What the marks of its numbers mean, a sentence each."""
         if any(self._marks({0: "", 1: ""})):
-            yield "The best of a column is bold, the second best underlined" + (
-                "; what diverged takes no part." if self._has_diverged() else "."
-            )
+            yield "The best of a column is bold, the second best underlined."
+        if self._has_diverged():
+            yield "What diverged is neither."
         spread = {column.key for row in self.rows for column in self.columns if self._spread(row, column)}
         if spread and all(key.endswith(PRINTED) for key in spread):
-            yield "After ± stands what the paper prints there."
+            yield "Behind a printed number ± is what the paper has there."
         elif spread:
             yield "After ± stands the standard deviation over seeds."
 

@@ -353,12 +353,12 @@ def test_the_legend_says_whose_spread_it_is_and_that_what_diverged_takes_no_part
         ReportColumn("hr", "ours", "{:.2f}", ranked=True),
     ]
     one, other = {"name": "a", "hr_printed": 0.2, "hr": 0.3}, {"name": "b", "hr_printed": 0.1, "hr": 0.2}
-    best = "The best of a column is bold, the second best underlined"
+    best = "The best of a column is bold, the second best underlined."
 
     def legend(**more):
         return list(ReportTable("", columns, [one | more, other]).legend())
 
-    assert legend() == [f"{best}."]
-    assert legend(hr_printed_sd=0.1) == [f"{best}.", "After ± stands what the paper prints there."]
+    assert legend() == [best]
+    assert legend(hr_printed_sd=0.1) == [best, "Behind a printed number ± is what the paper has there."]
     assert legend(hr_sd=0.1, hr_printed_sd=0.1)[1] == "After ± stands the standard deviation over seeds."
-    assert legend(hr_mark="†") == [f"{best}; what diverged takes no part."]
+    assert legend(hr_mark="†") == [best, "What diverged is neither."]
