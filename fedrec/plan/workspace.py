@@ -188,7 +188,8 @@ class Workspace:
     def shown(self, runs: Iterable[RunId], layout: Layout) -> list[RunId]:
         """The runs that a layout shows of those it asks for: all, or of a store those that are there.
 
-        Where it looks inside models, what diverged is among them beside others: it is said to be left out.
+        Where it looks inside models, what diverged is among them beside others on its dataset: it is said to
+        be left out.
         """
         runs = list(runs)
         if self.stored is None:
@@ -196,7 +197,8 @@ class Workspace:
         if "states" not in layout.needs:
             return [run for run in runs if run in self.stored.runs]
         measured = self.stored.measured.get(layout.name, frozenset())
-        there = measured | self.stored.diverged if measured.intersection(runs) else frozenset()
+        datasets = {run.dataset for run in measured.intersection(runs)}
+        there = measured | {run for run in self.stored.diverged if run.dataset in datasets}
         return [run for run in runs if run in there]
 
     def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:

@@ -304,7 +304,7 @@ def _both_seeds(row: Row) -> str | None:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """Which data are missing and why, how many rows lack runs, and what diverged."""
+    """Which data are missing and why, what print does not say, how many rows lack runs, and what diverged."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
     how = f"{untrained} rows lack runs, if only of other seeds; the csv has the command for each."
@@ -315,7 +315,23 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if row.get(f"{protocol}_{DIVERGED}")
     )
     diverged = f"{DIVERGED_MARK} Diverged: {'; '.join(told)}. {WHAT_IS_SHOWN} {DIVERGENCE_RULE}"
-    return [*reasons, *([how] if untrained else []), *([diverged] if told else [])]
+    unlike = [
+        f"{row['text']}, {row['dataset']}, {row['metric'].upper()}"
+        for row in rows
+        if _is_not_so_in_print(row)
+    ]
+    print_itself = f"Print itself does not bear out: {'; '.join(unlike)}."
+    return [
+        *reasons,
+        *([print_itself] if unlike else []),
+        *([how] if untrained else []),
+        *([diverged] if told else []),
+    ]
+
+
+def _is_not_so_in_print(row: Row) -> bool:
+    """Whether a claim that something is better has no such effect in the paper's own numbers."""
+    return row["kind"] != "costs_little" and row.get("printed") is not None and row["printed"] <= 0
 
 
 def _distinct(rows: Sequence[Row], key: str) -> list[str]:
