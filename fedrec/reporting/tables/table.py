@@ -145,7 +145,7 @@ class ReportTable:
         if any(self._marks({0: "", 1: ""})):
             yield "The best of a column is bold, the second best underlined."
         if self._has_diverged():
-            yield "What diverged is neither."
+            yield "What diverged is never marked as best."
         spread = {column.key for row in self.rows for column in self.columns if self._spread(row, column)}
         if spread and all(key.endswith(PRINTED) for key in spread):
             yield "Behind a printed number ± is what the paper has there."

@@ -361,4 +361,4 @@ def test_the_legend_says_whose_spread_it_is_and_that_what_diverged_takes_no_part
     assert legend() == [best]
     assert legend(hr_printed_sd=0.1) == [best, "Behind a printed number ± is what the paper has there."]
     assert legend(hr_sd=0.1, hr_printed_sd=0.1)[1] == "After ± stands the standard deviation over seeds."
-    assert legend(hr_mark="†") == [best, "What diverged is neither."]
+    assert legend(hr_mark="†") == [best, "What diverged is never marked as best."]
