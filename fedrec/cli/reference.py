@@ -13,9 +13,11 @@ from fedrec.errors import ConfigurationError, ResultError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
     from fedrec.cli.options import Commands
     from fedrec.plan.project import Project
+    from fedrec.plan.runs import RunId
     from fedrec.runs.store import Changes, PackedRun, RunStore
 
 _DONE = ("added", "replaced", "same", "kept")
@@ -197,8 +199,13 @@ def _plan(parsed: argparse.Namespace) -> None:
     from fedrec.runs.store import RunStore
 
     project = _project(parsed)
-    stored = {run.id: run.summary for run in RunStore(parsed.store).every_run()}
-    planned = reference_plan(project, stored)
+    stored: dict[RunId, Mapping[str, Any]] = {}
+    measured: dict[str, set[RunId]] = {}
+    for run in RunStore(parsed.store).every_run():
+        stored[run.id] = run.summary
+        for what in run.audit:
+            measured.setdefault(what, set()).add(run.id)
+    planned = reference_plan(project, stored, measured)
     listed = chosen(
         project,
         planned,

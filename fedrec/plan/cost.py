@@ -62,7 +62,7 @@ def duration(seconds: float) -> str:
     minutes = seconds / _SECONDS_PER_MINUTE
     if minutes >= _MINUTES_PER_HOUR:
         return f"{minutes / _MINUTES_PER_HOUR:.1f} core-hours"
-    return "a core-minute" if minutes <= 1 else f"{minutes:.0f} core-minutes"
+    return "a core-minute" if round(minutes) <= 1 else f"{minutes:.0f} core-minutes"
 
 
 def announcement(seconds: list[float], cores: int | None, cached: int = 0) -> str:

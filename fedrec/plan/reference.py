@@ -13,7 +13,7 @@ from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.finished import agreeing, unfinished
 from fedrec.plan.project import Project, RunJob
-from fedrec.plan.runs import RunId
+from fedrec.plan.runs import DIVERGED, RunId
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,17 @@ class PlannedRun:
     """About how long it takes on a GPU."""
 
 
-def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) -> list[PlannedRun]:
+def reference_plan(
+    project: Project,
+    stored: Mapping[RunId, Mapping[str, Any]],
+    measured: Mapping[str, Collection[RunId]] | None = None,
+) -> list[PlannedRun]:
     """The runs that the steps of `reference` in the configuration ask for, each once and step by step.
 
     Left out are those that are `stored`, given by what their run.json says, and those finished among the
-    results, of today's code, settings and split. Within a step the shortest come first.
+    results, of today's code, settings and split. Not left out is a stored one inside whose model a table of
+    the audit looks, unless that was done while there was one: `measured` has these by the table's layout.
+    Within a step the shortest come first.
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
@@ -43,6 +49,7 @@ def reference_plan(project: Project, stored: Mapping[RunId, Mapping[str, Any]]) 
         of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})
         asked = [run for run in _runs(of_step, step) if run not in planned]
         there = agreeing(of_step, {run: stored[run] for run in asked if run in stored})
+        there -= _unmeasured(of_step, step, stored, measured or {})
         left = unfinished(of_step, [run for run in asked if run not in there])
         cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
         for run in sorted(left, key=lambda run: (cost[run], run)):
@@ -85,7 +92,8 @@ def chosen(
 def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
     """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
 
-    And how many of all are `stored`, of other code, settings or splits than today's.
+    And how many of all are `stored`, of other code, settings or splits than today's, or without what the
+    audit would find inside them.
     """
     steps: dict[int, list[PlannedRun]] = {}
     for run in planned:
@@ -95,7 +103,10 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
         return "Nothing is left to train."
     lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
-    there = f"; {older} of them are stored, of other code, settings or splits, {len(every) - older} are not"
+    there = (
+        f"; {older} of them are stored, of other code, settings or splits, or were not looked into, "
+        f"{len(every) - older} are not"
+    )
     return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
 
 
@@ -104,6 +115,21 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     return [
         run for run in runs_asked(project, step["targets"]) if datasets is None or run.dataset in datasets
     ]
+
+
+def _unmeasured(
+    project: Project,
+    step: Mapping[str, Any],
+    stored: Mapping[RunId, Mapping[str, Any]],
+    measured: Mapping[str, Collection[RunId]],
+) -> set[RunId]:
+    """Stored runs inside whose models a table of a step looks, and nobody did. What diverged has no model."""
+    found: set[RunId] = set()
+    for target in (target for name in step["targets"] for target in project.group(name)):
+        layout = project.layouts[target.layout]
+        if layout.of_audit and "states" in layout.needs:
+            found |= {*target.runs}.intersection(stored).difference(measured.get(layout.name, ()))
+    return {run for run in found if DIVERGED not in stored[run]}
 
 
 def _words(runs: Sequence[PlannedRun]) -> str:

@@ -39,6 +39,8 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
 and caption, a page's txt its finding."""
+NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
+"""The files of each form that are not kept beside stored runs: they show what a smaller one shows."""
 RESULT_FOLDERS: Mapping[str, str] = {
     "table": "tables",
     "figure": "figures",
@@ -112,6 +114,13 @@ class Target:
 def files_of(form: Form, name: str) -> tuple[str, ...]:
     """The files of a target, below the results."""
     return tuple(f"{RESULT_FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
+
+
+def kept_files_of(form: Form, name: str) -> tuple[str, ...]:
+    """Those of them that there are where a target is kept, and not built."""
+    return tuple(
+        file for file in files_of(form, name) if file.rpartition(".")[2] not in NOT_KEPT.get(form, ())
+    )
 
 
 def splits_of(dataset: str, protocols: Iterable[str]) -> list[str]:
@@ -349,21 +358,21 @@ class Targets:
 
     def _coverage(self) -> Target:
         workspace = self._workspace
-        tables = [
-            artefact.target
+        sources = [
+            artefact
             for artefact in artefacts_of(
                 workspace.papers,
                 workspace.papers if workspace.stored is None else workspace.configuration["artefacts"],
             )
-            if artefact.form == "table" and self.can_be_built(artefact)
+            if (artefact.form == "table" or artefact.printed) and self.can_be_built(artefact)
         ]
         content = {
-            "tables": tables,
+            "sources": [artefact.target for artefact in sources],
             "causes": workspace.configuration.get("reference", {}).get("causes", []),
             "printed": [[*key, number.value, number.unit] for key, number in published().items()],
         }
         target = self._target(COVERAGE, workspace.layouts[COVERAGE], [], content, (), [])
-        return replace(target, reads=tuple(files_of("table", table)[0] for table in tables))
+        return replace(target, reads=tuple(files_of(one.form, one.target)[0] for one in sources))
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"
@@ -387,6 +396,7 @@ class Targets:
             "datasets": datasets,
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
+            "kept": [] if workspace.stored is None else sorted(workspace.stored.kept),
             "audit": audit,
             "statistics": [statistics],
             "targets": shown,
@@ -425,7 +435,9 @@ class Targets:
         beside: Callable[[Sequence[RunId]], tuple[list[RunId], list[list[RunId]]]] | None = None,
     ) -> Target:
         asked, runs = runs, self._workspace.shown(runs, layout)
-        if "states" not in layout.needs and (lacking := self._lacking(asked, runs)):
+        # A figure of the inside of models is as it was drawn, or not there.
+        looks_inside = "states" in layout.needs
+        if (layout.of_audit or not looks_inside) and (lacking := self._lacking(asked, runs)):
             content = {**content, "lacking": lacking}
         if beside is not None:
             runs, others = beside(runs)
@@ -446,11 +458,13 @@ class Targets:
         modules = {layout.module}
         if "models" in needs:
             modules |= {module for model in models for module in modules_of(model)}
+        stored = self._workspace.stored
+        is_kept = stored is not None and name in stored.kept
         return Target(
             name,
             layout.form,
             layout.name,
-            files_of(layout.form, name),
+            kept_files_of(layout.form, name) if is_kept else files_of(layout.form, name),
             tuple(runs),
             tuple(reads),
             json.loads(canonical_json(content)),

@@ -1,7 +1,7 @@
 """Everything the configuration says, read and checked once, and which data is available here."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -202,11 +202,14 @@ class Workspace:
         return [run for run in runs if run in there]
 
     def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:
-        """Of methods whose runs are older than the code: how many of them are, of how many.
+        """Of methods whose stored runs are older than the code: how many of them are, of how many.
 
         Nothing where outdated runs are trained again.
         """
-        older = frozenset[RunId]() if self.stored is None else self.stored.older
+        return self.counted(runs, frozenset() if self.stored is None else self.stored.older)
+
+    def counted(self, runs: Iterable[RunId], older: Collection[RunId]) -> dict[str, tuple[int, int]]:
+        """Of methods that have `older` ones among their runs: how many, of how many."""
         of_method: dict[str, list[bool]] = {}
         for run in runs:
             of_method.setdefault(title(self.methods, parse(run.method).name), []).append(run in older)

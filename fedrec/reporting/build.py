@@ -30,12 +30,13 @@ def build(target: Target, project: Project) -> None:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
         add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")
     if "lacking" in target.content:
-        add_remark(target, project, f"Not run yet, and not shown: {in_short(target.content['lacking'])}.")
+        what = "looked into" if "states" in layout.needs else "run"
+        add_remark(target, project, f"Not {what} yet, and not shown: {in_short(target.content['lacking'])}.")
     if "other_seeds" in target.content:
         lines = "; ".join(target.content["other_seeds"])
         add_remark(target, project, f"Of other seeds than most beside them: {lines}.")
     if "older" in target.content:
-        add_remark(target, project, _older(target.content["older"], len(target.runs)))
+        add_remark(target, project, older_text(target.content["older"], len(target.runs)))
     write_text(project.results / target.plan, target.as_json())
 
 
@@ -45,7 +46,7 @@ def in_short(names: Sequence[str]) -> str:
     return "; ".join([*names[:_NAMED], *([f"and {more} others"] if more > 0 else [])])
 
 
-def _older(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
+def older_text(of_methods: Mapping[str, tuple[int, int]], runs: int) -> str:
     """Say how many of runs are older than the code, and those of which methods."""
     whole = [name for name, (older, there) in of_methods.items() if older == there]
     parts = [f"{older} of {there} of {name}" for name, (older, there) in of_methods.items() if older < there]

@@ -4,7 +4,9 @@ Figures of the inside of models, which are too large; tables of searches, whose 
 soon as a value that was found is in place.
 """
 
+import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,15 @@ import pyarrow as pa
 from fedrec.errors import ResultError
 from fedrec.files.atomic import atomic
 from fedrec.files.parquet import read_table, write_table
-from fedrec.plan.targets import Target
+from fedrec.plan.runs import RunId
+from fedrec.plan.targets import Target, kept_files_of
+from fedrec.runs.record import RunRecord
 
 _KEPT = "kept.parquet"
+_CODES = "codes.json"
+"""What the row of a figure is called that says which code trained each run behind it."""
+_CODE = ("engine", "code")
+"""What run.json says of that."""
 
 
 def kept_targets(store: Path) -> list[str]:
@@ -26,17 +34,22 @@ def kept_targets(store: Path) -> list[str]:
 def keep(store: Path, targets: Iterable[Target], results: Path) -> list[str]:
     """Keep the files of targets that were built below `results`; return the names of all that are kept.
 
-    What was kept of a target before gives way.
+    What was kept of a target before gives way. Of a figure it is kept which code trained the models that it
+    shows, and its pictures in the form alone that takes least room.
     """
     rows = {(row["target"], row["file"]): row for row in _rows(store)}
     for target in targets:
         rows = {key: row for key, row in rows.items() if key[0] != target.name}
-        for file in (*target.files, target.plan):
+        contents = {}
+        for file in (*kept_files_of(target.form, target.name), target.plan):
             path = results / file
             if not path.is_file():
                 raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 {target.name}")
-            row = {"target": target.name, "file": file, "content": path.read_bytes()}
-            rows[target.name, file] = row
+            contents[file] = path.read_bytes()
+        if target.form == "figure":
+            contents[_CODES] = json.dumps(_codes(target, results), sort_keys=True).encode()
+        for file, content in contents.items():
+            rows[target.name, file] = {"target": target.name, "file": file, "content": content}
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
         write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, level=19)
@@ -53,12 +66,31 @@ def kept_text(store: Path, target: str, suffix: str) -> str:
     return bytes(content).decode()
 
 
+def kept_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
+    """Of the runs whose models a kept figure shows: the engine and the code that trained them.
+
+    Empty for what else is kept.
+    """
+    found = [row["content"] for row in _rows(store) if (row["target"], row["file"]) == (target.name, _CODES)]
+    codes: dict[RunId, dict[str, str]] = {}
+    for run in json.loads(bytes(found[0])) if found else ():
+        code = {key: run.pop(key) for key in _CODE}
+        codes[RunId(**run)] = code
+    return codes
+
+
 def take_out(store: Path, target: Target, results: Path) -> None:
     """Write the kept files of a target below `results`."""
     for row in _rows(store):
-        if row["target"] == target.name:
+        if row["target"] == target.name and row["file"] != _CODES:
             with atomic(results / row["file"]) as temporary:
                 temporary.write_bytes(row["content"])
+
+
+def _codes(target: Target, results: Path) -> list[dict[str, Any]]:
+    """Each run of a target with what its summary says of the code that trained it."""
+    summaries = [(run, RunRecord(results / run.folder).summary) for run in target.runs]
+    return [{**asdict(run), **{key: summary[key] for key in _CODE}} for run, summary in summaries]
 
 
 def _rows(store: Path) -> list[dict[str, Any]]:

@@ -23,13 +23,13 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target
 from fedrec.plan.workspace import Stored
-from fedrec.reporting.build import add_remark, build
-from fedrec.reporting.kept import kept_targets, take_out
+from fedrec.reporting.build import add_remark, build, older_text
+from fedrec.reporting.kept import kept_codes, kept_targets, take_out
 from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
 _PAGE = "report"
-_PARTS: Mapping[str, str] = {**dict.fromkeys(PAGES, "targets"), COVERAGE: "tables"}
+_PARTS: Mapping[str, str] = {**dict.fromkeys(PAGES, "targets"), COVERAGE: "sources"}
 """What is made from other targets, and the key of its content that names them; pages show the coverage."""
 _FEW = 8
 """So many targets are built by the process that is there: another takes seconds to start."""
@@ -277,6 +277,10 @@ def _build_one(project: Project, store: RunStore, name: str) -> None:
     if project.stored is not None and name in project.stored.kept:
         take_out(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
+        codes, is_todays = kept_codes(store.folder, target), TodaysCode()
+        outdated = {run for run, code in codes.items() if not is_todays(code, run.method)}
+        if older := project.counted(codes, outdated):
+            add_remark(target, project, older_text(older, len(codes)))
     else:
         build(target, project)
 

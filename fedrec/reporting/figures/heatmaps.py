@@ -22,6 +22,7 @@ from fedrec.reporting.figures.panels import panel_grid
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.inside import Inside, merging_weights
+from fedrec.runs.origins import folders_of
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 _THRESHOLDS = (0.1, 0.01)
@@ -148,7 +149,12 @@ def _entries(subject: Subject) -> Drawn:
     rows: list[Row] = []
     for across, (key, tables) in zip(axes, whole.items(), strict=True):
         label = subject.label(artefact.lines[key[0]])
-        run: Row = {"line": label, "dataset": key[1], "protocol": key[2]}
+        run: Row = {
+            "line": label,
+            "dataset": key[1],
+            "protocol": key[2],
+            "runs": folders_of(subject.groups[key][:1]),
+        }
         images = {}
         for panel, (table, user), entries in zip(across, columns, tables, strict=True):
             shares = _shares_above(entries)

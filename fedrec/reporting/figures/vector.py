@@ -24,6 +24,8 @@ _SCALE = 24
 """More colours than this are a scale, whose order would be lost if some were lightened."""
 _MANY = 1500
 """Points, segments or cells from which on they are drawn as pixels."""
+_LONG = 24
+"""Coordinates from which on a line is one of many points, and no shape."""
 _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
 _HEAD = re.compile(r"^.*?(?=<svg )", re.DOTALL)
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
@@ -35,6 +37,10 @@ _LETTER = re.compile(r'(<use xlink:href="#[^"]*") transform="translate\((\S+) (\
 _FONT = re.compile(r'(?<=")(#?)DejaVuSans-')
 _COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*|(?<=translate\()[^)]*')
 _DIGITS = re.compile(r"-?\d+\.\d+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_LINE = re.compile(rf"M {_NUMBER.pattern} {_NUMBER.pattern} (?:\nL {_NUMBER.pattern} {_NUMBER.pattern} )*")
+_LINES = re.compile(rf"(?:{_LINE.pattern}|\n|z)+")
+"""A line from point to point, and a path that is made of such lines alone, open or closed."""
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
 
@@ -49,10 +55,31 @@ def svg_of(figure: Figure) -> str:
 
 
 def _shortened(text: str) -> str:
-    """With coordinates to a hundredth of a point, of lines from point to point these alone, short names."""
+    """With coordinates to a hundredth of a point, long lines to a tenth and as steps, short names."""
     text = _FONT.sub(r"\1d", _LETTER.sub(r'\1 x="\2" y="\3"/>', _UNSEEN.sub("", text)))
-    text = _COORDINATES.sub(lambda place: _DIGITS.sub(_rounded, _points(place[0])), text)
+    text = _COORDINATES.sub(lambda place: _placed(place[0]), text)
     return _INDENTED.sub("\n", text).replace(' y="0"/>', "/>")
+
+
+def _placed(coordinates: str) -> str:
+    """A place, or a path, in few digits."""
+    if _LINES.fullmatch(coordinates):
+        return _LINE.sub(lambda line: _steps(line[0]), coordinates).replace("\n", "")
+    return _DIGITS.sub(_rounded, _points(coordinates))
+
+
+def _steps(line: str) -> str:
+    """A line from point to point as the place of the first one and the steps to the others.
+
+    Each step begins where those before it lead, so that what is rounded of them does not add up.
+    """
+    numbers = [float(number) for number in _NUMBER.findall(line)]
+    of_a_point = 10 if len(numbers) > _LONG else 100
+    rounded = [round(number * of_a_point) for number in numbers]
+    places = list(zip(rounded[::2], rounded[1::2], strict=True))
+    moves = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(places)]
+    first, *others = (f"{x / of_a_point:g} {y / of_a_point:g}" for x, y in (places[0], *moves))
+    return f"M {first}l{' '.join(others)}" if others else f"M {first} "
 
 
 def _rounded(digits: re.Match[str]) -> str:

@@ -11,8 +11,9 @@ from urllib.parse import quote
 from fedrec.errors import ResultError
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
+KEPT_LINKS = ("csv", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
-"""The forms that the page links to."""
+"""The forms that the page links to, of figures that were drawn and of those that were kept."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
@@ -35,20 +36,23 @@ class Image:
     """Another one for narrow screens."""
 
 
-def image_of(stem: Path, description: str, narrow: str | None = None) -> Image:
+def image_of(
+    stem: Path, description: str, narrow: str | None = None, forms: Sequence[str] = FIGURE_LINKS
+) -> Image:
     """A figure with its caption; `description` says what it is to those who cannot see it.
 
-    `narrow` is the text of an SVG for narrow screens.
+    `narrow` is the text of an SVG for narrow screens; `forms` are the files that it must have, and whole.
     """
     paths = {ending: stem.with_name(f"{stem.name}.{ending}") for ending in ("svg", "png", "pdf", "txt")}
     text = content_of(paths["svg"]).decode("utf-8", "replace")
     size = _SVG_SIZE.search(text)
     if size is None or not text.rstrip().endswith("</svg>"):
         raise not_whole(paths["svg"], "it does not begin and end like an svg file")
-    content = content_of(paths["png"])
-    if not content.startswith(_PNG) or not content.endswith(_PNG_END):
-        raise not_whole(paths["png"], "it does not begin and end like a png file")
-    if b"%%EOF" not in content_of(paths["pdf"])[-32:]:
+    if "png" in forms:
+        content = content_of(paths["png"])
+        if not content.startswith(_PNG) or not content.endswith(_PNG_END):
+            raise not_whole(paths["png"], "it does not begin and end like a png file")
+    if "pdf" in forms and b"%%EOF" not in content_of(paths["pdf"])[-32:]:
         raise not_whole(paths["pdf"], "it does not end like a pdf file")
     caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:

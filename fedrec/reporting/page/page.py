@@ -173,7 +173,14 @@ def _built_artefacts(
         (
             paper,
             [
-                shown_artefact(results, artefact, forms[artefact.target], content["unavailable"], links)
+                shown_artefact(
+                    results,
+                    artefact,
+                    forms[artefact.target],
+                    content["unavailable"],
+                    links,
+                    kept=artefact.target in content["kept"],
+                )
                 for artefact in paper.artefacts.values()
                 if artefact.target in built
             ],

@@ -12,7 +12,13 @@ def project(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(1, "a core-minute"), (300, "5 core-minutes"), (3600, "1.0 core-hours"), (108_360, "30.1 core-hours")],
+    [
+        (1, "a core-minute"),
+        (80, "a core-minute"),
+        (300, "5 core-minutes"),
+        (3600, "1.0 core-hours"),
+        (108_360, "30.1 core-hours"),
+    ],
 )
 def test_a_duration_is_told_in_core_hours(seconds, said):
     assert duration(seconds) == said

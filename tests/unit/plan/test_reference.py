@@ -74,7 +74,10 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
 
     assert there.run not in left
     words = plan_words(plan(stored), stored)
-    assert words.endswith(f"1 of them are stored, of other code, settings or splits, {len(left) - 1} are not")
+    assert words.endswith(
+        "1 of them are stored, of other code, settings or splits, or were not looked into, "
+        f"{len(left) - 1} are not"
+    )
     assert "stored" not in plan_words(planned, {})
     assert left == [one.job.run for one in planned if one.job.run != there.run]
 
@@ -89,6 +92,25 @@ def test_a_stored_run_that_diverged_is_left_out_where_such_runs_are_kept(plan, p
     assert {one.job.listed(project.results)["diverged"] for one in planned} == {"kept"}
     refusing = replace(project, configuration={**project.configuration, "diverged": "refused"})
     assert there.run in [one.job.run for one in reference_plan(refusing, stored)]
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_stored_run_inside_which_the_audit_would_look_is_left_out_once_it_did(project):
+    order = [{"targets": ["audit_uploads"], "seeds": [0], "datasets": ["ml-100k"]}]
+    reference = {**project.configuration["reference"], "order": order}
+    audited = replace(project, configuration={**project.configuration, "reference": reference})
+    jobs = [one.job for one in reference_plan(audited, {})]
+    stored = {job.run: said_by(job) for job in jobs}
+
+    def left(**measured):
+        return {one.job.run for one in reference_plan(audited, stored, measured)}
+
+    assert len(jobs) > 2
+    assert left() == left(exposure={*stored}) == {*stored}
+    assert left(uploads={*stored}) == set()
+    assert left(uploads={*stored} - {jobs[0].run}) == {jobs[0].run}
+    stored[jobs[0].run] = {**stored[jobs[0].run], "diverged": {"round": 3, "why": "so"}}
+    assert left(uploads={*stored} - {jobs[0].run}) == set(), "there is no model of it"
 
 
 def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):

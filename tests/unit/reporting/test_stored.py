@@ -47,6 +47,8 @@ TABLE = "pfedclr_table3"
 COSTS = "pfedclr_table4"
 """A table without datasets."""
 KEPT = "pfedclr_fig5"
+SHARES = "fedrap_fig7"
+"""A figure of which print says numbers."""
 SEARCH = "tune_mf_pfedclr"
 OLD = "0ld" * 21 + "0"
 STATISTICS = {
@@ -60,7 +62,7 @@ def configuration(**changes):
     asked = {
         "datasets": ["ml-100k"],
         "methods": ["popularity", "fedmf"],
-        "artefacts": [TABLE, KEPT],
+        "artefacts": [TABLE, KEPT, SHARES],
         "rounds": None,
     }
     causes = [{"cause": "dataset not to be had", "why": "no server", "dataset": ["hetrec2011"]}]
@@ -107,13 +109,22 @@ def built(tmp_path_factory):
     ]
     store = stored(folder / "store", records, results)
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
-    built_before = [project.target(name) for name in (KEPT, SEARCH)]
+    kept = [SHARES, KEPT, SEARCH]
+    built_before = [project.target(name) for name in kept]
     for file in [file for target in built_before for file in (*target.files, target.plan)]:
         path = results / file
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = {".svg": svg().encode(), ".png": png(), ".pdf": b"%PDF-1.4\n%%EOF\n"}
         path.write_bytes(drawn.get(path.suffix, b"kept\n"))
-    assert keep(store.folder, [project.target(name) for name in (KEPT, SEARCH)], results) == [KEPT, SEARCH]
+    (results / f"figures/{SHARES}.csv").write_text(
+        "line,dataset,protocol,runs,table,user,share_above_0.1,share_above_0.01\n"
+        "FedRAP,ml-100k,published-fedrap,runs/fedrap/ml-100k/published-fedrap/one/seed0,shared,,0.05,0.9\n"
+        "FedRAP,ml-100k,published-fedrap,runs/fedrap/ml-100k/published-fedrap/one/seed0,own,43,0.5,0.99\n"
+        "FedRAP-L2,ml-100k,published-fedrap,runs/fedrap/ml-100k/published-fedrap/two/seed0,shared,,0.3,0.8999\n",
+        encoding="utf-8",
+    )
+    shown = (records[0].id, records[1].id)
+    assert keep(store.folder, [replace(one, runs=shown) for one in built_before], results) == kept
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
     return project, build_stored(project, store, jobs=2)
 
@@ -176,8 +187,8 @@ def test_coverage_by_its_name_comes_with_the_tables_that_it_reads(built, named):
     whole, (project, store) = built[0], named
     targets = [target.name for target in build_named(project, store, [COVERAGE], jobs=1)]
 
-    assert targets == [COVERAGE, TABLE]
-    for name in targets:
+    assert targets == [COVERAGE, TABLE, SHARES]
+    for name in (COVERAGE, TABLE):
         assert rows_of_csv(project, name) == rows_of_csv(whole, name)
 
 
@@ -312,6 +323,18 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
     assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
     assert kept_targets(project.results) == []
+    files = {path.name for path in project.results.rglob(f"{KEPT}.*")}
+    assert files == {f"{KEPT}.{ending}" for ending in ("csv", "svg", "txt", "json")}
+    page = (project.results / "report/report.html").read_text(encoding="utf-8")
+    assert f"figures/{KEPT}.svg" in page
+    assert f"figures/{KEPT}.png" not in page
+
+
+def test_a_kept_figure_says_whose_models_are_older_than_the_code(built):
+    project, _ = built
+    caption = (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
+
+    assert "1 of 2 runs are older than the code: 1 of 2 of PFedCLR." in caption
 
 
 def test_every_printed_number_is_accounted_for(built):
@@ -330,6 +353,24 @@ def test_every_printed_number_is_accounted_for(built):
     (whole,) = (row for row in counts if row["paper"] == "all")
     standings = [value for key, value in whole.items() if key not in ("paper", "printed", "ours")]
     assert sum(standings) == whole["printed"] == len(published())
+
+
+def test_what_print_says_of_a_figure_stands_beside_what_its_csv_has(built):
+    project, _ = built
+    rows = [row for row in rows_of_csv(project, COVERAGE) if row["table"] == "text (Sec. 4.5, Fig. 7)"]
+
+    found = {(row["method"], row["metric"][-4:]): float(row["published"]) for row in rows}
+    assert found == pytest.approx(
+        {
+            ("FedRAP", "1e-1"): 5.0,
+            ("FedRAP", "1e-2"): 90.0,
+            ("FedRAP-L2", "1e-1"): 30.0,
+            ("FedRAP-L2", "1e-2"): 89.99,
+        }
+    )
+    unstated = "setting unstated"
+    assert [row["standing"] for row in rows] == ["agrees", unstated, unstated, "agrees"]
+    assert [row["runs"].split("/")[-2] for row in rows] == ["one", "one", "two", "two"]
 
 
 def test_numbers_agree_within_two_points_and_differ_for_a_cause_or_unexplained():
@@ -582,6 +623,9 @@ def test_where_models_are_looked_into_what_diverged_is_there_to_be_left_out_besi
 
     assert replace(project, stored=looked_into).shown([bad, fine, other], inside) == [bad, fine]
     assert project.shown([bad, fine, other], inside) == []
+    lacking = replace(project, stored=looked_into).target("audit_exposure").content["lacking"]
+    assert "popularity on ml-100k, clean" in lacking
+    assert "PFedCLR on ml-100k, clean" not in lacking
 
 
 def test_what_diverged_is_no_run_where_it_is_refused(diverged):

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
-from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
+from fedrec.reporting.page.files import FIGURE_LINKS, KEPT_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.standings import KIND_LABELS
 from fedrec.reporting.tables.table import read_shown
 
@@ -37,17 +37,24 @@ def artefact_label(name: str) -> str:
 
 
 def shown_artefact(
-    results: Path, artefact: Artefact, form: str, unavailable: Mapping[str, str], links: RunLinks
+    results: Path,
+    artefact: Artefact,
+    form: str,
+    unavailable: Mapping[str, str],
+    links: RunLinks,
+    *,
+    kept: bool = False,
 ) -> ShownArtefact:
-    """A table or figure of a paper, from its files below `results`."""
+    """A table or figure of a paper, from its files below `results`; of one that is kept there are fewer."""
     figure = form == "figure"
     stem = results / f"{form}s" / artefact.target
+    forms = (KEPT_LINKS if kept else FIGURE_LINKS) if figure else TABLE_LINKS
     return ShownArtefact(
         artefact,
         artefact_label(artefact.name),
         () if figure else tables_of(stem, links),
-        image_of(stem, _description(artefact)) if figure else None,
-        links_of(stem, FIGURE_LINKS if figure else TABLE_LINKS, links.page),
+        image_of(stem, _description(artefact), forms=forms) if figure else None,
+        links_of(stem, forms, links.page),
         without(artefact, unavailable),
     )
 

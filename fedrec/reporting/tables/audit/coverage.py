@@ -1,10 +1,11 @@
 """How many of the printed numbers have ours beside them, how many agree, and why the others do not.
 
-Ours are taken from the csv of every table of a paper that was built, under the published protocol, which is
-what the papers print. Causes are data: `reference: causes:` of the configuration says which cells have which,
-and of some how much they can explain at most. A number that a paper took over from another one is none of its
-own settings, and counts as that. Of others, a setting that had to be searched for is one that the paper does
-not state; what differs without any such cause is unexplained.
+Ours are taken from the csv of every table of a paper that was built, and of figures whose numbers a paper
+says, under the published protocol, which is what the papers print. Causes are data: `reference: causes:` of
+the configuration says which cells have which, and of some how much they can explain at most. A number that
+a paper took over from another one is none of its own settings, and counts as that. Of others, a setting
+that had to be searched for is one that the paper does not state; what differs without any such cause is
+unexplained.
 """
 
 import csv
@@ -24,7 +25,7 @@ from fedrec.evaluation.metrics import METRICS
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
-from fedrec.plan.targets import Target
+from fedrec.plan.targets import Target, files_of
 from fedrec.reporting.diverged import WHAT_IS_SHOWN, rounds_words
 from fedrec.reporting.subject import stem_of, subject_of
 from fedrec.reporting.tables.table import (
@@ -58,6 +59,11 @@ _METRICS = {
     "rate": "learning_rate",
 }
 """Columns of tables that are not of metrics, and what the printed numbers call them."""
+_SHARES = {
+    "share_above_0.1": "share of |C| entries above 1e-1",
+    "share_above_0.01": "share of |C| entries above 1e-2",
+}
+"""Columns of the heat maps of tables, of which print has those of the shared one, in percent."""
 _OF_TRAINING = ("epochs", "time_total")
 """Those of them that a run that diverged has no proper number of."""
 _RANKINGS = tuple(dict.fromkeys(metric.partition("@")[0].upper() for metric in METRICS))
@@ -79,8 +85,8 @@ class Ours:
 
 
 def build(target: Target, project: Project) -> None:
-    """Write the table of all printed numbers, by the tables of papers that a target names."""
-    rows = coverage_rows(ours_in(project, target.content["tables"]), target.content["causes"])
+    """Write the table of all printed numbers, by the tables and figures of papers that a target names."""
+    rows = coverage_rows(ours_in(project, target.content["sources"]), target.content["causes"])
     write_forms(stem_of(target, project), rows, coverage_tables(rows), CHAPTER)
 
 
@@ -215,13 +221,13 @@ def _marks(row: Row) -> dict[str, str]:
 
 
 def ours_in(project: Project, names: Iterable[str]) -> dict[PrintedKey, Ours]:
-    """Our number for each printed one that a built table of a paper shows."""
+    """Our number for each printed one that a built table or figure of a paper shows."""
     ours: dict[PrintedKey, Ours] = {}
     built = set(names)
     for artefact in artefacts_of(project.papers, project.papers):
-        path = project.results / "tables" / f"{artefact.target}.csv"
-        if artefact.target not in built or artefact.form != "table":
+        if artefact.target not in built:
             continue
+        path = project.results / files_of(artefact.form, artefact.target)[0]
         with path.open(encoding="utf-8", newline="") as stream:
             for key, protocol, number in _numbers(project, artefact, csv.DictReader(stream)):
                 before = ours.get(key, Ours())
@@ -257,11 +263,11 @@ def _numbers(
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
         protocol = short_name(row.get("protocol") or "published")
         line = lines.get(row.get("line") or row.get("method") or "")
-        for metric, sign, text in _values(row):
+        for metric, factor, text in _values(row):
             key = _key_of(artefact.paper, table, row["dataset"], line.printed if line else None, metric)
             diverged = _divergence(row, metric)
             if key is not None and (text or diverged) and protocol in ("published", "clean"):
-                value = sign * float(text) if text else None
+                value = factor * float(text) if text else None
                 searched = searched_settings(project, artefact, lines, line, row["dataset"])
                 yield key, protocol, _OurNumber(value, row.get("runs", "").split(), diverged, searched)
 
@@ -298,7 +304,7 @@ def _divergence(row: Mapping[str, str], metric: str) -> str:
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
-    """What the numbers of a row of a csv are called in print, their sign there, and they themselves."""
+    """What the numbers of a row of a csv are called in print, how many times as large, and they."""
     if "metric" in row:
         yield row["metric"], 1.0, row.get("value", "")
         for ending, sign in _CHANGES:
@@ -308,6 +314,9 @@ def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
         if column in row:
             # A table without protocols, as that of statistics, has its printed numbers beside ours.
             yield metric, 1.0, row[column]
+    for column, metric in _SHARES.items():
+        if row.get("table") == "shared":
+            yield metric, 100.0, row.get(column, "")
 
 
 def _key_of(
