@@ -43,6 +43,7 @@ def draw(subject: Subject) -> Drawn:
     figure, axes = panel_grid(len(grid), len(artefact.lines), 1.5, 1.4)
     rows: list[Row] = []
     last = 1
+    above: tuple[str, str] | None = None
     for across, (dataset, protocol, user) in zip(axes, grid, strict=True):
         runs = [subject.groups[index, dataset, protocol][0] for index in range(len(artefact.lines))]
         paths = [Inside(run).recorded("vectors", name, user).flatten(1).numpy() for run in runs]
@@ -54,14 +55,16 @@ def draw(subject: Subject) -> Drawn:
                 panel.plot(*other.T, color=_PALE, linewidth=0.5, zorder=1)
             _draw_path(panel, piece, last)
             square(panel)
-            if panel in axes[0]:
-                panel.set_title(_performance(subject, line, dataset, protocol))
+            if above != (dataset, protocol):
+                label = [subject.label(line)] if above is None else []
+                panel.set_title("\n".join([*label, *_performance(subject, line, dataset, protocol)]))
             about = {"dataset": dataset, "protocol": protocol, "user": user, "line": subject.label(line)}
             rows += [
                 about | {"round": round_, "x": x, "y": y}
                 for round_, (x, y) in enumerate(piece.tolist(), start=1)
             ]
         across[0].set_ylabel(user_title(artefact, dataset, protocol, user))
+        above = (dataset, protocol)
     scale = ScalarMappable(Normalize(1, last), _ROUNDS)
     figure.colorbar(scale, ax=axes.ravel().tolist(), label="round", shrink=0.6, aspect=30, pad=0.01)
     caption = inside_caption(
@@ -86,10 +89,10 @@ def _draw_path(panel: Axes, points: Points, rounds: int) -> None:
     ends(*points[-1:].T, color=last)
 
 
-def _performance(subject: Subject, line: Line, dataset: str, protocol: str) -> str:
+def _performance(subject: Subject, line: Line, dataset: str, protocol: str) -> list[str]:
+    """How a line does on a dataset under a protocol, a line of text for each metric."""
     records = subject.groups[subject.artefact.lines.index(line), dataset, protocol]
-    values = [
+    return [
         f"{name.upper()} {mean_over_seeds(record.metric(name) for record in records).mean:.3f}"
         for name in subject.artefact.metrics
     ]
-    return "\n".join((subject.label(line), *values))

@@ -61,9 +61,16 @@ class ReportColumn:
         mark: str = row.get(f"{self.key}_mark", "")
         if value is None:
             return f"{MISSING}{mark}"
-        form = row.get("form", self.form) if self.align == "right" else self.form
+        form = self._form_in(row)
         deviation = "" if sd is None else " ± " + form.format(sd)
         return f"{form.format(value)}{deviation}{mark}"
+
+    def _form_in(self, row: Row) -> str:
+        """The form of the numbers of a row where it has one of its own; changes keep their signs."""
+        own: str | None = row.get("form") if self.align == "right" else None
+        if own is None:
+            return self.form
+        return own.replace("{:", "{:+") if self.form.startswith("{:+") else own
 
     def takes_part(self, row: Row) -> bool:
         """Whether the number of a row is one of those of which the best is marked."""

@@ -350,6 +350,9 @@ def test_every_printed_number_is_accounted_for(built):
     assert ours["standing"] == ("agrees" if abs(float(ours["difference"])) <= 0.02 else "setting unstated")
     assert float(ours["clean"]) < float(ours["published"])
     assert {row["standing"] for row in rows if row["dataset"] == "hetrec2011"} == {"dataset not to be had"}
+    text = (project.results / "tables/coverage.md").read_text(encoding="utf-8")
+    assert "1,000,209" in text
+    assert not re.search(r"\d[eE][+]\d+ +\|", text), "a count is no power of ten"
     (whole,) = (row for row in counts if row["paper"] == "all")
     standings = [value for key, value in whole.items() if key not in ("paper", "printed", "ours")]
     assert sum(standings) == whole["printed"] == len(published())

@@ -59,6 +59,15 @@ _METRICS = {
     "rate": "learning_rate",
 }
 """Columns of tables that are not of metrics, and what the printed numbers call them."""
+_FORMS = {
+    "fraction": "{:.4f}",
+    "percent": "{:.2f}",
+    "count": "{:,.0f}",
+    "MB": "{:,.4f}",
+    "s": "{:,.4f}",
+    "": "{:g}",
+}
+"""How numbers of each unit are spelt, in print and ours; what has no unit is a rate."""
 _SHARES = {
     "share_above_0.1": "share of |C| entries above 1e-1",
     "share_above_0.01": "share of |C| entries above 1e-2",
@@ -173,13 +182,13 @@ def coverage_tables(rows: Sequence[Row]) -> list[ReportTable]:
         "from print.",
         [
             *(ReportColumn(name, name, align="left") for name in _FIELDS),
-            ReportColumn("printed", "printed", "{:.4g}"),
-            *(ReportColumn(name, heading, "{:.4g}") for name, heading in headings.items()),
-            ReportColumn("difference", "difference", "{:+.4g}"),
+            ReportColumn("printed", "printed"),
+            *(ReportColumn(name, heading) for name, heading in headings.items()),
+            ReportColumn("difference", "difference", "{:+}"),
             ReportColumn("standing", "standing", align="left"),
             ReportColumn("why", "why", align="left"),
         ],
-        [{**row, **_marks(row)} for row in rows],
+        [{**row, **_marks(row), "form": _FORMS[row["unit"]]} for row in rows],
         [f"{DIVERGED_MARK} A run behind it diverged. {WHAT_IS_SHOWN}"] if any(map(_marks, rows)) else (),
         part="numbers",
         aside=True,

@@ -120,6 +120,18 @@ def test_trajectories_follow_vectors_from_round_to_round(results):
 
 
 @pytest.mark.usefixtures("plain")
+def test_trajectories_say_how_methods_do_under_each_protocol(results):
+    artefact = made("trajectories", ["fedmf"], ("hr@10",), of=USERS, protocols=["published", "clean"])
+    found = found_for(artefact, results)
+    published = (0, "made", "published-pfedclr")
+    # As if a run of another method were that of the same one under the other protocol.
+    figure, _, _ = trajectories.draw(subject(artefact, {**found, published: [results["pfedclr"]]}))
+    titles = [panel.get_title() for panel in figure.axes[:4]]
+    said = {method: f"HR@10 {results[method].metric('hr@10'):.3f}" for method in ("fedmf", "pfedclr")}
+    assert titles == [f"FedMF\n{said['pfedclr']}", "", said["fedmf"], ""]
+
+
+@pytest.mark.usefixtures("plain")
 def test_maps_mark_a_users_items(results):
     lines = [
         {"run": "fedmf", "tables": ("upload",)},

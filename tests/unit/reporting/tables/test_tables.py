@@ -69,6 +69,16 @@ def test_latex():
     )
 
 
+def test_a_row_may_spell_its_numbers_its_own_way_and_changes_keep_their_signs():
+    row = {"name": "x", "ours": 12345.6, "change": 0.5, "form": "{:,.2f}"}
+    columns = (
+        ReportColumn("name", "name", align="left"),
+        ReportColumn("ours", "ours"),
+        ReportColumn("change", "change", "{:+}"),
+    )
+    assert [column.spelled(row) for column in columns] == ["x", "12,345.60", "+0.50"]
+
+
 def test_csv_keeps_everything():
     assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "b": 0.25, "c": 2}]) == 'a,b,c\n1,,\n"x,y",0.25,2\n'
 
