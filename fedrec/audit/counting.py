@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fedrec.runs.histories import Histories
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -21,29 +23,6 @@ class Drawing:
     rounds: int
     negatives: int
     candidates: int
-
-
-@dataclass(frozen=True)
-class Histories:
-    """Of every user its training rows, the items it may draw, whether its test item is in training too."""
-
-    rows: NDArray[np.int64]
-    pool: NDArray[np.int64]
-    seen: NDArray[np.bool_]
-
-    @classmethod
-    def of_split(
-        cls, user: NDArray[np.int32], item: NDArray[np.int32], part: NDArray[np.str_], items: int
-    ) -> "Histories":
-        """From the columns of a split under a pool of what no part of a user's rows holds."""
-        users, place = np.unique(user, return_inverse=True)
-        pair = place.astype(np.int64) * items + item
-        known = np.bincount(np.unique(pair) // items, minlength=len(users))
-        test = np.empty(len(users), dtype=np.int64)
-        test[place[part == "test"]] = pair[part == "test"]
-        train = part == "train"
-        rows = np.bincount(place[train], minlength=len(users))
-        return cls(rows, items - known, np.isin(test, pair[train]))
 
 
 def expected_by_counting(histories: Histories, drawing: Drawing, cutoffs: Sequence[int]) -> dict[str, float]:

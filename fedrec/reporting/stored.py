@@ -21,7 +21,7 @@ from fedrec.files.atomic import unflushed
 from fedrec.plan.agreement import TodaysCode, has_todays_settings
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
-from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target
+from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target, splits_of
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build, older_text
 from fedrec.reporting.kept import kept_codes, kept_targets, take_out
@@ -194,8 +194,10 @@ def _parts(project: Project, whole: str) -> list[str]:
 def _read(targets: Iterable[Target]) -> _Read:
     """What targets read."""
     every = list(targets)
-    datasets = sorted({run.dataset for target in every for run in target.runs})
-    return _Read(datasets, frozenset(file for target in every for file in target.inputs))
+    runs = {run for target in every for run in target.runs}
+    splits = (file for run in runs for file in splits_of(run.dataset, [run.protocol]))
+    inputs = (file for target in every for file in target.inputs)
+    return _Read(sorted({run.dataset for run in runs}), frozenset((*inputs, *splits)))
 
 
 def _build_all(project: Project, store: RunStore, names: Sequence[str], jobs: int, read: _Read) -> None:

@@ -3,7 +3,8 @@
     runs/<dataset>.parquet   one row per run: its run.json, what the audit found inside it, and as bytes the
                              ranks of its users at the reported round, its curve and its times
     users.parquet            whose ranks these are: runs on one split share their users
-    splits.parquet           the shape of each split: how many training rows each user has
+    splits.parquet           the shape of each split: how many training rows each user has, and of a pool that
+                             leaves out what is held out, from how many items it draws
     datasets.parquet         the statistics of each dataset, and how many interactions each user has
 
 Every file carries a hash of its content, and equal runs give equal bytes. Curves and times are kept to four
@@ -19,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedrec.errors import ResultError, StorageError
@@ -27,9 +27,14 @@ from fedrec.files.atomic import canonical_json, make_folder
 from fedrec.files.parquet import about_table, read_table, write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.runs.histories import Histories
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
+LEAKING_POOL = "exclude_all"
+"""The pool of negatives in which held-out items alone are never drawn."""
+_OF_POOL = ("pool", "seen")
+"""What is kept of a split with that pool besides: of each user, what `Histories` say."""
 ACTIVITY = "activity.parquet"
 """Beside a dataset's statistics: how many interactions each user has."""
 _REBUILD = "Restore it from the repository, or pack its runs again."
@@ -252,8 +257,9 @@ class RunStore:
                 continue
             user, count = _numbers(row["users"]), _numbers(row["rows"])
             part = pa.DictionaryArray.from_arrays(np.zeros(int(count.sum()), np.int32), ["train"])
-            shape = pa.table({"user": np.repeat(user, count).astype(np.int32), "part": part})
-            write_table(results / file, shape, json.loads(row["about"]))
+            shape = {"user": np.repeat(user, count).astype(np.int32), "part": part}
+            shape |= {name: np.repeat(_numbers(row[name]), count) for name in _OF_POOL if row.get(name)}
+            write_table(results / file, pa.table(shape), json.loads(row["about"]))
         for row in self._rows(_DATASETS):
             folder = results / "data" / row["dataset"]
             write_sealed(folder / "statistics.json", json.loads(row["statistics"]))
@@ -290,8 +296,11 @@ class RunStore:
         write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, level=_LEVEL)
 
     def _write_rows(self, file: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows and list(rows) != self._rows(file):
-            write_table(self.folder / file, pa.Table.from_pylist(list(rows)), {"file": file}, level=_LEVEL)
+        columns = dict.fromkeys(name for row in rows for name in row)
+        # What some rows have, and others not, are numbers as bytes.
+        whole = [{name: row.get(name, b"") for name in columns} for row in rows]
+        if whole and whole != self._rows(file):
+            write_table(self.folder / file, pa.Table.from_pylist(whole), {"file": file}, level=_LEVEL)
 
 
 def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
@@ -317,14 +326,20 @@ def _audit_of(before: PackedRun, run: PackedRun) -> Mapping[str, Any]:
 
 
 def _shape_of(path: Path) -> dict[str, Any]:
-    """Of a split, what its file says of it, and how many training rows each of its users has."""
+    """Of a split, what its file says of it, how many training rows each of its users has, and of its pool."""
     table, about = read_table(path)
     about.pop("content")
-    user = table["user"].to_numpy()
-    train = pc.equal(table["part"], "train").to_numpy()
-    present = np.unique(user)
-    rows = np.bincount(user[train], minlength=int(present[-1]) + 1)[present]
-    return {"about": canonical_json(about), "users": _as_bytes(present), "rows": _as_bytes(rows)}
+    user, item = (table[name].to_numpy() for name in ("user", "item"))
+    part = table["part"].to_numpy(zero_copy_only=False).astype(str)
+    histories = Histories.of_split(user, item, part, about["items"])
+    shape = {
+        "about": canonical_json(about),
+        "users": _as_bytes(np.unique(user)),
+        "rows": _as_bytes(histories.rows),
+    }
+    if about["protocol"]["negative_pool"] == LEAKING_POOL:
+        shape |= {name: _as_bytes(getattr(histories, name)) for name in _OF_POOL}
+    return shape
 
 
 def _about_dataset(folder: Path) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from fedrec.audit.counting import Drawing, Histories, expected_by_counting
+import pyarrow as pa
+
+from fedrec.audit.counting import Drawing, expected_by_counting
 from fedrec.config.protocol import short_name
 from fedrec.reporting.subject import Subject, has_split, split_table
+from fedrec.runs.histories import Histories
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.record import RunRecord
-
-_LEAKING_POOL = "exclude_all"
-"""The pool in which held-out items alone are never drawn."""
+from fedrec.runs.store import LEAKING_POOL
 
 
 def counting_sentences(subject: Subject) -> dict[str, str]:
@@ -38,15 +39,13 @@ def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[
     if not has_split(records[0], subject.data):
         return None
     rows, about = split_table(records[0], subject.data)
-    # Finished runs without data have the shapes of splits at most: all is built of them but this sentence.
-    if "item" not in rows.column_names or about["protocol"]["negative_pool"] != _LEAKING_POOL:
-        return None
     protocol = about["protocol"]
-    user, item = (rows[name].to_numpy() for name in ("user", "item"))
-    part = rows["part"].to_numpy(zero_copy_only=False).astype(str)
+    histories = _histories(rows, about["items"]) if protocol["negative_pool"] == LEAKING_POOL else None
+    if histories is None:
+        return None
     rounds, negatives = (max(record.settings[name] for record in records) for name in ("rounds", "negatives"))
     drawing = Drawing(rounds, negatives, protocol["candidates"])
-    expected = expected_by_counting(Histories.of_split(user, item, part, about["items"]), drawing, cutoffs)
+    expected = expected_by_counting(histories, drawing, cutoffs)
     shown = [metric for metric in subject.artefact.metrics if metric in expected]
     numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
     return (
@@ -55,3 +54,13 @@ def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[
         "A method whose clients keep item tables of their own has shown to learn something besides where it "
         "is above."
     )
+
+
+def _histories(rows: pa.Table, items: int) -> Histories | None:
+    """The histories of a split, or of what is stored of one; None where that is of before they were."""
+    columns = {name: rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names}
+    if "item" in columns:
+        return Histories.of_split(columns["user"], columns["item"], columns["part"].astype(str), items)
+    if "pool" not in columns:
+        return None
+    return Histories.of_shape(columns["user"], columns["pool"], columns["seen"].astype(bool))

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from fedrec.audit.counting import Drawing, Histories, expected_by_counting
+from fedrec.audit.counting import Drawing, expected_by_counting
 from fedrec.audit.exposure import DrawCounts, hits_by_counting
 from fedrec.data.split import PARTS
 from fedrec.methods.draw_counter import DrawCounter
+from fedrec.runs.histories import Histories
 from tests.federations import clients_of, uniform_noise
 
 

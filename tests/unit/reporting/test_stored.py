@@ -149,6 +149,8 @@ def test_numbers_are_those_of_the_stored_runs_and_what_is_missing_is_empty(built
     )
     assert values["ml-100k", "published-pfedclr", "w/ LDP"] == "", "what is stored has another rate"
     assert values["ml-1m", "clean", "w/o LDP"] == "", "nothing of it is stored"
+    text = (project.results / f"tables/{TABLE}.md").read_text(encoding="utf-8")
+    assert "ml-100k: who only remembers which items it drew as negatives, in 100 rounds" in text
 
 
 @pytest.fixture
@@ -569,7 +571,7 @@ def test_a_printed_number_whose_run_diverged_neither_agrees_nor_is_unexplained()
         assert "†" in numbers.markdown()
     row, whole, numbers = told(Ours(published=value, clean=0.1, diverged={"clean": "in round 7"}))
     assert row["standing"] == AGREES, "what is printed stands beside the published protocol"
-    assert "0.1†" in numbers.markdown()
+    assert "0.1000†" in numbers.markdown()
     _, whole, numbers = told(Ours(published=value))
     assert DIVERGES not in whole
     assert "†" not in numbers.markdown()

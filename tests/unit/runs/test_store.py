@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fedrec.config.methods import load_methods
 from fedrec.errors import StorageError
+from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.runs import store as module
+from fedrec.runs.histories import Histories
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 from fedrec.runs.store import Changes, RunStore, packed_run, unpacked_run
 from tests.conftest import ROOT
@@ -193,7 +196,6 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     copy.add_data_of(store)
     copy.unpack_data(again)
 
-    from fedrec.files.parquet import read_table
     from fedrec.reporting.subject import read_statistics, split_sizes
 
     table, _ = read_table(again / "data/ml-100k/clean/split.parquet")
@@ -202,3 +204,31 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     assert split_sizes(record, again / "data") == (2, 50)
     assert copy.described() == ["ml-100k"]
     assert read_statistics(again / "data/ml-100k/statistics.json")["users"] == 2
+
+
+@pytest.mark.parametrize(("protocol", "kept"), [("published-pfedclr", True), ("clean", False)])
+def test_of_a_pool_without_held_out_items_the_counts_come_back_and_no_item(store, tmp_path, protocol, kept):
+    rng = np.random.default_rng(1)
+    user = np.repeat(np.arange(6, dtype=np.int32), 5)
+    # Few items, so that users have some twice, and test items in training.
+    split = {"user": user, "item": rng.integers(0, 7, len(user)).astype(np.int32)}
+    part = np.array(["train", "train", "train", "validation", "test"] * 6)
+    results = tmp_path / "results"
+    write_rows(results / "data", "ml-100k", protocol, [3] * 6, items=7)
+    path = results / "data/ml-100k" / protocol / "split.parquet"
+    _, about = read_table(path)
+    about.pop("content")
+    write_table(path, pa.table({**split, "part": pa.array(part).dictionary_encode()}), about)
+    record = write_run(results, replace(run_of(0), protocol=protocol), METHODS, whole=True)
+    store.add([packed_run(record)])
+    store.add_data(results)
+    store.unpack_data(tmp_path / "again")
+
+    shape, _ = read_table(tmp_path / "again/data/ml-100k" / protocol / "split.parquet")
+    assert shape.column_names == ["user", "part", *(["pool", "seen"] if kept else [])]
+    if kept:
+        wanted = Histories.of_split(user, split["item"], part, 7)
+        found = Histories.of_shape(*(shape[name].to_numpy() for name in ("user", "pool", "seen")))
+        assert 0 < wanted.seen.sum() < 6
+        for name in ("rows", "pool", "seen"):
+            assert getattr(found, name).tolist() == getattr(wanted, name).tolist()
