@@ -64,28 +64,34 @@ def _attacks(record: RunRecord) -> Mapping[str, Mapping[str, Mapping[str, Any]]]
 def upload_tables(rows: Sequence[Row]) -> list[ReportTable]:
     """A table per dataset and protocol."""
     origin = origin_sentence(provenance_of_rows(rows))
-    return [
-        ReportTable(
-            caption=f"What uploads reveal on {dataset}, {short_name(protocol)} protocol: how well a server "
-            "finds a client's training items in what it sends in one round (upload less download): by the "
-            "length of a row's change, by its direction, and by the difference of two uploads one after the "
-            "other. AUC 0.5 is chance; precision at k, k the client's number of training items, beside its "
-            f"chance; the last columns tell the test {_UTILITY.upper()} and what noise takes from it. Mean "
-            f"over watched clients. {origin}",
-            columns=[
-                ReportColumn("title", "method", align="left"),
-                ReportColumn("table", "sends", align="left"),
-                *(ReportColumn(f"{name}_auc", f"AUC, {name}", "{:.3f}") for name in _ATTACKERS),
-                *(ReportColumn(f"{name}_precision_at_k", f"P@k, {name}", "{:.3f}") for name in _ATTACKERS),
-                ReportColumn("chance", "chance", "{:.3f}"),
-                ReportColumn("clients", "clients"),
-                ReportColumn(_UTILITY, _UTILITY.upper(), "{:.4f}"),
-                ReportColumn("utility_change", "change by noise", "{:+.4f}"),
-            ],
-            rows=[row for row in rows if (row["dataset"], row["protocol"]) == (dataset, protocol)],
-        )
-        for dataset, protocol in dict.fromkeys((row["dataset"], row["protocol"]) for row in rows)
-    ]
+    tables: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        tables.setdefault((row["dataset"], row["protocol"]), []).append(row)
+    return [_upload_table(own, origin) for own in tables.values()]
+
+
+def _upload_table(rows: Sequence[Row], origin: str) -> ReportTable:
+    """The table of rows on one dataset under one protocol."""
+    papers = ", ".join(dict.fromkeys(row["paper"] for row in rows))
+    return ReportTable(
+        caption=f"What uploads reveal on {rows[0]['dataset']}, {short_name(rows[0]['protocol'])} protocol, "
+        f"settings of {papers}: how well a server finds a client's training items in what it sends in one "
+        "round (upload less download): by the length of a row's change, by its direction, and by the "
+        "difference of two uploads one after the other. AUC 0.5 is chance; precision at k, k the client's "
+        f"number of training items, beside its chance; the last columns tell the test {_UTILITY.upper()} "
+        f"and what noise takes from it. Mean over watched clients. {origin}",
+        columns=[
+            ReportColumn("title", "method", align="left"),
+            ReportColumn("table", "sends", align="left"),
+            *(ReportColumn(f"{name}_auc", f"AUC, {name}", "{:.3f}") for name in _ATTACKERS),
+            *(ReportColumn(f"{name}_precision_at_k", f"P@k, {name}", "{:.3f}") for name in _ATTACKERS),
+            ReportColumn("chance", "chance", "{:.3f}"),
+            ReportColumn("clients", "clients"),
+            ReportColumn(_UTILITY, _UTILITY.upper(), "{:.4f}"),
+            ReportColumn("utility_change", "change by noise", "{:+.4f}"),
+        ],
+        rows=rows,
+    )
 
 
 def _row(

@@ -472,7 +472,9 @@ def test_uploads_are_attacked_and_noise_has_its_cost(small, watched):
     expected = attack_uploads(opened.tensors, opened.clients)["A"]["norm"]["auc"]
     assert float(row["norm_auc"]) == pytest.approx(expected)
     text = (small / "tables/uploads.md").read_text()
-    assert text.startswith("What uploads reveal on made, clean protocol: how well a server finds")
+    assert text.startswith(
+        "What uploads reveal on made, clean protocol, settings of fedem: how well a server"
+    )
     assert "Seeds 0, 1;" in text
 
 
