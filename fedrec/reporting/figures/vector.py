@@ -6,6 +6,7 @@ for a dark scheme is added for each colour in it. Letters are paths: no font of 
 label. The same figure gives the same bytes.
 """
 
+import base64
 import io
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from matplotlib.figure import Figure
+from PIL import Image
 
 from fedrec.reporting.figures.colours import in_the_dark, is_grey
 
@@ -24,6 +26,8 @@ _SCALE = 24
 """More colours than this are a scale, whose order would be lost if some were lightened."""
 _MANY = 1500
 """Points, segments or cells from which on they are drawn as pixels."""
+_COLOURS = 128
+"""That pixels have at most: more are not told apart, and take three times the room."""
 _LONG = 24
 """Coordinates from which on a line is one of many points, and no shape."""
 _RC: dict[Any, Any] = {"svg.hashsalt": "fedrec", "svg.fonttype": "path"}
@@ -41,6 +45,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LINE = re.compile(rf"M {_NUMBER.pattern} {_NUMBER.pattern} (?:\nL {_NUMBER.pattern} {_NUMBER.pattern} )*")
 _LINES = re.compile(rf"(?:{_LINE.pattern}|\n|z)+")
 """A line from point to point, and a path that is made of such lines alone, open or closed."""
+_PIXELS = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
 
@@ -50,6 +55,7 @@ def svg_of(figure: Figure) -> str:
     with mpl.rc_context(_RC), _many_as_pixels(figure):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = _shortened(_METADATA.sub("", _HEAD.sub("", stream.getvalue(), count=1)))
+    text = _PIXELS.sub(lambda pixels: _with_few_colours(pixels[0]), text)
     opened = text.index(">") + 1
     return f"{text[:opened]}\n <style>{_dark_rules(text)}</style>{text[opened:]}"
 
@@ -80,6 +86,14 @@ def _steps(line: str) -> str:
     moves = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(places)]
     first, *others = (f"{x / of_a_point:g} {y / of_a_point:g}" for x, y in (places[0], *moves))
     return f"M {first}l{' '.join(others)}" if others else f"M {first} "
+
+
+def _with_few_colours(pixels: str) -> str:
+    """A picture of pixels by a palette of its own, where that is smaller."""
+    whole, few = base64.b64decode(pixels), io.BytesIO()
+    with Image.open(io.BytesIO(whole)) as picture:
+        picture.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(few, "png", optimize=True)
+    return base64.b64encode(min(few.getvalue(), whole, key=len)).decode("ascii")
 
 
 def _rounded(digits: re.Match[str]) -> str:

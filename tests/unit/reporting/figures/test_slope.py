@@ -1,5 +1,6 @@
 """Slopes, the places of labels, and figures as svg that follow the reader's colour scheme."""
 
+import base64
 import io
 import itertools
 import re
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
 from fedrec.reporting.figures.labels import fitted, spread, text_width
@@ -243,6 +245,13 @@ def test_many_points_are_pixels_in_an_svg_alone():
         text = svg_of(figure)
     assert "<image" in text
     assert len(text) < 200_000
+    (pixels,) = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=\s]+)", text)
+    with Image.open(io.BytesIO(base64.b64decode(pixels))) as picture:
+        seen = picture.convert("RGBA")
+        drawn = [colour for _, colour in seen.getcolors(1 << 20) if colour[3] > 200]
+    # The points are as red as they were.
+    assert drawn
+    assert all(abs(red - 0xC3) < 12 and green < 70 and blue < 30 for red, green, blue, _ in drawn)
     assert not any(one.get_rasterized() for one in figure.axes[0].collections)
 
 
