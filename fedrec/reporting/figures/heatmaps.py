@@ -212,6 +212,8 @@ def _entry_rows(run: Row, table: str, user: int, entries: Tensor, shares: Mappin
 
 def _heat(panel: Axes, values: NDArray[np.float64], colours: str, scale: Normalize) -> AxesImage:
     panel.set_facecolor("#BBBBBB")
+    # Its lines would lie on the cells.
+    panel.grid(visible=False)
     image = panel.imshow(values, cmap=colours, norm=scale, interpolation="nearest")
     for side in panel.spines.values():
         side.set_visible(False)

@@ -246,6 +246,14 @@ def test_heat_maps_of_merging(results):
     assert "0 keeps its own, 1 replaces it" in said
 
 
+def test_no_line_of_a_grid_lies_on_the_cells_of_a_heat_map(results):
+    artefact = made("heatmaps", ["fedem[aggregated=1]"], show="merging", of=USERS, items=5)
+    with theme():
+        figure, _, _ = heatmaps.draw(subject(artefact, found_for(artefact, results)))
+    panel = figure.axes[0]
+    assert not any(line.get_visible() for line in (*panel.get_xgridlines(), *panel.get_ygridlines()))
+
+
 def test_heat_maps_of_tables_tell_how_many_entries_are_large(results):
     lines = [{"run": "fedrap", "label": "L1"}, {"run": "fedrap[penalty=l2]", "label": "L2"}]
     artefact = made("heatmaps", lines, show="tables", of=USERS, items=16, tables=["shared", "own"])
