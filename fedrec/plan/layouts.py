@@ -37,6 +37,8 @@ class Layout:
     """Methods whose code it reads besides those of its lines."""
     selection: str | None = None
     """The runs of targets that are no paper's artefact (see `fedrec.plan.selection.SELECTIONS`)."""
+    has_rows_of_data: bool = False
+    """Whether its csv says which users have which items: such a file is not kept beside stored runs."""
     name: str = ""
     """The stem of its file."""
     module: str = ""

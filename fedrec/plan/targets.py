@@ -116,11 +116,10 @@ def files_of(form: Form, name: str) -> tuple[str, ...]:
     return tuple(f"{RESULT_FOLDERS[form]}/{name}.{ending}" for ending in ENDINGS[form])
 
 
-def kept_files_of(form: Form, name: str) -> tuple[str, ...]:
-    """Those of them that there are where a target is kept, and not built."""
-    return tuple(
-        file for file in files_of(form, name) if file.rpartition(".")[2] not in NOT_KEPT.get(form, ())
-    )
+def kept_files_of(layout: Layout, name: str) -> tuple[str, ...]:
+    """The files that there are of a target of a layout where it is kept, and not built: no row of data."""
+    left_out = {*NOT_KEPT.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
+    return tuple(file for file in files_of(layout.form, name) if file.rpartition(".")[2] not in left_out)
 
 
 def splits_of(dataset: str, protocols: Iterable[str]) -> list[str]:
@@ -396,7 +395,7 @@ class Targets:
             "datasets": datasets,
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
-            "kept": [] if workspace.stored is None else sorted(workspace.stored.kept),
+            "kept": {target.name: target.files for target in targets if self._is_kept(target.name)},
             "audit": audit,
             "statistics": [statistics],
             "targets": shown,
@@ -458,18 +457,21 @@ class Targets:
         modules = {layout.module}
         if "models" in needs:
             modules |= {module for model in models for module in modules_of(model)}
-        stored = self._workspace.stored
-        is_kept = stored is not None and name in stored.kept
         return Target(
             name,
             layout.form,
             layout.name,
-            kept_files_of(layout.form, name) if is_kept else files_of(layout.form, name),
+            kept_files_of(layout, name) if self._is_kept(name) else files_of(layout.form, name),
             tuple(runs),
             tuple(reads),
             json.loads(canonical_json(content)),
             self._fingerprint(frozenset(modules)),
         )
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether a target is kept as it was built, and not built."""
+        stored = self._workspace.stored
+        return stored is not None and name in stored.kept
 
     def _fingerprint(self, modules: frozenset[str]) -> str:
         if modules not in self._fingerprints:

@@ -5,7 +5,7 @@ soon as a value that was found is in place.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 from fedrec.errors import ResultError
 from fedrec.files.atomic import atomic
 from fedrec.files.parquet import read_table, write_table
+from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target, kept_files_of
 from fedrec.runs.record import RunRecord
@@ -31,17 +32,17 @@ def kept_targets(store: Path) -> list[str]:
     return sorted({row["target"] for row in _rows(store)})
 
 
-def keep(store: Path, targets: Iterable[Target], results: Path) -> list[str]:
+def keep(store: Path, targets: Iterable[Target], results: Path, layouts: Mapping[str, Layout]) -> list[str]:
     """Keep the files of targets that were built below `results`; return the names of all that are kept.
 
     What was kept of a target before gives way. Of a figure it is kept which code trained the models that it
-    shows, and its pictures in the form alone that takes least room.
+    shows, its pictures in the form alone that takes least room, and no row of a dataset.
     """
     rows = {(row["target"], row["file"]): row for row in _rows(store)}
     for target in targets:
         rows = {key: row for key, row in rows.items() if key[0] != target.name}
         contents = {}
-        for file in (*kept_files_of(target.form, target.name), target.plan):
+        for file in (*kept_files_of(layouts[target.layout], target.name), target.plan):
             path = results / file
             if not path.is_file():
                 raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 {target.name}")

@@ -28,7 +28,7 @@ from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.inside import Inside
 
-LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
+LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"), has_rows_of_data=True)
 _ITEM_STYLES: Mapping[str, Mapping[str, Any]] = {
     "other": {"color": "#8FB3D9", "s": 3, "alpha": 0.6, "marker": "o", "label": "other items"},
     "training": {"color": "#C1272D", "s": 7, "alpha": 0.9, "marker": "o", "label": "training items"},

@@ -11,9 +11,8 @@ from urllib.parse import quote
 from fedrec.errors import ResultError
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
-KEPT_LINKS = ("csv", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
-"""The forms that the page links to, of figures that were drawn and of those that were kept."""
+"""The forms that the page links to."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
@@ -62,7 +61,7 @@ def image_of(
         svg_uri(text),
         width,
         height,
-        f"{description} Its numbers are in the csv file.",
+        f"{description}{' Its numbers are in the csv file.' if 'csv' in forms else ''}",
         caption,
         None if narrow is None else svg_uri(narrow),
     )

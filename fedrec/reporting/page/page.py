@@ -59,7 +59,8 @@ def write_page(
 
     `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
     whose methods are compared, `targets` that compare them, `artefacts` of papers asked for and those of them
-    that were `built`, tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
+    that were `built`, with the files of those that were `kept` instead, tables of `statistics`, targets of
+    the `audit`, and why data are `unavailable`.
     `records` are the runs behind it.
     """
     runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
@@ -179,7 +180,7 @@ def _built_artefacts(
                     forms[artefact.target],
                     content["unavailable"],
                     links,
-                    kept=artefact.target in content["kept"],
+                    kept=content.get("kept", {}).get(artefact.target),
                 )
                 for artefact in paper.artefacts.values()
                 if artefact.target in built

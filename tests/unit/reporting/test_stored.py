@@ -19,7 +19,7 @@ from fedrec.files.sealed import write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
-from fedrec.plan.targets import COVERAGE
+from fedrec.plan.targets import COVERAGE, kept_files_of
 from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
@@ -124,7 +124,10 @@ def built(tmp_path_factory):
         encoding="utf-8",
     )
     shown = (records[0].id, records[1].id)
-    assert keep(store.folder, [replace(one, runs=shown) for one in built_before], results) == kept
+    assert (
+        keep(store.folder, [replace(one, runs=shown) for one in built_before], results, project.layouts)
+        == kept
+    )
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
     return project, build_stored(project, store, jobs=2)
 
@@ -330,6 +333,14 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
     page = (project.results / "report/report.html").read_text(encoding="utf-8")
     assert f"figures/{KEPT}.svg" in page
     assert f"figures/{KEPT}.png" not in page
+
+
+def test_no_row_of_a_dataset_is_kept(built):
+    project, _ = built
+    layouts = project.layouts
+
+    assert "figures/x.csv" not in kept_files_of(layouts["maps"], "x"), "it says which items a user has"
+    assert "figures/x.csv" in kept_files_of(layouts["trajectories"], "x")
 
 
 def test_a_kept_figure_says_whose_models_are_older_than_the_code(built):

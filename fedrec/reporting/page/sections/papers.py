@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrec.config.papers import Artefact
 from fedrec.plan.available import without
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
-from fedrec.reporting.page.files import FIGURE_LINKS, KEPT_LINKS, TABLE_LINKS, Image, image_of, links_of
+from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.standings import KIND_LABELS
 from fedrec.reporting.tables.table import read_shown
 
@@ -43,12 +43,14 @@ def shown_artefact(
     unavailable: Mapping[str, str],
     links: RunLinks,
     *,
-    kept: bool = False,
+    kept: Sequence[str] | None = None,
 ) -> ShownArtefact:
-    """A table or figure of a paper, from its files below `results`; of one that is kept there are fewer."""
+    """A table or figure of a paper, from its files below `results`; of one that is kept, these are `kept`."""
     figure = form == "figure"
     stem = results / f"{form}s" / artefact.target
-    forms = (KEPT_LINKS if kept else FIGURE_LINKS) if figure else TABLE_LINKS
+    forms: Sequence[str] = FIGURE_LINKS if figure else TABLE_LINKS
+    if kept is not None:
+        forms = tuple(form for form in forms if any(file.endswith(f".{form}") for file in kept))
     return ShownArtefact(
         artefact,
         artefact_label(artefact.name),
