@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from fedrec.runs.histories import Histories
 
@@ -42,5 +42,11 @@ def expected_by_counting(histories: Histories, drawing: Drawing, cutoffs: Sequen
 
 def _chances(share: NDArray[np.float64], trials: int) -> NDArray[np.float64]:
     """For each user (row), how likely 0, 1 and so on up to all of so many trials succeed (column)."""
-    binomial: NDArray[np.float64] = stats.binom.pmf(np.arange(trials + 1), trials, share[:, None])
+    successes, chance = np.arange(trials + 1), share[:, None]
+    failures = trials - successes
+    ways = special.gammaln(trials + 1) - special.gammaln(successes + 1) - special.gammaln(failures + 1)
+    # By logarithms: chances may be so small that their powers are no numbers, on which scipy's own gives up.
+    binomial: NDArray[np.float64] = np.exp(
+        ways + special.xlogy(successes, chance) + special.xlog1py(failures, -chance)
+    )
     return binomial

@@ -25,7 +25,7 @@ from fedrec.reporting.figures.colours import in_the_dark, is_grey
 _SCALE = 24
 """More colours than this are a scale, whose order would be lost if some were lightened."""
 _MANY = 1500
-"""Points, segments or cells from which on they are drawn as pixels."""
+"""Points or cells of one kind, or coloured segments of a figure, from which on they are drawn as pixels."""
 _COLOURS = 128
 """That pixels have at most: more are not told apart, and take three times the room."""
 _LONG = 24
@@ -126,7 +126,13 @@ def _dark_rules(text: str) -> str:
 @contextmanager
 def _many_as_pixels(figure: Figure) -> Iterator[None]:
     """Inside, points and cells that are too many for an SVG are drawn as pixels."""
-    crowds = [one for one in figure.findobj(_is_crowd) if not one.get_rasterized()]
+    paths = figure.findobj(LineCollection)
+    many_paths = sum(_segments(path) for path in paths) > _MANY
+    crowds = [
+        one
+        for one in figure.findobj(lambda one: _is_crowd(one) or (many_paths and _segments(one) > 1))
+        if not one.get_rasterized()
+    ]
     for one in crowds:
         one.set_rasterized(True)
     try:
@@ -136,10 +142,13 @@ def _many_as_pixels(figure: Figure) -> Iterator[None]:
             one.set_rasterized(False)
 
 
+def _segments(artist: Artist) -> int:
+    """How many lines one after the other an artist draws, each of which has a colour of its own."""
+    return len(artist.get_segments()) if isinstance(artist, LineCollection) else 0
+
+
 def _is_crowd(artist: Artist) -> bool:
     if isinstance(artist, PathCollection):
         return len(artist.get_offsets()) > _MANY  # type: ignore[arg-type]
-    if isinstance(artist, LineCollection):
-        return len(artist.get_segments()) > _MANY
     cells = artist.get_array() if isinstance(artist, QuadMesh) else None
     return cells is not None and cells.size > _MANY

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from fedrec.audit.counting import Drawing, expected_by_counting
+from fedrec.audit.counting import Drawing, _chances, expected_by_counting
 from fedrec.audit.exposure import DrawCounts, hits_by_counting
 from fedrec.data.split import PARTS
 from fedrec.methods.draw_counter import DrawCounter
@@ -59,3 +60,12 @@ def test_it_is_what_counting_draws_that_were_made_gives():
     # 400 users: chance moves the mean by less than half of this.
     assert expected == pytest.approx(counted, abs=0.02)
     assert 0.4 < expected < 0.9
+
+
+def test_chances_are_those_of_a_binomial_however_small():
+    shares = np.array([0.0, 5e-324, 1e-310, 1e-20, 1e-3, 0.3, 1.0])
+    found = _chances(shares, 99)
+
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert np.allclose(found[3:], stats.binom.pmf(np.arange(100), 99, shares[3:, None]))
+    assert np.array_equal(found[:3, 0], [1.0, 1.0, 1.0])

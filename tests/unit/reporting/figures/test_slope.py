@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from PIL import Image
 
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
@@ -253,6 +254,18 @@ def test_many_points_are_pixels_in_an_svg_alone():
     assert drawn
     assert all(abs(red - 0xC3) < 12 and green < 70 and blue < 30 for red, green, blue, _ in drawn)
     assert not any(one.get_rasterized() for one in figure.axes[0].collections)
+
+
+def test_coloured_lines_of_many_segments_are_pixels_in_an_svg_however_many_panels_have_them():
+    figure = blank_figure(4, 2)
+    for panel in figure.subplots(1, 4):
+        ends = np.stack((np.arange(500.0), np.arange(500.0) + 1), axis=1)
+        panel.add_collection(LineCollection([*np.stack((ends, ends), axis=2)], colors=["#c33108"] * 500))
+        panel.autoscale()
+    with theme():
+        text = svg_of(figure)
+    assert text.count("<image") == 4
+    assert len(text) < 60_000
 
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path):
