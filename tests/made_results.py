@@ -112,6 +112,7 @@ class Made:
             ],
             "artefacts": list(CHOSEN),
             "built": list(BUILT),
+            "kept": {},
             "statistics": ["selected_statistics"],
             "audit": [],
             "unavailable": UNAVAILABLE,

@@ -39,7 +39,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
 and caption, a page's txt its finding."""
-NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
+_NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
 """The files of each form that are not kept beside stored runs: they show what a smaller one shows."""
 RESULT_FOLDERS: Mapping[str, str] = {
     "table": "tables",
@@ -118,7 +118,7 @@ def files_of(form: Form, name: str) -> tuple[str, ...]:
 
 def kept_files_of(layout: Layout, name: str) -> tuple[str, ...]:
     """The files that there are of a target of a layout where it is kept, and not built: no row of data."""
-    left_out = {*NOT_KEPT.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
+    left_out = {*_NOT_KEPT.get(layout.form, ()), *(["csv"] if layout.has_rows_of_data else [])}
     return tuple(file for file in files_of(layout.form, name) if file.rpartition(".")[2] not in left_out)
 
 
@@ -219,7 +219,7 @@ class Targets:
         layout = workspace.layout_of(artefact)
         if workspace.stored is None or layout.dataless or "runs" not in layout.needs:
             return can_be_built(artefact, layout, missing)
-        return artefact.target in workspace.stored.kept or bool(self.made(artefact.target).runs)
+        return workspace.is_kept(artefact.target) or bool(self.made(artefact.target).runs)
 
     def can_be_searched(self, search: Search) -> bool:
         """Whether the split of a search's trials is available."""
@@ -395,7 +395,7 @@ class Targets:
             "datasets": datasets,
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
-            "kept": {target.name: target.files for target in targets if self._is_kept(target.name)},
+            "kept": {target.name: target.files for target in targets if workspace.is_kept(target.name)},
             "audit": audit,
             "statistics": [statistics],
             "targets": shown,
@@ -461,17 +461,12 @@ class Targets:
             name,
             layout.form,
             layout.name,
-            kept_files_of(layout, name) if self._is_kept(name) else files_of(layout.form, name),
+            kept_files_of(layout, name) if self._workspace.is_kept(name) else files_of(layout.form, name),
             tuple(runs),
             tuple(reads),
             json.loads(canonical_json(content)),
             self._fingerprint(frozenset(modules)),
         )
-
-    def _is_kept(self, name: str) -> bool:
-        """Whether a target is kept as it was built, and not built."""
-        stored = self._workspace.stored
-        return stored is not None and name in stored.kept
 
     def _fingerprint(self, modules: frozenset[str]) -> str:
         if modules not in self._fingerprints:

@@ -201,6 +201,10 @@ class Workspace:
         there = measured | {run for run in self.stored.diverged if run.dataset in datasets}
         return [run for run in runs if run in there]
 
+    def is_kept(self, name: str) -> bool:
+        """Whether a target is kept as it was built, and not built."""
+        return self.stored is not None and name in self.stored.kept
+
     def older(self, runs: Iterable[RunId]) -> dict[str, tuple[int, int]]:
         """Of methods whose stored runs are older than the code: how many of them are, of how many.
 

@@ -276,7 +276,7 @@ def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
-    if project.stored is not None and name in project.stored.kept:
+    if project.is_kept(name):
         take_out(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
         codes, is_todays = kept_codes(store.folder, target), TodaysCode()
@@ -291,14 +291,17 @@ def _has_something(project: Project, name: str) -> bool:
     """Whether a target of ours has runs to show where it is made of runs."""
     target = project.target(name)
     layout = project.layouts[target.layout]
-    kept = project.stored is not None and name in project.stored.kept
-    return kept or "runs" not in layout.needs or bool(target.runs) or layout.selection == "judged"
+    return (
+        project.is_kept(name)
+        or "runs" not in layout.needs
+        or bool(target.runs)
+        or layout.selection == "judged"
+    )
 
 
 def _searches(project: Project) -> list[str]:
     """The searches whose tables are kept."""
-    kept = frozenset[str]() if project.stored is None else project.stored.kept
-    return [name for name in project.tuning.searches if name in kept]
+    return [name for name in project.tuning.searches if project.is_kept(name)]
 
 
 def _page(project: Project, name: str, names: Sequence[str]) -> Target:

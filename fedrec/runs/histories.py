@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+LEAKING_POOL = "exclude_all"
+"""The pool of negatives in which held-out items alone are never drawn."""
+
 
 @dataclass(frozen=True)
 class Histories:

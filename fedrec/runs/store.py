@@ -27,12 +27,10 @@ from fedrec.files.atomic import canonical_json, make_folder
 from fedrec.files.parquet import about_table, read_table, write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import SUMMARY, RunId
-from fedrec.runs.histories import Histories
+from fedrec.runs.histories import LEAKING_POOL, Histories
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
-LEAKING_POOL = "exclude_all"
-"""The pool of negatives in which held-out items alone are never drawn."""
 _OF_POOL = ("pool", "seen")
 """What is kept of a split with that pool besides: of each user, what `Histories` say."""
 ACTIVITY = "activity.parquet"

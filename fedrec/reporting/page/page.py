@@ -180,7 +180,7 @@ def _built_artefacts(
                     forms[artefact.target],
                     content["unavailable"],
                     links,
-                    kept=content.get("kept", {}).get(artefact.target),
+                    kept=content["kept"].get(artefact.target),
                 )
                 for artefact in paper.artefacts.values()
                 if artefact.target in built

@@ -7,10 +7,9 @@ import pyarrow as pa
 from fedrec.audit.counting import Drawing, expected_by_counting
 from fedrec.config.protocol import short_name
 from fedrec.reporting.subject import Subject, has_split, split_table
-from fedrec.runs.histories import Histories
+from fedrec.runs.histories import LEAKING_POOL, Histories
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.record import RunRecord
-from fedrec.runs.store import LEAKING_POOL
 
 
 def counting_sentences(subject: Subject) -> dict[str, str]:

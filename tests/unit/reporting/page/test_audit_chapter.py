@@ -28,7 +28,9 @@ def results(tmp_path):
 
 def report(results, audit=tuple(FORMS), **forms):
     out = results / "report/report.html"
-    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")}
+    nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")} | {
+        "kept": {}
+    }
     content = nothing | {"unavailable": {}, "audit": list(audit)}
     write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
     return Page(out.read_text(encoding="utf-8"))

@@ -314,6 +314,7 @@ def test_chapters_without_content_are_left_out(page, made):
     assert "pfedclr" in headings
     assert not {"pfedrec", "fedem", "plgc", "audit", "verdict"} & set(headings)
     nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics", "runs")}
+    nothing |= {"kept": {}}
     empty = report(made, **nothing, unavailable={})
     assert [found["id"] for tag, found in empty.tags if tag == "h2"] == ["reading", "missing"]
     assert list(empty.tables) == ["missing-table"]
