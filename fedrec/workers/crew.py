@@ -195,6 +195,8 @@ class Crew:
             reason = _reason(status, said)
             for each in task.apart or (task,):
                 self.failures[each.name] = reason
+                # Said at once as well: who is stopped for good does not come to the end, which tells it all.
+                logger.warning("%s failed: %s", each.name, reason.splitlines()[-1])
                 _keep(each, said, reason)
         self._room.is_over(task.name, failed=failed)
         self._show_room()

@@ -1,9 +1,9 @@
 """Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
 
 What matplotlib writes stays as it is, so that any program shows it, but for what nobody sees: digits of
-coordinates, letters of paths that go without saying, names of groups, and room between tags. A rule of style
-for a dark scheme is added for each colour in it. Letters are paths: no font of the reader's machine moves a
-label. The same figure gives the same bytes.
+coordinates, letters of paths that go without saying, names of groups, paint that every mark of a line repeats,
+and room between tags. A rule of style for a dark scheme is added for each colour in it. Letters are paths: no
+font of the reader's machine moves a label. The same figure gives the same bytes.
 """
 
 import base64
@@ -38,6 +38,10 @@ _UNSEEN = re.compile(r'<!--.*?-->|(?<=<g) id="[^"]*"')
 _INDENTED = re.compile(r"\n\s+")
 _LETTER = re.compile(r'(<use xlink:href="#[^"]*") transform="translate\((\S+) (\S+)\)"/>')
 """A letter of a text, and how far it is moved."""
+_MARKERS = re.compile(
+    r'<g((?:(?! style=)[^>])*)>((?:\n<use [^>]*?) style="([^"]*)"/>(?:\n<use [^>]*? style="\3"/>)+\n)(?=</g>)'
+)
+"""Marks of one line, which are painted alike."""
 _FONT = re.compile(r'(?<=")(#?)DejaVuSans-')
 _COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*|(?<=translate\()[^)]*')
 _DIGITS = re.compile(r"-?\d+\.\d+")
@@ -64,7 +68,14 @@ def _shortened(text: str) -> str:
     """With coordinates to a hundredth of a point, long lines to a tenth and as steps, short names."""
     text = _FONT.sub(r"\1d", _LETTER.sub(r'\1 x="\2" y="\3"/>', _UNSEEN.sub("", text)))
     text = _COORDINATES.sub(lambda place: _placed(place[0]), text)
-    return _INDENTED.sub("\n", text).replace(' y="0"/>', "/>")
+    return _MARKERS.sub(_painted_once, _INDENTED.sub("\n", text).replace(' y="0"/>', "/>"))
+
+
+def _painted_once(markers: re.Match[str]) -> str:
+    """Marks whose paint is said by their group, from which each has it."""
+    group, marks, paint = markers.groups()
+    own = f' style="{paint}"'
+    return f"<g{group}{own}>{marks.replace(own, '')}"
 
 
 def _placed(coordinates: str) -> str:

@@ -211,6 +211,35 @@ def test_a_path_in_an_svg_leads_through_the_same_points_by_the_same_steps():
     assert {letter for path in found for letter, _ in path} >= {"M", "L", "C", "Q", "z"}
 
 
+def test_marks_of_a_line_have_the_paint_of_their_group():
+    figure = plotted()
+    figure.axes[0].plot([0, 0.25, 0.5, 1], [0.5, 1, 0, 0.25], color="#123456", marker="o")
+    plain = io.StringIO()
+    with theme(), mpl.rc_context({"svg.hashsalt": "fedrec", "svg.fonttype": "path"}):
+        figure.savefig(plain, format="svg", transparent=True)
+        text = svg_of(figure)
+    wanted, found = ([mark for mark in marks(one) if mark[2]] for one in (plain.getvalue(), text))
+    assert found == wanted
+    assert len([paint for *_, paint in found if "#123456" in paint]) == 4
+    # It is said once: in the rule for the dark, of the line, of the mark, and of the group.
+    assert text.count("stroke: #123456") < plain.getvalue().count("stroke: #123456")
+
+
+def marks(text):
+    """Place and paint of every mark of an SVG, its own or that of its group."""
+    name = "{http://www.w3.org/2000/svg}"
+    return [
+        (
+            round(float(use.get("x", 0)), 2),
+            round(float(use.get("y", 0)), 2),
+            use.get("style", group.get("style")),
+        )
+        for group in ElementTree.fromstring(text).iter(f"{name}g")
+        for use in group.findall(f"{name}use")
+        if use.get("x") is not None
+    ]
+
+
 def steps(path):
     """The steps of a path, each with the letter that holds for it."""
     found, letter, numbers, here = [], "", [], (0.0, 0.0)

@@ -54,12 +54,20 @@ class Page(HTMLParser):
         if tag == "tr":
             self.table["rows"].append([])
         if tag in ("td", "th"):
+            self.end_cell()
             self.table["rows"][-1].append({"tag": tag, "text": "", **found})
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
+        if tag == "tr":
+            self.end_cell()
         assert self.open.pop() == tag
+
+    def end_cell(self):
+        """A cell ends where the next one begins, or its row ends: the page does not say so."""
+        if self.open[-1] in ("td", "th"):
+            self.open.pop()
 
     def handle_data(self, data):
         if self.open and self.open[-1] not in ("style", "script"):
