@@ -1,9 +1,9 @@
 """Figures as SVG that follow the reader's colour scheme: transparent, with ink that is light on dark.
 
 What matplotlib writes stays as it is, so that any program shows it, but for what nobody sees: digits of
-coordinates, letters of paths that go without saying, names of groups, paint that every mark of a line repeats,
-and room between tags. A rule of style for a dark scheme is added for each colour in it. Letters are paths: no
-font of the reader's machine moves a label. The same figure gives the same bytes.
+coordinates, letters of paths that go without saying, names of groups, paint that every mark of a line
+repeats, and room between tags. A rule of style for a dark scheme is added for each colour in it. Letters are
+paths: no font of the reader's machine moves a label. The same figure gives the same bytes.
 """
 
 import base64

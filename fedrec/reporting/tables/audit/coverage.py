@@ -42,8 +42,8 @@ AGREES, DIVERGES, NOT_RUN, UNEXPLAINED = "agrees", "diverges", "not run yet", "u
 UNSTATED = "setting unstated"
 ONE_SEED = "one seed"
 TAKEN_OVER = "taken over"
-_WITHOUT_A_RUN = ("dataset not to be had", "in no table of ours")
-"""Causes for which there will never be a number of ours."""
+_NOT_TO_BE_HAD = "dataset not to be had"
+"""The cause for which there will never be a number of ours."""
 POINTS = 0.02
 """How far ours may be from a printed fraction, and by what share of it from a printed count, to agree."""
 CHAPTER = Chapter(
@@ -382,7 +382,7 @@ def _standing(number: Printed, own: Ours | None, cause: Mapping[str, Any] | None
         return AGREES, ""
     not_run = own is None or own.published is None
     # What explains a difference explains none that nobody has seen.
-    if cause is not None and (not not_run or cause["cause"] in _WITHOUT_A_RUN):
+    if cause is not None and (not not_run or cause["cause"] == _NOT_TO_BE_HAD):
         return str(cause["cause"]), str(cause["why"])
     if own is not None and not not_run and own.searched:
         return UNSTATED, _unstated(own, cause)
