@@ -56,6 +56,12 @@ def add_commands(commands: "Commands") -> None:
         "--method", nargs="+", default=[], help="runs of these alone, with their plug-in and any settings"
     )
     part.add_argument("--seed", nargs="+", type=int, default=[], help="runs with these alone")
+    part.add_argument(
+        "--gaps",
+        action="store_true",
+        help="leave out what is stored, if only of older code: what is left has a dash in tables, or a model "
+        "that nobody looked into",
+    )
     _add_store(part)
     add_project(part)
 
@@ -205,7 +211,7 @@ def _plan(parsed: argparse.Namespace) -> None:
         stored[run.id] = run.summary
         for what in run.audit:
             measured.setdefault(what, set()).add(run.id)
-    planned = reference_plan(project, stored, measured)
+    planned = reference_plan(project, stored, measured, gaps=parsed.gaps)
     listed = chosen(
         project,
         planned,

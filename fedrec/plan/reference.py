@@ -9,6 +9,7 @@ from fedrec.config.methods import canonical
 from fedrec.config.names import parse
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
+from fedrec.plan.agreement import has_todays_settings
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.finished import agreeing, unfinished
@@ -31,12 +32,15 @@ def reference_plan(
     project: Project,
     stored: Mapping[RunId, Mapping[str, Any]],
     measured: Mapping[str, Collection[RunId]] | None = None,
+    *,
+    gaps: bool = False,
 ) -> list[PlannedRun]:
     """The runs that the steps of `reference` in the configuration ask for, each once and step by step.
 
     Left out are those that are `stored`, given by what their run.json says, and those finished among the
     results, of today's code, settings and split. Not left out is a stored one inside whose model a table of
     the audit looks, unless that was done while there was one: `measured` has these by the table's layout.
+    Where `gaps` alone are asked for, what is stored is left out whatever code it is of, since tables show it.
     Within a step the shortest come first.
     """
     if "reference" not in project.configuration:
@@ -48,7 +52,8 @@ def reference_plan(
     for number, step in enumerate(order, start=1):
         of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})
         asked = [run for run in _runs(of_step, step) if run not in planned]
-        there = agreeing(of_step, {run: stored[run] for run in asked if run in stored})
+        known = {run: stored[run] for run in asked if run in stored}
+        there = _shown(known, project) if gaps else agreeing(of_step, known)
         there -= _unmeasured(of_step, step, stored, measured or {})
         left = unfinished(of_step, [run for run in asked if run not in there])
         cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
@@ -115,6 +120,11 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     return [
         run for run in runs_asked(project, step["targets"]) if datasets is None or run.dataset in datasets
     ]
+
+
+def _shown(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
+    """Those of stored runs that tables show: of any code, but not of other settings."""
+    return {run for run, said in stored.items() if has_todays_settings(said, project.methods)}
 
 
 def _unmeasured(

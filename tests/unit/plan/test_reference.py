@@ -34,6 +34,9 @@ def project(tmp_path_factory):
 
 def said_by(job):
     return {
+        "method": job.run.method,
+        "paper": job.run.paper,
+        "dataset": job.run.dataset,
         "settings": dict(job.settings),
         "record": list(job.records),
         "engine": "fused",
@@ -111,6 +114,27 @@ def test_a_stored_run_inside_which_the_audit_would_look_is_left_out_once_it_did(
     assert left(uploads={*stored} - {jobs[0].run}) == {jobs[0].run}
     stored[jobs[0].run] = {**stored[jobs[0].run], "diverged": {"round": 3, "why": "so"}}
     assert left(uploads={*stored} - {jobs[0].run}) == set(), "there is no model of it"
+
+
+@pytest.mark.usefixtures("plan")
+def test_gaps_are_what_tables_have_nothing_of(project):
+    order = [
+        {"targets": ["ml-100k_comparison"], "seeds": [0]},
+        {"targets": ["audit_uploads"], "seeds": [0], "datasets": ["ml-100k"]},
+    ]
+    reference = {**project.configuration["reference"], "order": order}
+    both = replace(project, configuration={**project.configuration, "reference": reference})
+    jobs = {one.job.run: one.job for one in reference_plan(both, {})}
+    uploads = {run for run in jobs if "traffic" in jobs[run].records}
+    looked = {*uploads} - {min(uploads)}
+    absent, other = sorted({*jobs} - uploads)[:2]
+    older = {run: {**said_by(job), "code": "0ld"} for run, job in jobs.items() if run != absent}
+    older[other]["settings"] = {**older[other]["settings"], "rounds": 7}
+
+    found = reference_plan(both, older, {"uploads": looked}, gaps=True)
+    assert {one.job.run: one.step for one in found} == {absent: 1, other: 1, min(uploads): 2}
+    assert all(one.job.records == jobs[one.job.run].records for one in found)
+    assert len(reference_plan(both, older, {"uploads": looked})) == len(jobs)
 
 
 def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):
