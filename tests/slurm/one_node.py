@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -107,6 +107,7 @@ def one_node_slurm(folder: Path, gpus: int = 2, kill_wait: int = 5) -> Iterator[
     finally:
         for daemon in reversed(started):
             _end(daemon)
+        _end_left(place)
 
 
 def _found(name: str) -> str | None:
@@ -208,6 +209,17 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         daemon.kill()
         daemon.wait()
+
+
+def _end_left(configuration: str) -> None:
+    """End processes of jobs that lost their parents, by which alone this Slurm knew them."""
+    own = f"SLURM_CONF={configuration}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        # One that has ended since, or is another user's.
+        with suppress(OSError):
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if own in variables and any(one.startswith(b"SLURM_JOB_ID=") for one in variables):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:
