@@ -110,7 +110,9 @@ def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:
     return pa.table({"at": [rule] * len(ranks), "user": users} | dict.fromkeys(parts, rank))
 
 
-def write_rows(data: Path, dataset: str, protocol: str, rows: Sequence[int], items: int = 50) -> None:
+def write_rows(
+    data: Path, dataset: str, protocol: str, rows: Sequence[int], items: int = 50, split: str = SPLIT
+) -> None:
     """A split in which user u has rows[u] training rows."""
     user, part = [], []
     for number, count in enumerate(rows):
@@ -124,7 +126,7 @@ def write_rows(data: Path, dataset: str, protocol: str, rows: Sequence[int], ite
         }
     )
     rules = protocol_named(PROTOCOLS, protocol).as_dict()
-    about = {"users": len(rows), "items": items, "dropped_users": [], "split": SPLIT, "protocol": rules}
+    about = {"users": len(rows), "items": items, "dropped_users": [], "split": split, "protocol": rules}
     write_table(data / dataset / protocol / "split.parquet", table, about)
 
 

@@ -223,13 +223,13 @@ class RunStore:
         for dataset, of_dataset in wanted.items():
             folder = results / "data" / dataset
             for protocol, split in of_dataset:
+                before = splits.get((dataset, protocol))
+                if before is not None and json.loads(before["about"])["split"] == split:
+                    continue
                 path = folder / protocol / "split.parquet"
                 if path.is_file() and about_table(path)["split"] == split:
-                    splits[dataset, protocol] = {
-                        "dataset": dataset,
-                        "protocol": protocol,
-                        **_shape_of(path),
-                    }
+                    shape = {"dataset": dataset, "protocol": protocol, **_shape_of(path)}
+                    splits[dataset, protocol] = shape
         self._write_rows(_SPLITS, [splits[key] for key in sorted(splits)])
         self._write_rows(_DATASETS, [known[key] for key in sorted(known)])
 

@@ -206,6 +206,23 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     assert read_statistics(again / "data/ml-100k/statistics.json")["users"] == 2
 
 
+def test_a_split_is_described_once_and_anew_where_runs_are_of_another(record, store, tmp_path):
+    """Its file is not even read where its shape is there: rows of another length change nothing."""
+    results, again = tmp_path / "results", tmp_path / "again"
+
+    def described(run, rows, split):
+        write_rows(results / "data", "ml-100k", "clean", rows, split=split)
+        store.add([replace(packed_run(run), summary={**packed_run(run).summary, "split": split})])
+        store.add_data(results)
+        store.unpack_data(again)
+        user = read_table(again / "data/ml-100k/clean/split.parquet")[0]["user"].to_numpy()
+        return np.bincount(user).tolist()
+
+    assert described(record, [3, 5], "a" * 64) == [3, 5]
+    assert described(record, [4, 6], "a" * 64) == [3, 5]
+    assert described(record, [4, 6], "b" * 64) == [4, 6]
+
+
 @pytest.mark.parametrize(("protocol", "kept"), [("published-pfedclr", True), ("clean", False)])
 def test_of_a_pool_without_held_out_items_the_counts_come_back_and_no_item(store, tmp_path, protocol, kept):
     rng = np.random.default_rng(1)
