@@ -196,7 +196,7 @@ class Crew:
             for each in task.apart or (task,):
                 self.failures[each.name] = reason
                 # Said at once as well: who is stopped for good does not come to the end, which tells it all.
-                logger.warning("%s failed: %s", each.name, reason.splitlines()[-1])
+                logger.warning("%s failed: %s", each.name, _in_a_line(reason, said))
                 _keep(each, said, reason)
         self._room.is_over(task.name, failed=failed)
         self._show_room()
@@ -284,6 +284,12 @@ def _keep(task: Command, said: str, reason: str) -> None:
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
     return death_of(status) if status < 0 else last_words(said) or f"it ended with status {status}"
+
+
+def _in_a_line(reason: str, said: str) -> str:
+    """What is wrong, in short: a message of its own begins with it, a traceback ends with it."""
+    lines = reason.splitlines()
+    return lines[0 if f"{_OWN_WORDS}{lines[0]}" in said else -1]
 
 
 def last_words(said: str) -> str:

@@ -75,10 +75,17 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
             return super().__call__()
 
     # A process that died is started anew: what was told until then was told in between.
-    Crew([task("dead", "die"), task("defect", "crash"), task("whole", "say", "yes")], 1, Listens()).work()
+    tasks = [
+        ("dead", "die"),
+        ("defect", "crash"),
+        ("wrong", "fail", "it is wrong\nand here is how"),
+        ("whole", "say", "yes"),
+    ]
+    Crew([task(*words) for words in tasks], 1, Listens()).work()
     assert told[0] == []
     assert told[1] == [f"dead failed: {death_of(-signal.SIGKILL)}"]
     assert "defect failed: RuntimeError: a defect" in caplog.messages
+    assert "wrong failed: it is wrong" in caplog.messages
 
 
 def test_what_one_said_that_failed_is_kept_and_ends_with_the_reason(tmp_path):
