@@ -11,6 +11,8 @@ The official code draws users uniformly, and then one of their rows; here every 
 other methods. `graph=all` puts the held-out rows into the graph: a leak, kept to show what it does.
 """
 
+import logging
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -18,10 +20,14 @@ from typing_extensions import override
 
 from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
-from fedrec.central.steps import Steps, usual_steps
+from fedrec.central.steps import Steps
+from fedrec.errors import NoCompilerError
 from fedrec.federation.clients import Clients
 from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
-from fedrec.methods._math.graph import Graph, Spread, SpreadByRows, matrix_fits
+from fedrec.methods._math.graph import Graph, Spread, matrix_fits
+from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels
+
+logger = logging.getLogger(__name__)
 
 
 class LightGCN(CentralMethod):
@@ -36,6 +42,7 @@ class LightGCN(CentralMethod):
     cost = "O(T / B x L T d) for T training rows in mini-batches of B."
 
     whole_rows = True
+    pairwise = True
     graph: Graph
 
     def meet(self, clients: Clients) -> None:
@@ -79,15 +86,20 @@ class LightGCN(CentralMethod):
 
     @override
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        batch_size = self.settings["batch_size"]
-        if not matrix_fits(self.graph, batch_size * (2 + self.settings["negatives"]), device):
+        nodes = 2 + self.settings["negatives"]
+        if not matrix_fits(self.graph, device) or not fits_kernels(self.settings["d"], nodes):
             return super().steps(w, optimiser, device)
-        by_rows = SpreadByRows(self, self.graph.matrix(self.settings["depth"]))
-        return usual_steps(optimiser.steps_of(by_rows, w), batch_size, device)
+        try:
+            return SpreadSteps(self, optimiser, self.graph.matrix(self.settings["depth"]))
+        except NoCompilerError as error:
+            logger.warning("lightgcn: training is not compiled: %s", error)
+            return super().steps(w, optimiser, device)
 
 
 class Entropy(LightGCN):
     """Mean binary cross-entropy, as all other methods."""
+
+    pairwise = False
 
     @override
     def ranking_loss(self, scores: Tensor, labels: Tensor) -> Tensor:
