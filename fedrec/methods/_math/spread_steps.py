@@ -1,12 +1,11 @@
-"""Steps of vectors that are spread over a graph, where spreading is one product with a matrix: two kernels each.
+"""Steps of vectors that are spread over a graph by one product with a matrix: each is two kernels.
 
-    slopes   a piece of work is a training row: the spread vectors of its user, item and negatives, their scores,
-             the loss and its slope for each of these vectors
+    slopes   a piece of work is a training row: the spread vectors of its user, item and negatives, their
+             scores, the loss, and its slope for each of these vectors
     moves    a piece is some nodes: what all slopes come to there, and Adam's move
 
-A step reads of the matrix the rows of its nodes alone, and the second kernel finds them in the GPU's cache. By
-products and graphs of work of torch's own the same step is some fifty pieces of work, which take ten times as long
-to hand out as to do.
+A step reads of the matrix the rows of its nodes alone, and the second kernel finds them in the GPU's cache.
+Taken by torch it is some fifty pieces of work, and to hand these out takes longer than to do them.
 """
 
 from collections.abc import Mapping
@@ -54,7 +53,7 @@ typedef struct {{ real at[VECTOR]; }} vector;
 #define SHARING (D / VECTOR)
 #define ROWS (LANES / SHARING)
 
-/* Adds to the sums of all nodes what rows of a table come to, each times its place in the rows of the matrix. */
+/* Adds to the sums of all nodes the rows of a table, each times its place in the rows of the matrix. */
 INLINE void add_products(real sum[NODES][VECTOR], const real* const* weight, integer before,
                          const real* table, integer rows) {{
   int part = LANE % SHARING;
@@ -93,10 +92,11 @@ INLINE real ranked(const real* score, const real* label, real* slope, integer ro
 
 _OF_BOTH = (
     ("const real*", "matrix"), ("integer", "users"), ("integer", "items"), ("double", "reg"),
-    ("integer*", "now"), ("double*", "factors"), ("integer*", "chosen"), ("real*", "slopes"), ("real*", "lost"),
+    ("integer*", "now"), ("double*", "factors"), ("integer*", "chosen"), ("real*", "slopes"),
+    ("real*", "lost"),
 )  # fmt: skip
-"""The matrix, and what the first kernel leaves for the second: which step it is and how many rows it has, Adam's
-corrections, the rows' nodes, what the loss slopes by in each of these, and the loss of each row."""
+"""The matrix, and what the first kernel leaves for the second: which step it is and how many rows it has,
+Adam's corrections, the rows' nodes, what the loss slopes by in each of these, and the loss of each row."""
 
 _SLOPES = """
   integer count = users + items, begin = counters[0] * batch;
@@ -256,8 +256,8 @@ def sources(width: int, nodes: int, *, pairs: bool, double: bool) -> tuple[Kerne
 class SpreadSteps(Steps):
     """Adam's steps on the vectors `P` and `Q` of a method, spread by `matrix`.
 
-    On a GPU they are recorded once as a graph of work, and played again. Raise `NoCompilerError` where there are
-    no kernels for the device.
+    On a GPU they are recorded once as a graph of work, and played again. Raise `NoCompilerError` where there
+    are no kernels for the device.
     """
 
     said = "compiled"

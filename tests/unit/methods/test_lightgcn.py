@@ -4,14 +4,18 @@ import math
 
 import pytest
 import torch
+from typing_extensions import override
 
+from fedrec.central import adam
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.methods._math import graph as module
-from fedrec.methods._math.graph import SpreadByRows
+from fedrec.methods._math import spread_steps
+from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
+from tests.lanes import CudaCompiler, LanesKernel
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -187,24 +191,71 @@ def test_a_graph_of_all_rows_holds_the_held_out_ones_and_gives_them_away():
     assert first["leaking"] > 0.8
 
 
-@pytest.mark.parametrize("rows", [2, 40])
-@pytest.mark.parametrize("changes", [(), ("loss=bce", "negatives=3")])
 @pytest.mark.parametrize("columns", [7, 512])
-def test_a_matrix_of_the_graph_gives_the_same_loss_and_gradients(rows, changes, columns, monkeypatch):
+def test_the_matrix_of_a_graph_spreads_as_its_layers_do(columns, monkeypatch):
     monkeypatch.setattr(module, "_COLUMNS", columns)
-    clients = clients_of(planted_blocks())
-    learner = lightgcn(clients, *changes)
-    method, w, negatives = learner.method, learner.weights, learner.settings["negatives"]
-    users = torch.randint(len(clients), (rows,))
-    items = torch.randint(clients.items, (rows, 1 + negatives))
-    labels = torch.tensor([1.0] + [0.0] * negatives).expand(rows, -1)
-    by_rows = SpreadByRows(method, method.graph.matrix(learner.settings["depth"]))
-    wanted = method.loss(method.forward(w), users, items, labels)
-    found = by_rows.loss(by_rows.forward(w), users, items, labels)
+    learner = lightgcn(clients_of(planted_blocks()))
+    graph, depth = learner.method.graph, learner.settings["depth"]
+    nodes = torch.rand(len(graph.scale), 3)
 
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
-    values = list(learner.values.values())
-    for one, other in zip(
-        torch.autograd.grad(found, values), torch.autograd.grad(wanted, values), strict=True
-    ):
-        assert torch.allclose(one, other, rtol=1e-10, atol=1e-14)
+    assert torch.allclose(graph.matrix(depth) @ nodes, graph.spread(nodes, depth), rtol=1e-12)
+
+
+class OnLanes(SpreadSteps):
+    """The kernels as a GPU runs them."""
+
+    @override
+    def kernels(self, both):
+        slopes, moves = (LanesKernel(source) for source in both)
+        return slopes, moves
+
+
+WAYS = [
+    ("d=4", "batch_size=16"),
+    ("d=16", "batch_size=7"),
+    ("loss=bce", "negatives=3", "d=8", "batch_size=1000"),
+    ("d=32", "batch_size=30", "negatives=2", "reg=0.1"),
+]
+"""Mini-batches that samples fill or do not, and one that has room for more than there are."""
+
+
+@pytest.mark.parametrize("steps", [SpreadSteps, OnLanes])
+@pytest.mark.parametrize("changes", WAYS, ids="-".join)
+def test_kernels_take_the_steps_that_torch_takes(steps, changes):
+    """Over several epochs, in which Adam's moments and count of steps go on."""
+    plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
+    matrix = quick.method.graph.matrix(quick.settings["depth"])
+    quick.steps = steps(quick.method, quick.optimiser, matrix)
+    for round_ in (1, 2, 3):
+        losses = [learner.train_round(round_).loss for learner in (plain, quick)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-12)
+    for learner in (plain, quick):
+        assert learner.optimiser.taken > 0
+    for (name, wanted), (_, found) in zip(plain.optimiser.tensors(), quick.optimiser.tensors(), strict=True):
+        assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-18), name
+    for name, wanted in plain.values.items():
+        assert torch.allclose(quick.values[name], wanted, rtol=1e-9), name
+
+
+@pytest.mark.parametrize("changes", WAYS, ids="-".join)
+@pytest.mark.parametrize("double", [False, True])
+def test_a_gpu_takes_the_kernels(changes, double):
+    settings = settings_of("lightgcn", *changes)
+    pairs, nodes = settings["loss"] == "bpr", 2 + settings["negatives"]
+    for source in spread_steps.sources(settings["d"], nodes, pairs=pairs, double=double):
+        assert CudaCompiler().refusal(source) == ""
+
+
+def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels():
+    assert fits_kernels(16, 3)
+    assert not fits_kernels(10, 3)
+    assert not fits_kernels(16, 50)
+    assert not fits_kernels(128, 4)
+
+
+def test_kernels_move_as_adam_does():
+    assert (spread_steps.BETA1, spread_steps.BETA2, spread_steps.EPSILON) == (
+        adam._BETA1,
+        adam._BETA2,
+        adam._EPSILON,
+    )
