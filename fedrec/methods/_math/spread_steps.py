@@ -20,10 +20,10 @@ from fedrec.central.steps import EpochSamples, Steps
 from fedrec.native.kernel import AnyKernel, Argument, Kernel
 from fedrec.native.source import KernelSource
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 """Adam's, as `Adam` has them."""
-LANES = 256
-TILE = 32
+_LANES = 256
+_TILE = 32
 """Nodes of a piece of the second kernel: as many as lanes that read beside each other."""
 _VECTOR = 4
 """Numbers that a lane of a GPU reads at once."""
@@ -233,9 +233,9 @@ def fits_kernels(width: int, nodes: int) -> bool:
 
 def sources(width: int, nodes: int, *, pairs: bool, double: bool) -> tuple[KernelSource, KernelSource]:
     """Both kernels, for vectors of this width and rows of so many nodes."""
-    constants = f"#define BETA1 {BETA1}\n#define BETA2 {BETA2}\n#define EPSILON {EPSILON}\n"
+    constants = f"#define BETA1 {_BETA1}\n#define BETA2 {_BETA2}\n#define EPSILON {_EPSILON}\n"
     functions = constants + _FUNCTIONS.format(
-        width=width, nodes=nodes, tile=TILE, pairs=int(pairs), vector=min(_VECTOR, width)
+        width=width, nodes=nodes, tile=_TILE, pairs=int(pairs), vector=min(_VECTOR, width)
     )
     of_slopes = (
         *_OF_BOTH, ("const integer*", "counters"), ("const integer*", "sample_user"),
@@ -291,7 +291,7 @@ class SpreadSteps(Steps):
 
     def kernels(self, both: tuple[KernelSource, KernelSource]) -> tuple[AnyKernel, AnyKernel]:
         """Both of them, for the device of the matrix."""
-        slopes, moves = (Kernel(source, self._matrix.device, LANES) for source in both)
+        slopes, moves = (Kernel(source, self._matrix.device, _LANES) for source in both)
         return slopes, moves
 
     @override
@@ -338,6 +338,6 @@ class SpreadSteps(Steps):
             P=self._moved["P"], Q=self._moved["Q"],
         )  # fmt: skip
         self._of_moves(
-            -(-len(self._matrix) // TILE), **self._shared, **self._moved,
+            -(-len(self._matrix) // _TILE), **self._shared, **self._moved,
             rate=self._optimiser.rate, losses=self._losses,
         )  # fmt: skip

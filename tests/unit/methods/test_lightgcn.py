@@ -254,7 +254,7 @@ def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels()
 
 
 def test_kernels_move_as_adam_does():
-    assert (spread_steps.BETA1, spread_steps.BETA2, spread_steps.EPSILON) == (
+    assert (spread_steps._BETA1, spread_steps._BETA2, spread_steps._EPSILON) == (
         adam._BETA1,
         adam._BETA2,
         adam._EPSILON,
