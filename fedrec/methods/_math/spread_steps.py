@@ -1,14 +1,16 @@
-"""Steps of vectors that are spread over a graph by one product with a matrix: each is two kernels.
+"""Steps of vectors that are spread over a graph by one product with a matrix: each is three kernels.
 
-    slopes   a piece of work is a training row: the spread vectors of its user, item and negatives, their
-             scores, the loss, and its slope for each of these vectors
-    moves    a piece is some nodes: what all slopes come to there, and Adam's move
+    products  a piece of work is some nodes of the mini-batch and a stretch of the graph: what the vectors of
+              that stretch add to theirs, when they are spread
+    slopes    a piece is a training row: its spread vectors, their scores, the loss, and its slope for each
+    moves     a piece is some nodes of the graph: what all slopes come to there, and Adam's move
 
-A step reads of the matrix the rows of its nodes alone, and the second kernel finds them in the GPU's cache.
-Taken by torch it is some fifty pieces of work, and to hand these out takes longer than to do them.
+A step reads of the matrix the rows of its nodes alone, twice. Taken by torch it is some fifty pieces of work,
+which write and read much else.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -22,13 +24,14 @@ from fedrec.native.source import KernelSource
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 """Adam's, as `Adam` has them."""
-_LANES = 256
+_COLUMNS = 128
+"""Of the matrix, whose vectors a block has at hand at once: wide ones fewer."""
 _TILE = 32
-"""Nodes of a piece of the second kernel: as many as lanes that read beside each other."""
-_VECTOR = 4
-"""Numbers that a lane of a GPU reads at once."""
+"""Nodes of a piece of the last kernel: as many as lanes that read beside each other."""
+_TO_BEGIN = 3
+"""To begin and to end a stretch of the graph takes as long as so many times `_COLUMNS` of it."""
 _MOST_NODES = 12
-"""Of a training row, whose sums a lane keeps in registers."""
+"""Of a training row."""
 _STEPS_AT_ONCE = 64
 """Steps that are handed out to a GPU together; those behind the last one of an epoch do nothing."""
 
@@ -36,71 +39,170 @@ _FUNCTIONS = """
 #define D {width}
 #define NODES {nodes}
 #define WIDE (NODES - 1)
-#define TILE {tile}
 #define PAIRS {pairs}
+/* What is read at once: 16 bytes. */
+#define VECTOR (16 / (int)sizeof(real))
+#define PARTS (D / VECTOR)
 #if NATIVE_GPU
-#define VECTOR {vector}
-#define WARPS (LANES / 32)
-#define SOME _Pragma("unroll 4")
+#define WARP 32
 typedef struct __align__(16) {{ real at[VECTOR]; }} vector;
 #else
-#define VECTOR D
-#define WARPS 1
-#define SOME
+#define WARP 1
 typedef struct {{ real at[VECTOR]; }} vector;
 #endif
-/* Lanes that share a row of a table, and rows that all lanes have before them at once. */
-#define SHARING (D / VECTOR)
-#define ROWS (LANES / SHARING)
+"""
 
-/* Adds to the sums of all nodes the rows of a table, each times its place in the rows of the matrix. */
-INLINE void add_products(real sum[NODES][VECTOR], const real* const* weight, integer before,
-                         const real* table, integer rows) {{
-  int part = LANE % SHARING;
-  SOME for (integer row = LANE / SHARING; row < rows; row += ROWS) {{
-    vector own = *(const vector*)(table + row * D + part * VECTOR);
-    UNROLL for (int node = 0; node < NODES; node++) {{
-      real times = weight[node][before + row];
-      UNROLL for (int at = 0; at < VECTOR; at++) sum[node][at] += times * own.at[at];
+_PRODUCT_FUNCTIONS = """
+#define WARPS (LANES / WARP)
+#define HELD {held}
+#define TOGETHER {together}
+#define COLUMNS {columns}
+/* A table's rows lie so far apart that lanes which read beside each other read from all banks. */
+#define STRIDE (D + 4)
+#define TURNS (COLUMNS / WARP)
+#define FILLS ((COLUMNS * PARTS + LANES - 1) / LANES)
+#define SUMS (HELD * D)
+/* Of all sums, how many a lane has when those of its warp are added up, and how many lanes have the same. */
+#if NATIVE_GPU
+#define KEPT (SUMS < WARP ? 1 : SUMS / WARP)
+#define SAME (SUMS < WARP ? WARP / SUMS : 1)
+#else
+#define KEPT SUMS
+#define SAME 1
+#endif
+
+/* What is needed of the matrix and of the vectors between two places of the graph. */
+INLINE void look(real weights[TURNS][HELD], vector own[FILLS], const real* const* weight, const real* P,
+                 const real* Q, integer users, integer from, integer last) {{
+  UNROLL for (int turn = 0; turn < TURNS; turn++) {{
+    integer column = from + turn * WARP + LANE % WARP;
+    UNROLL for (int node = 0; node < HELD; node++)
+      weights[turn][node] = column < last ? weight[node][column] : 0;
+  }}
+  UNROLL for (int fill = 0; fill < FILLS; fill++) {{
+    int cell = fill * LANES + LANE;
+    integer column = from + cell / PARTS;
+    if (cell >= COLUMNS * PARTS || column >= last) {{
+      UNROLL for (int at = 0; at < VECTOR; at++) own[fill].at[at] = 0;
+      continue;
     }}
+    const real* table = column < users ? P + column * D : Q + (column - users) * D;
+    own[fill] = *(const vector*)(table + cell % PARTS * VECTOR);
   }}
 }}
 
-INLINE real softplus(real x) {{ return (x > 0 ? x : 0) + log1p(exp(x > 0 ? -x : x)); }}
-INLINE real sigmoid(real x) {{ return 1 / (1 + exp(-x)); }}
+/* Adds up the sums of all lanes of a warp, of which each lane keeps some. */
+INLINE void add_up(real sum[SUMS]) {{
+#if NATIVE_GPU
+  int half = SUMS / 2;
+  UNROLL for (int apart = WARP / 2; apart; apart >>= 1) {{
+    int upper = LANE & apart;
+    if (half) {{
+      UNROLL for (int at = 0; at < SUMS / 2; at++)
+        if (at < half) {{
+          real kept = upper ? sum[at + half] : sum[at], given = upper ? sum[at] : sum[at + half];
+          sum[at] = kept + __shfl_xor_sync(0xffffffffu, given, apart);
+        }}
+    }} else sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], apart);
+    half >>= 1;
+  }}
+#endif
+}}
+"""
+
+_SLOPE_FUNCTIONS = """
+INLINE real softplus(real x) { return (x > 0 ? x : 0) + log1p(exp(x > 0 ? -x : x)); }
+INLINE real sigmoid(real x) { return 1 / (1 + exp(-x)); }
 
 /* The loss of a row with these scores, of which there are `rows`, and its slope for each score. */
-INLINE real ranked(const real* score, const real* label, real* slope, integer rows) {{
+INLINE real ranked(const real* score, const real* label, real* slope, integer rows) {
   real lost = 0;
-  if (PAIRS) {{
+  if (PAIRS) {
     slope[0] = 0;
-    for (int at = 1; at < WIDE; at++) {{
+    for (int at = 1; at < WIDE; at++) {
       real apart = score[at] - score[0];
       lost += softplus(apart);
       slope[at] = sigmoid(apart) / (real)(rows * (WIDE - 1));
       slope[0] -= slope[at];
-    }}
+    }
     return lost / (real)(rows * (WIDE - 1));
-  }}
-  for (int at = 0; at < WIDE; at++) {{
+  }
+  for (int at = 0; at < WIDE; at++) {
     lost += softplus(score[at]) - label[at] * score[at];
     slope[at] = (sigmoid(score[at]) - label[at]) / (real)(rows * WIDE);
-  }}
+  }
   return lost / (real)(rows * WIDE);
-}}
+}
 """
 
-_OF_BOTH = (
-    ("const real*", "matrix"), ("integer", "users"), ("integer", "items"), ("double", "reg"),
-    ("integer*", "now"), ("double*", "factors"), ("integer*", "chosen"), ("real*", "slopes"),
-    ("real*", "lost"),
+_OF_FIRST = (
+    ("const integer*", "counters"), ("const integer*", "sample_user"), ("const integer*", "sample_item"),
+    ("integer", "batch"), ("integer", "every"), ("integer", "users"), ("integer", "items"),
+    ("integer*", "chosen"), ("const real*", "P"), ("const real*", "Q"),
+    ("const real*", "matrix"), ("integer", "stretches"), ("integer", "stretch"), ("real*", "parts"),
 )  # fmt: skip
-"""The matrix, and what the first kernel leaves for the second: which step it is and how many rows it has,
-Adam's corrections, the rows' nodes, what the loss slopes by in each of these, and the loss of each row."""
+"""`chosen` are the nodes of the mini-batch; `parts` what each stretch of the graph adds to their vectors."""
+
+_PRODUCTS = """
+  integer count = users + items, begin = counters[0] * batch;
+  integer rows = every - begin < batch ? every - begin : batch, nodes = rows * NODES;
+  integer tile = item / stretches * TOGETHER, first = item % stretches * stretch;
+  integer last = first + stretch < count ? first + stretch : count;
+  if (tile >= nodes) return;
+  SHARED real table[COLUMNS * STRIDE];
+  for (integer own = tile + LANE / WARP * HELD; own < tile + TOGETHER; own += WARPS * HELD) {
+    const real* weight[HELD];
+    UNROLL for (int held = 0; held < HELD; held++) {
+      integer node = own + held < nodes ? own + held : nodes - 1, row = begin + node / NODES;
+      int within = node % NODES;
+      integer place = within ? users + sample_item[row * WIDE + within - 1] : sample_user[row];
+      weight[held] = matrix + place * count;
+      if (first == 0 && LANE % WARP == 0) chosen[node] = place;
+    }
+    real sum[SUMS] = {0}, weights[TURNS][HELD], next[TURNS][HELD];
+    vector fill[FILLS];
+    look(next, fill, weight, P, Q, users, first, last);
+    for (integer from = first; from < last; from += COLUMNS) {
+      SYNC();
+      UNROLL for (int at = 0; at < FILLS; at++) {
+        int cell = at * LANES + LANE;
+        if (cell < COLUMNS * PARTS)
+          *(vector*)(table + cell / PARTS * STRIDE + cell % PARTS * VECTOR) = fill[at];
+      }
+      UNROLL for (int turn = 0; turn < TURNS; turn++)
+        UNROLL for (int node = 0; node < HELD; node++) weights[turn][node] = next[turn][node];
+      SYNC();
+      /* What comes next is read while this is worked on. */
+      look(next, fill, weight, P, Q, users, from + COLUMNS, last);
+      UNROLL for (int turn = 0; turn < TURNS; turn++) {
+        const real* mine = table + (turn * WARP + LANE % WARP) * STRIDE;
+        UNROLL for (int part = 0; part < PARTS; part++) {
+          vector number = *(const vector*)(mine + part * VECTOR);
+          UNROLL for (int node = 0; node < HELD; node++)
+            UNROLL for (int at = 0; at < VECTOR; at++)
+              sum[node * D + part * VECTOR + at] += weights[turn][node] * number.at[at];
+        }
+      }
+    }
+    add_up(sum);
+    UNROLL for (int kept = 0; kept < KEPT; kept++) {
+      int at = LANE % WARP / SAME * KEPT + kept;
+      if (own + at / D < nodes) parts[(item % stretches * batch * NODES + own) * D + at] = sum[kept];
+    }
+  }
+"""
+
+_OF_SECOND = (
+    ("const integer*", "counters"), ("const integer*", "chosen"), ("const real*", "sample_label"),
+    ("integer", "batch"), ("integer", "every"), ("integer", "users"), ("const real*", "P"),
+    ("const real*", "Q"), ("double", "reg"), ("integer", "stretches"), ("const real*", "parts"),
+    ("integer*", "now"), ("double*", "factors"), ("real*", "slopes"), ("real*", "lost"),
+)  # fmt: skip
+"""It leaves for the last kernel which step it is and how many rows it has, Adam's corrections, what the loss
+slopes by in each chosen node, and the loss of each row."""
 
 _SLOPES = """
-  integer count = users + items, begin = counters[0] * batch;
-  integer rows = every - begin < batch ? every - begin : batch;
+  integer begin = counters[0] * batch, rows = every - begin < batch ? every - begin : batch;
   if (item == 0 && LANE == 0) {
     double step = (double)(counters[0] + counters[1] + 1);
     now[0] = rows > 0 ? counters[0] : -1;
@@ -109,29 +211,10 @@ _SLOPES = """
     factors[1] = 1 / sqrt(1 - pow(BETA2, step));
   }
   if (item >= rows) return;
-  const real* weight[NODES];
-  UNROLL for (int node = 0; node < NODES; node++) {
-    integer place = node ? users + sample_item[(begin + item) * WIDE + node - 1] : sample_user[begin + item];
-    weight[node] = matrix + place * count;
-    if (LANE == 0) chosen[item * NODES + node] = place;
-  }
-  real sum[NODES][VECTOR] = {{0}};
-  add_products(sum, weight, 0, P, users);
-  add_products(sum, weight, users, Q, items);
-  SHARED real parts[WARPS * NODES * D], spread[NODES * D], score[WIDE], slope[WIDE];
-  UNROLL for (int node = 0; node < NODES; node++)
-    UNROLL for (int at = 0; at < VECTOR; at++) {
-#if NATIVE_GPU
-      for (int apart = SHARING; apart < 32; apart <<= 1)
-        sum[node][at] += __shfl_xor_sync(0xffffffffu, sum[node][at], apart);
-      if (LANE % 32 < SHARING)
-#endif
-        parts[(LANE / 32 * NODES + node) * D + LANE % SHARING * VECTOR + at] = sum[node][at];
-    }
-  SYNC();
+  SHARED real spread[NODES * D], score[WIDE], slope[WIDE];
   for (int at = LANE; at < NODES * D; at += LANES) {
     real total = 0;
-    for (int warp = 0; warp < WARPS; warp++) total += parts[warp * NODES * D + at];
+    for (integer from = 0; from < stretches; from++) total += parts[(from * batch + item) * NODES * D + at];
     spread[at] = total;
   }
   SYNC();
@@ -158,10 +241,18 @@ _SLOPES = """
   if (LANE == 0) lost[item] = loss + (real)(reg / 2 / (double)rows) * squares;
 """
 
+_OF_LAST = (
+    ("integer*", "counters"), ("const integer*", "chosen"), ("integer", "users"), ("integer", "items"),
+    ("const real*", "matrix"), ("double", "reg"), ("double", "rate"), ("const integer*", "now"),
+    ("const double*", "factors"), ("const real*", "slopes"), ("const real*", "lost"), ("real*", "losses"),
+    *(("real*", f"{name}{what}") for what in ("", "_first", "_second") for name in ("P", "Q")),
+)  # fmt: skip
+
 _MOVES = """
 #define WIDTH (LANES < TILE ? LANES : TILE)
 #define GROUPS (LANES / WIDTH)
-#define AT_ONCE (D < 16 ? D : 16)
+#define AT_ONCE (D * sizeof(real) < 128 ? D : 128 / (int)sizeof(real))
+#define AHEAD 8
   if (now[0] < 0) return;
   integer count = users + items, rows = now[1], nodes = rows * NODES;
   SHARED real parts[GROUPS * WIDTH * (AT_ONCE + 1)];
@@ -173,11 +264,21 @@ _MOVES = """
       real sum[AT_ONCE] = {0};
       int met = 0;
       if (column < count)
-        SOME for (integer node = group; node < nodes; node += GROUPS) {
-          integer place = chosen[node];
-          real weight = matrix[place * count + column];
-          met += place == column;
-          UNROLL for (int at = 0; at < AT_ONCE; at++) sum[at] += weight * slopes[node * D + from + at];
+        for (integer node = group * AHEAD; node < nodes; node += GROUPS * AHEAD) {
+          real weight[AHEAD];
+          UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
+            integer place = node + ahead < nodes ? chosen[node + ahead] : -1;
+            weight[ahead] = place < 0 ? 0 : matrix[place * count + column];
+            met += place == column;
+          }
+          UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
+            if (node + ahead >= nodes) break;
+            const real* slope = slopes + (node + ahead) * D + from;
+            UNROLL for (int part = 0; part < AT_ONCE; part += VECTOR) {
+              vector number = *(const vector*)(slope + part);
+              UNROLL for (int at = 0; at < VECTOR; at++) sum[part + at] += weight[ahead] * number.at[at];
+            }
+          }
         }
       SYNC();
       UNROLL for (int at = 0; at < AT_ONCE; at++) parts[LANE * (AT_ONCE + 1) + at] = sum[at];
@@ -228,29 +329,65 @@ class RankedPairs(Protocol):
 
 def fits_kernels(width: int, nodes: int) -> bool:
     """Whether there are kernels for vectors of this width, and rows of so many nodes."""
-    return width in (4, 8, 16, 32, 64, 128) and nodes <= _MOST_NODES and nodes * width <= 3 * 128
+    return width in (4, 8, 16, 32, 64, 128) and nodes <= _MOST_NODES
 
 
-def sources(width: int, nodes: int, *, pairs: bool, double: bool) -> tuple[KernelSource, KernelSource]:
-    """Both kernels, for vectors of this width and rows of so many nodes."""
-    constants = f"#define BETA1 {_BETA1}\n#define BETA2 {_BETA2}\n#define EPSILON {_EPSILON}\n"
-    functions = constants + _FUNCTIONS.format(
-        width=width, nodes=nodes, tile=_TILE, pairs=int(pairs), vector=min(_VECTOR, width)
-    )
-    of_slopes = (
-        *_OF_BOTH, ("const integer*", "counters"), ("const integer*", "sample_user"),
-        ("const integer*", "sample_item"), ("const real*", "sample_label"), ("integer", "batch"),
-        ("integer", "every"), ("const real*", "P"), ("const real*", "Q"),
-    )  # fmt: skip
-    moved = (f"{name}{what}" for what in ("", "_first", "_second") for name in ("P", "Q"))
-    of_moves = (
-        *_OF_BOTH, ("integer*", "counters"), ("double", "rate"), ("real*", "losses"),
-        *(("real*", name) for name in moved),
-    )  # fmt: skip
-    return (
-        KernelSource("spread_slopes", of_slopes, _SLOPES, functions, double),
-        KernelSource("spread_moves", of_moves, _MOVES, functions, double),
-    )
+@dataclass(frozen=True)
+class Shape:
+    """What kernels are made for: vectors of this width, rows of so many nodes."""
+
+    width: int
+    nodes: int
+    pairs: bool
+    double: bool
+
+    @property
+    def held(self) -> int:
+        """Nodes whose sums a lane of the first kernel holds in registers."""
+        return max(1, min(4, 128 // self.width))
+
+    @property
+    def lanes(self) -> dict[str, int]:
+        """Of a block of each kernel: the more of them, the fewer registers each has."""
+        return {"products": 512 if self.width <= 16 else 256, "slopes": 64, "moves": 256}
+
+    @property
+    def together(self) -> int:
+        """Nodes of a piece of the first kernel."""
+        return self.held * self.lanes["products"] // 32
+
+    @property
+    def columns(self) -> int:
+        """Of the matrix, whose vectors the first kernel has at hand at once."""
+        return max(32, min(_COLUMNS, 4096 // self.width))
+
+    def sources(self) -> dict[str, KernelSource]:
+        """The kernels."""
+        common = _FUNCTIONS.format(width=self.width, nodes=self.nodes, pairs=int(self.pairs))
+        of_products = _PRODUCT_FUNCTIONS.format(held=self.held, together=self.together, columns=self.columns)
+        adam = f"#define BETA1 {_BETA1}\n#define BETA2 {_BETA2}\n#define EPSILON {_EPSILON}\n"
+        made = (
+            ("products", _OF_FIRST, _PRODUCTS, of_products),
+            ("slopes", _OF_SECOND, _SLOPES, adam + _SLOPE_FUNCTIONS),
+            ("moves", _OF_LAST, _MOVES, adam + f"#define TILE {_TILE}\n"),
+        )
+        return {
+            name: KernelSource(f"spread_{name}", parameters, body, common + functions, self.double)
+            for name, parameters, body, functions in made
+        }
+
+
+def stretches_of(columns: int, tiles: int, workers: int) -> int:
+    """Into how many stretches to cut a graph for each of `tiles`, so that all `workers` are soon done.
+
+    `columns` is the length of the graph in `_COLUMNS`. No stretch is empty.
+    """
+
+    def time(stretches: int) -> int:
+        return -(-tiles * stretches // workers) * (-(-columns // stretches) + _TO_BEGIN)
+
+    stretches = min(range(1, columns + 1), key=time)
+    return -(-columns // -(-columns // stretches))
 
 
 class SpreadSteps(Steps):
@@ -264,35 +401,37 @@ class SpreadSteps(Steps):
 
     def __init__(self, method: RankedPairs, optimiser: Adam, matrix: Tensor) -> None:
         self._optimiser, self._matrix = optimiser, matrix
-        values = optimiser.values
-        width, self._nodes = values["P"].shape[1], 2 + int(method.settings["negatives"])
+        values, device = optimiser.values, matrix.device
+        width, nodes = values["P"].shape[1], 2 + int(method.settings["negatives"])
+        shape = Shape(width, nodes, method.pairwise, matrix.dtype == torch.float64)
         self._batch_size = int(method.settings["batch_size"])
-        self._of_slopes, self._of_moves = self.kernels(
-            sources(width, self._nodes, pairs=method.pairwise, double=matrix.dtype == torch.float64)
-        )
-        device, rows = matrix.device, self._batch_size * self._nodes
+        self._kernels = self.kernels(shape)
+        chosen, columns = self._batch_size * nodes, -(-len(matrix) // shape.columns)
+        self._tiles = -(-chosen // shape.together)
+        stretches = stretches_of(columns, self._tiles, self._kernels["products"].workers(1 << 40))
         self._counters = torch.zeros(2, dtype=torch.int64, device=device)
-        self._shared: dict[str, Argument] = {
-            "matrix": matrix, "users": method.users, "items": method.items, "reg": method.settings["reg"],
+        self._given: dict[str, Argument] = {
+            "counters": self._counters, "batch": self._batch_size, "matrix": matrix,
+            "users": method.users, "items": method.items,
+            "reg": method.settings["reg"], "rate": optimiser.rate,
+            "stretches": stretches, "stretch": -(-columns // stretches) * shape.columns,
+            "chosen": torch.zeros(chosen, dtype=torch.int64, device=device),
+            "parts": torch.zeros(stretches * chosen * width, dtype=matrix.dtype, device=device),
+            "slopes": torch.zeros(chosen * width, dtype=matrix.dtype, device=device),
             "now": torch.zeros(2, dtype=torch.int64, device=device),
             "factors": torch.zeros(2, dtype=torch.float64, device=device),
-            "chosen": torch.zeros(rows, dtype=torch.int64, device=device),
-            "slopes": torch.zeros(rows * width, dtype=matrix.dtype, device=device),
             "lost": torch.zeros(self._batch_size, dtype=matrix.dtype, device=device),
-            "counters": self._counters,
         }  # fmt: skip
-        self._moved: dict[str, Argument] = {}
         for name in ("P", "Q"):
             first, second = optimiser.moments(name)
-            moved = {name: values[name].detach(), f"{name}_first": first, f"{name}_second": second}
-            self._moved |= moved
+            self._given |= {name: values[name].detach(), f"{name}_first": first, f"{name}_second": second}
         self._samples: EpochSamples | None = None
         self._record: torch.cuda.CUDAGraph | None = None
 
-    def kernels(self, both: tuple[KernelSource, KernelSource]) -> tuple[AnyKernel, AnyKernel]:
-        """Both of them, for the device of the matrix."""
-        slopes, moves = (Kernel(source, self._matrix.device, _LANES) for source in both)
-        return slopes, moves
+    def kernels(self, shape: Shape) -> dict[str, AnyKernel]:
+        """Those of a shape, for the device of the matrix."""
+        device, lanes = self._matrix.device, shape.lanes
+        return {name: Kernel(source, device, lanes[name]) for name, source in shape.sources().items()}
 
     @override
     def epoch(self, samples: EpochSamples) -> float:
@@ -313,6 +452,11 @@ class SpreadSteps(Steps):
             self._samples = EpochSamples(*(tensor.clone().contiguous() for tensor in samples.tensors()))
             steps = -(-len(samples.user) // self._batch_size)
             self._losses = torch.zeros(steps, dtype=self._matrix.dtype, device=self._matrix.device)
+            user, item, label = self._samples.tensors()
+            self._given |= {
+                "sample_user": user, "sample_item": item, "sample_label": label, "every": len(user),
+                "losses": self._losses,
+            }  # fmt: skip
             return
         for own, tensor in zip(self._samples.tensors(), samples.tensors(), strict=True):
             own.copy_(tensor)
@@ -330,14 +474,10 @@ class SpreadSteps(Steps):
             self._record.replay()
 
     def _take_one(self) -> None:
-        assert self._samples is not None
-        user, item, label = self._samples.tensors()
-        self._of_slopes(
-            min(self._batch_size, len(user)), **self._shared,
-            sample_user=user, sample_item=item, sample_label=label, batch=self._batch_size, every=len(user),
-            P=self._moved["P"], Q=self._moved["Q"],
-        )  # fmt: skip
-        self._of_moves(
-            -(-len(self._matrix) // _TILE), **self._shared, **self._moved,
-            rate=self._optimiser.rate, losses=self._losses,
-        )  # fmt: skip
+        pieces = {
+            "products": self._tiles * int(self._given["stretches"]),
+            "slopes": self._batch_size,
+            "moves": -(-len(self._matrix) // _TILE),
+        }
+        for name, kernel in self._kernels.items():
+            kernel(pieces[name], **self._given)

@@ -11,7 +11,7 @@ from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.methods._math import graph as module
 from fedrec.methods._math import spread_steps
-from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels
+from fedrec.methods._math.spread_steps import Shape, SpreadSteps, fits_kernels, stretches_of
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
@@ -205,9 +205,8 @@ class OnLanes(SpreadSteps):
     """The kernels as a GPU runs them."""
 
     @override
-    def kernels(self, both):
-        slopes, moves = (LanesKernel(source) for source in both)
-        return slopes, moves
+    def kernels(self, shape):
+        return {name: LanesKernel(source) for name, source in shape.sources().items()}
 
 
 WAYS = [
@@ -221,8 +220,10 @@ WAYS = [
 
 @pytest.mark.parametrize("steps", [SpreadSteps, OnLanes])
 @pytest.mark.parametrize("changes", WAYS, ids="-".join)
-def test_kernels_take_the_steps_that_torch_takes(steps, changes):
-    """Over several epochs, in which Adam's moments and count of steps go on."""
+def test_kernels_take_the_steps_that_torch_takes(steps, changes, monkeypatch):
+    """Over several epochs, in which Adam's moments and count of steps go on. The graph has two stretches."""
+    monkeypatch.setattr(spread_steps, "_COLUMNS", 32)
+    monkeypatch.setattr(spread_steps, "stretches_of", lambda columns, _tiles, _workers: min(columns, 2))
     plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
     quick.steps = steps(quick.method, quick.optimiser, matrix)
@@ -242,15 +243,26 @@ def test_kernels_take_the_steps_that_torch_takes(steps, changes):
 def test_a_gpu_takes_the_kernels(changes, double):
     settings = settings_of("lightgcn", *changes)
     pairs, nodes = settings["loss"] == "bpr", 2 + settings["negatives"]
-    for source in spread_steps.sources(settings["d"], nodes, pairs=pairs, double=double):
-        assert CudaCompiler().refusal(source) == ""
+    shape = Shape(settings["d"], nodes, pairs, double)
+    for name, source in shape.sources().items():
+        assert CudaCompiler().refusal(source, shape.lanes[name]) == ""
+
+
+def test_a_graph_is_cut_so_that_all_workers_are_soon_done():
+    # One turn of all workers with stretches of 7, where two would leave 120 of them without work.
+    assert stretches_of(columns=77, tiles=12, workers=132) == 11
+    # Three turns of 39 rather than two of 77.
+    assert stretches_of(columns=77, tiles=192, workers=132) == 2
+    assert stretches_of(columns=77, tiles=10, workers=1) == 1
+    for columns in range(1, 40):
+        stretches = stretches_of(columns, tiles=3, workers=132)
+        assert (stretches - 1) * -(-columns // stretches) < columns
 
 
 def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels():
     assert fits_kernels(16, 3)
     assert not fits_kernels(10, 3)
     assert not fits_kernels(16, 50)
-    assert not fits_kernels(128, 4)
 
 
 def test_kernels_move_as_adam_does():
