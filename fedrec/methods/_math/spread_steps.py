@@ -1,9 +1,10 @@
-"""Steps of vectors that are spread over a graph by one product with a matrix: each is three kernels.
+"""Steps of vectors that are spread over a graph by one product with a matrix: each is four kernels.
 
     products  a piece of work is some nodes of the mini-batch and a stretch of the graph: what the vectors of
               that stretch add to theirs, when they are spread
     slopes    a piece is a training row: its spread vectors, their scores, the loss, and its slope for each
-    moves     a piece is some nodes of the graph: what all slopes come to there, and Adam's move
+    sums      a piece is some nodes of the graph and a share of the mini-batch's: what its slopes add up to
+    moves     a piece is some numbers: what all slopes come to, and Adam's move
 
 A step reads of the matrix the rows of its nodes alone, twice. Taken by torch it is some fifty pieces of work,
 which write and read much else.
@@ -26,10 +27,16 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 """Adam's, as `Adam` has them."""
 _COLUMNS = 128
 """Of the matrix, whose vectors a block has at hand at once: wide ones fewer."""
-_TILE = 32
-"""Nodes of a piece of the last kernel: as many as lanes that read beside each other."""
+_BESIDE = 32
+"""Columns of the matrix that lanes read beside each other."""
+_AT_A_TIME = 64
+"""Nodes of the mini-batch whose slopes a block of the third kernel adds up at a time."""
+_MOVED = 1024
+"""Numbers of a piece of the last kernel."""
 _TO_BEGIN = 3
-"""To begin and to end a stretch of the graph takes as long as so many times `_COLUMNS` of it."""
+"""To begin and to end a piece of a product takes as long as so many turns of its work."""
+_ALL = 1 << 40
+"""Pieces of work: more than there are workers."""
 _MOST_NODES = 12
 """Of a training row."""
 _STEPS_AT_ONCE = 64
@@ -196,10 +203,10 @@ _OF_SECOND = (
     ("const integer*", "counters"), ("const integer*", "chosen"), ("const real*", "sample_label"),
     ("integer", "batch"), ("integer", "every"), ("integer", "users"), ("const real*", "P"),
     ("const real*", "Q"), ("double", "reg"), ("integer", "stretches"), ("const real*", "parts"),
-    ("integer*", "now"), ("double*", "factors"), ("real*", "slopes"), ("real*", "lost"),
+    ("integer*", "now"), ("double*", "factors"), ("real*", "slopes"), ("real*", "lost"), ("int*", "times"),
 )  # fmt: skip
-"""It leaves for the last kernel which step it is and how many rows it has, Adam's corrections, what the loss
-slopes by in each chosen node, and the loss of each row."""
+"""It leaves for the others which step it is and how many rows it has, Adam's corrections, what the loss
+slopes by in each chosen node, the loss of each row, and how many times each node is chosen."""
 
 _SLOPES = """
   integer begin = counters[0] * batch, rows = every - begin < batch ? every - begin : batch;
@@ -211,6 +218,7 @@ _SLOPES = """
     factors[1] = 1 / sqrt(1 - pow(BETA2, step));
   }
   if (item >= rows) return;
+  for (int node = LANE; node < NODES; node += LANES) TAKE(times + chosen[item * NODES + node], 1);
   SHARED real spread[NODES * D], score[WIDE], slope[WIDE];
   for (int at = LANE; at < NODES * D; at += LANES) {
     real total = 0;
@@ -241,70 +249,89 @@ _SLOPES = """
   if (LANE == 0) lost[item] = loss + (real)(reg / 2 / (double)rows) * squares;
 """
 
+_OF_THIRD = (
+    ("const integer*", "chosen"), ("integer", "users"), ("integer", "items"), ("const real*", "matrix"),
+    ("const integer*", "now"), ("const real*", "slopes"), ("integer", "shares"), ("integer", "share"),
+    ("real*", "sums"),
+)  # fmt: skip
+
+_SUMS = """
+#define WIDTH (LANES < BESIDE ? LANES : BESIDE)
+#define GROUPS (LANES / WIDTH)
+#define AT_ONCE (D * (int)sizeof(real) < 128 ? D : 128 / (int)sizeof(real))
+  if (now[0] < 0) return;
+  integer count = users + items, nodes = now[1] * NODES, first = item % shares * share;
+  integer last = first + share < nodes ? first + share : nodes;
+  SHARED real parts[LANES * (AT_ONCE + 1)];
+  int group = LANE / WIDTH;
+  for (int beside = 0; beside < BESIDE; beside += WIDTH) {
+    integer start = item / shares * (OWN * BESIDE) + beside, column[OWN];
+    UNROLL for (int own = 0; own < OWN; own++) {
+      column[own] = start + own * BESIDE + LANE % WIDTH;
+      if (column[own] >= count) column[own] = count - 1;
+    }
+    real sum[OWN][D] = {{0}};
+    for (integer node = first + group * AHEAD; node < last; node += GROUPS * AHEAD) {
+      real weight[AHEAD][OWN];
+      UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
+        const real* row = matrix + chosen[node + ahead < last ? node + ahead : node] * count;
+        UNROLL for (int own = 0; own < OWN; own++) weight[ahead][own] = row[column[own]];
+      }
+      UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
+        if (node + ahead >= last) break;
+        UNROLL for (int part = 0; part < D; part += VECTOR) {
+          vector slope = *(const vector*)(slopes + (node + ahead) * D + part);
+          UNROLL for (int own = 0; own < OWN; own++)
+            UNROLL for (int at = 0; at < VECTOR; at++)
+              sum[own][part + at] += weight[ahead][own] * slope.at[at];
+        }
+      }
+    }
+    UNROLL for (int own = 0; own < OWN; own++)
+      UNROLL for (int from = 0; from < D; from += AT_ONCE) {
+        SYNC();
+        UNROLL for (int at = 0; at < AT_ONCE; at++) parts[LANE * (AT_ONCE + 1) + at] = sum[own][from + at];
+        SYNC();
+        for (int cell = LANE; cell < WIDTH * AT_ONCE; cell += LANES) {
+          int of = cell / AT_ONCE, at = cell % AT_ONCE;
+          integer place = start + own * BESIDE + of;
+          if (place >= count) continue;
+          real total = 0;
+          for (int one = 0; one < GROUPS; one++) total += parts[(one * WIDTH + of) * (AT_ONCE + 1) + at];
+          sums[(item % shares * count + place) * D + from + at] = total;
+        }
+      }
+  }
+"""
+
 _OF_LAST = (
-    ("integer*", "counters"), ("const integer*", "chosen"), ("integer", "users"), ("integer", "items"),
-    ("const real*", "matrix"), ("double", "reg"), ("double", "rate"), ("const integer*", "now"),
-    ("const double*", "factors"), ("const real*", "slopes"), ("const real*", "lost"), ("real*", "losses"),
+    ("integer*", "counters"), ("integer", "users"), ("integer", "items"), ("double", "reg"),
+    ("double", "rate"), ("const integer*", "now"), ("const double*", "factors"), ("const real*", "lost"),
+    ("real*", "losses"), ("int*", "times"), ("integer", "shares"), ("const real*", "sums"),
     *(("real*", f"{name}{what}") for what in ("", "_first", "_second") for name in ("P", "Q")),
 )  # fmt: skip
 
 _MOVES = """
-#define WIDTH (LANES < TILE ? LANES : TILE)
-#define GROUPS (LANES / WIDTH)
-#define AT_ONCE (D * sizeof(real) < 128 ? D : 128 / (int)sizeof(real))
-#define AHEAD 8
   if (now[0] < 0) return;
-  integer count = users + items, rows = now[1], nodes = rows * NODES;
-  SHARED real parts[GROUPS * WIDTH * (AT_ONCE + 1)];
-  SHARED int times[GROUPS * WIDTH];
-  int own = LANE % WIDTH, group = LANE / WIDTH;
-  for (int first = 0; first < TILE; first += WIDTH)
-    for (int from = 0; from < D; from += AT_ONCE) {
-      integer column = item * TILE + first + own;
-      real sum[AT_ONCE] = {0};
-      int met = 0;
-      if (column < count)
-        for (integer node = group * AHEAD; node < nodes; node += GROUPS * AHEAD) {
-          real weight[AHEAD];
-          UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
-            integer place = node + ahead < nodes ? chosen[node + ahead] : -1;
-            weight[ahead] = place < 0 ? 0 : matrix[place * count + column];
-            met += place == column;
-          }
-          UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
-            if (node + ahead >= nodes) break;
-            const real* slope = slopes + (node + ahead) * D + from;
-            UNROLL for (int part = 0; part < AT_ONCE; part += VECTOR) {
-              vector number = *(const vector*)(slope + part);
-              UNROLL for (int at = 0; at < VECTOR; at++) sum[part + at] += weight[ahead] * number.at[at];
-            }
-          }
-        }
-      SYNC();
-      UNROLL for (int at = 0; at < AT_ONCE; at++) parts[LANE * (AT_ONCE + 1) + at] = sum[at];
-      times[LANE] = met;
-      SYNC();
-      for (int cell = LANE; cell < WIDTH * AT_ONCE; cell += LANES) {
-        int of = cell / AT_ONCE, at = cell % AT_ONCE, all = 0;
-        integer place = item * TILE + first + of;
-        if (place >= count) continue;
-        real slope = 0;
-        for (int one = 0; one < GROUPS; one++) {
-          slope += parts[(one * WIDTH + of) * (AT_ONCE + 1) + at];
-          all += times[one * WIDTH + of];
-        }
-        integer within = (place < users ? place : place - users) * D + from + at;
-        real* value = (place < users ? P : Q) + within;
-        real* first_moment = (place < users ? P_first : Q_first) + within;
-        real* second_moment = (place < users ? P_second : Q_second) + within;
-        slope += (real)(reg * all / (double)rows) * *value;
-        real m = (real)BETA1 * *first_moment + (real)(1 - BETA1) * slope;
-        real v = (real)BETA2 * *second_moment + (real)(1 - BETA2) * slope * slope;
-        *first_moment = m;
-        *second_moment = v;
-        *value -= (real)(rate * factors[0]) * m / ((real)sqrt(v) * (real)factors[1] + (real)EPSILON);
-      }
-    }
+  integer rows = now[1], of_users = users * D, every = of_users + items * D, end = (item + 1) * MOVED;
+  if (end > every) end = every;
+  for (integer cell = item * MOVED + LANE; cell < end; cell += LANES) {
+    real slope = 0;
+    for (integer share = 0; share < shares; share++) slope += sums[share * every + cell];
+    integer within = cell < of_users ? cell : cell - of_users;
+    real* value = (cell < of_users ? P : Q) + within;
+    real* first_moment = (cell < of_users ? P_first : Q_first) + within;
+    real* second_moment = (cell < of_users ? P_second : Q_second) + within;
+    slope += (real)(reg * times[cell / D] / (double)rows) * *value;
+    real m = (real)BETA1 * *first_moment + (real)(1 - BETA1) * slope;
+    real v = (real)BETA2 * *second_moment + (real)(1 - BETA2) * slope * slope;
+    *first_moment = m;
+    *second_moment = v;
+    *value -= (real)(rate * factors[0]) * m / ((real)sqrt(v) * (real)factors[1] + (real)EPSILON);
+  }
+  SYNC();
+  /* Those of the next step are counted from here. */
+  for (integer node = item * MOVED / D + LANE; node < end / D; node += LANES) times[node] = 0;
   if (item == 0) {
     real total = 0;
     for (integer row = LANE; row < rows; row += LANES) total += lost[row];
@@ -343,13 +370,13 @@ class Shape:
 
     @property
     def held(self) -> int:
-        """Nodes whose sums a lane of the first kernel holds in registers."""
+        """Nodes whose sums a lane holds in registers: of the mini-batch, and of the graph."""
         return max(1, min(4, 128 // self.width))
 
     @property
     def lanes(self) -> dict[str, int]:
         """Of a block of each kernel: the more of them, the fewer registers each has."""
-        return {"products": 512 if self.width <= 16 else 256, "slopes": 64, "moves": 256}
+        return {"products": 512 if self.width <= 16 else 256, "slopes": 64, "sums": 256, "moves": 256}
 
     @property
     def together(self) -> int:
@@ -361,15 +388,22 @@ class Shape:
         """Of the matrix, whose vectors the first kernel has at hand at once."""
         return max(32, min(_COLUMNS, 4096 // self.width))
 
+    @property
+    def ahead(self) -> int:
+        """Nodes of the mini-batch whose numbers a lane of the third kernel reads before it uses them."""
+        return 8 if self.width <= 16 else 4
+
     def sources(self) -> dict[str, KernelSource]:
         """The kernels."""
         common = _FUNCTIONS.format(width=self.width, nodes=self.nodes, pairs=int(self.pairs))
         of_products = _PRODUCT_FUNCTIONS.format(held=self.held, together=self.together, columns=self.columns)
+        of_sums = f"#define OWN {self.held}\n#define BESIDE {_BESIDE}\n#define AHEAD {self.ahead}\n"
         adam = f"#define BETA1 {_BETA1}\n#define BETA2 {_BETA2}\n#define EPSILON {_EPSILON}\n"
         made = (
             ("products", _OF_FIRST, _PRODUCTS, of_products),
             ("slopes", _OF_SECOND, _SLOPES, adam + _SLOPE_FUNCTIONS),
-            ("moves", _OF_LAST, _MOVES, adam + f"#define TILE {_TILE}\n"),
+            ("sums", _OF_THIRD, _SUMS, of_sums),
+            ("moves", _OF_LAST, _MOVES, adam + f"#define MOVED {_MOVED}\n"),
         )
         return {
             name: KernelSource(f"spread_{name}", parameters, body, common + functions, self.double)
@@ -377,17 +411,17 @@ class Shape:
         }
 
 
-def stretches_of(columns: int, tiles: int, workers: int) -> int:
-    """Into how many stretches to cut a graph for each of `tiles`, so that all `workers` are soon done.
+def pieces_of(turns: int, tiles: int, workers: int) -> int:
+    """Into how many pieces to cut `turns` of work for each of `tiles`, so that all `workers` are soon done.
 
-    `columns` is the length of the graph in `_COLUMNS`. No stretch is empty.
+    No piece is empty where all but the last are equally long.
     """
 
-    def time(stretches: int) -> int:
-        return -(-tiles * stretches // workers) * (-(-columns // stretches) + _TO_BEGIN)
+    def time(pieces: int) -> int:
+        return -(-tiles * pieces // workers) * (-(-turns // pieces) + _TO_BEGIN)
 
-    stretches = min(range(1, columns + 1), key=time)
-    return -(-columns // -(-columns // stretches))
+    pieces = min(range(1, turns + 1), key=time)
+    return -(-turns // -(-turns // pieces))
 
 
 class SpreadSteps(Steps):
@@ -406,18 +440,27 @@ class SpreadSteps(Steps):
         shape = Shape(width, nodes, method.pairwise, matrix.dtype == torch.float64)
         self._batch_size = int(method.settings["batch_size"])
         self._kernels = self.kernels(shape)
-        chosen, columns = self._batch_size * nodes, -(-len(matrix) // shape.columns)
-        self._tiles = -(-chosen // shape.together)
-        stretches = stretches_of(columns, self._tiles, self._kernels["products"].workers(1 << 40))
+        chosen, count = self._batch_size * nodes, len(matrix)
+        columns, tiles = -(-count // shape.columns), -(-chosen // shape.together)
+        stretches = pieces_of(columns, tiles, self._kernels["products"].workers(_ALL))
+        turns, places = -(-chosen // _AT_A_TIME), -(-count // (shape.held * _BESIDE))
+        shares = pieces_of(turns, places, self._kernels["sums"].workers(_ALL))
+        self._pieces = {
+            "products": tiles * stretches, "slopes": self._batch_size, "sums": places * shares,
+            "moves": -(-count * width // _MOVED),
+        }  # fmt: skip
         self._counters = torch.zeros(2, dtype=torch.int64, device=device)
         self._given: dict[str, Argument] = {
             "counters": self._counters, "batch": self._batch_size, "matrix": matrix,
             "users": method.users, "items": method.items,
             "reg": method.settings["reg"], "rate": optimiser.rate,
             "stretches": stretches, "stretch": -(-columns // stretches) * shape.columns,
+            "shares": shares, "share": -(-turns // shares) * _AT_A_TIME,
             "chosen": torch.zeros(chosen, dtype=torch.int64, device=device),
+            "times": torch.zeros(count, dtype=torch.int32, device=device),
             "parts": torch.zeros(stretches * chosen * width, dtype=matrix.dtype, device=device),
             "slopes": torch.zeros(chosen * width, dtype=matrix.dtype, device=device),
+            "sums": torch.zeros(shares * count * width, dtype=matrix.dtype, device=device),
             "now": torch.zeros(2, dtype=torch.int64, device=device),
             "factors": torch.zeros(2, dtype=torch.float64, device=device),
             "lost": torch.zeros(self._batch_size, dtype=matrix.dtype, device=device),
@@ -474,10 +517,5 @@ class SpreadSteps(Steps):
             self._record.replay()
 
     def _take_one(self) -> None:
-        pieces = {
-            "products": self._tiles * int(self._given["stretches"]),
-            "slopes": self._batch_size,
-            "moves": -(-len(self._matrix) // _TILE),
-        }
         for name, kernel in self._kernels.items():
-            kernel(pieces[name], **self._given)
+            kernel(self._pieces[name], **self._given)

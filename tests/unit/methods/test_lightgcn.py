@@ -11,7 +11,7 @@ from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.methods._math import graph as module
 from fedrec.methods._math import spread_steps
-from fedrec.methods._math.spread_steps import Shape, SpreadSteps, fits_kernels, stretches_of
+from fedrec.methods._math.spread_steps import Shape, SpreadSteps, fits_kernels, pieces_of
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
@@ -221,9 +221,10 @@ WAYS = [
 @pytest.mark.parametrize("steps", [SpreadSteps, OnLanes])
 @pytest.mark.parametrize("changes", WAYS, ids="-".join)
 def test_kernels_take_the_steps_that_torch_takes(steps, changes, monkeypatch):
-    """Over several epochs, in which Adam's moments and count of steps go on. The graph has two stretches."""
+    """Over several epochs, in which Adam's moments and count of steps go on. Pieces of both products are cut."""
     monkeypatch.setattr(spread_steps, "_COLUMNS", 32)
-    monkeypatch.setattr(spread_steps, "stretches_of", lambda columns, _tiles, _workers: min(columns, 2))
+    monkeypatch.setattr(spread_steps, "_AT_A_TIME", 16)
+    monkeypatch.setattr(spread_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
     plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
     quick.steps = steps(quick.method, quick.optimiser, matrix)
@@ -248,15 +249,15 @@ def test_a_gpu_takes_the_kernels(changes, double):
         assert CudaCompiler().refusal(source, shape.lanes[name]) == ""
 
 
-def test_a_graph_is_cut_so_that_all_workers_are_soon_done():
-    # One turn of all workers with stretches of 7, where two would leave 120 of them without work.
-    assert stretches_of(columns=77, tiles=12, workers=132) == 11
-    # Three turns of 39 rather than two of 77.
-    assert stretches_of(columns=77, tiles=192, workers=132) == 2
-    assert stretches_of(columns=77, tiles=10, workers=1) == 1
-    for columns in range(1, 40):
-        stretches = stretches_of(columns, tiles=3, workers=132)
-        assert (stretches - 1) * -(-columns // stretches) < columns
+def test_work_is_cut_so_that_all_workers_are_soon_done():
+    # All work at once on seven turns each, where fewer pieces would leave some without work.
+    assert pieces_of(turns=77, tiles=12, workers=132) == 11
+    # Three times 39 turns rather than twice 77.
+    assert pieces_of(turns=77, tiles=192, workers=132) == 2
+    assert pieces_of(turns=77, tiles=10, workers=1) == 1
+    for turns in range(1, 40):
+        pieces = pieces_of(turns, tiles=3, workers=132)
+        assert (pieces - 1) * -(-turns // pieces) < turns
 
 
 def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels():
