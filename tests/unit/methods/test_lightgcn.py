@@ -248,6 +248,19 @@ def test_a_gpu_takes_the_kernels(changes, double):
         assert CudaCompiler().refusal(source, shape.lanes[name]) == ""
 
 
+def test_kernels_go_on_from_a_stored_state():
+    first, second = (lightgcn(clients_of(planted_blocks(users=7)), "d=8", "batch_size=16") for _ in range(2))
+    for learner in (first, second):
+        matrix = learner.method.graph.matrix(learner.settings["depth"])
+        learner.steps = SpreadSteps(learner.method, learner.optimiser, matrix)
+    first.train_round(1)
+    second.load({name: value.clone() for name, value in first.tensors().items()})
+    for learner in (first, second):
+        learner.train_round(2)
+    for name, value in first.tensors().items():
+        assert torch.equal(second.tensors()[name], value), name
+
+
 def test_work_is_cut_so_that_all_workers_are_soon_done():
     # All work at once on seven turns each, where fewer pieces would leave some without work.
     assert pieces_of(turns=77, tiles=12, workers=132) == 11
