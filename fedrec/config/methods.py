@@ -106,7 +106,7 @@ def _resolve(
         origin = origins[id(setting)]
         written_here = key in specials or any(methods[origin] is entry for entry in entries)
         own = special["source"] == OURS or written_here
-        stated = own or paper in papers_named(methods[origin])
+        stated = own or paper in _papers_of(methods, origin)
         sources[key] = source_text(special) if stated else f"taken from {origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
@@ -129,6 +129,10 @@ def source_text(special: Mapping[str, Any]) -> str:
     """Where a value comes from, in words; of one that was searched, in how many trials."""
     trials = special.get("trials")
     return special["source"] if trials is None else f"{special['source']}, {trials} trials"
+
+
+def _papers_of(methods: Mapping[str, Any], name: str) -> list[str]:
+    return remembered(methods, ("papers", name), lambda: papers_named(methods[name]))
 
 
 def papers_named(entry: Mapping[str, Any]) -> list[str]:

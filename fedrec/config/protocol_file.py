@@ -50,6 +50,6 @@ def switches_of(step: str) -> tuple[str, ...]:
 
 def switched(protocols: Mapping[str, Protocol], paper: str, switches: Iterable[str]) -> Protocol:
     """The protocol of `paper` with some switches as in `clean`."""
-    clean = protocol_named(protocols, "clean").as_dict()
-    changes = {setting: clean[setting] for switch in switches for setting in SWITCHES[switch]}
+    clean = protocol_named(protocols, "clean")
+    changes = {setting: getattr(clean, setting) for switch in switches for setting in SWITCHES[switch]}
     return replace(protocol_named(protocols, f"published-{paper}"), **changes)

@@ -65,7 +65,7 @@ def check_code(method: str, settings: Iterable[str]) -> None:
             )
 
 
-def closure(modules: Collection[str], neutral: Collection[str]) -> list[str]:
+def closure(modules: Collection[str], neutral: tuple[str, ...]) -> list[str]:
     """`modules` and every fedrec module they import, directly or not, but for neutral ones; sorted."""
     reached: set[str] = set()
     waiting = [*modules]
@@ -121,10 +121,18 @@ def _parsed_file(path: Path, _changed: int, _size: int) -> Code:
     return replace(code, imports=frozenset(name for name in code.imports if _file_of(name).is_file()))
 
 
-def _is_within(module: str, packages: Collection[str]) -> bool:
+# A plan asks for the same few hundred modules a hundred thousand times.
+@cache
+def _is_within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
 def _file_of(module: str) -> Path:
-    path = _PACKAGE.parent.joinpath(*module.split("."))
+    return _file_below(_PACKAGE.parent, module)
+
+
+@cache
+def _file_below(folder: Path, module: str) -> Path:
+    """The file of a module: none becomes a package while a process lives."""
+    path = folder.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
