@@ -5,7 +5,7 @@ It is written into each split's metadata, and from there into every result.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fedrec.errors import ConfigurationError
@@ -78,7 +78,7 @@ class Protocol:
 
     def as_dict(self) -> dict[str, Any]:
         """All settings, for metadata."""
-        return dict(vars(self))
+        return asdict(self)
 
     def recipe(self) -> str:
         """All settings in one canonical line."""
