@@ -54,10 +54,15 @@ def step_rows(
                 for method, runs in runs_there.items()
                 if (there := [run for run in runs if run.seed in common[method]])
             ]
-            values = [row["hr@10"] for row in at_step if row["hr@10"] is not None]
-            ranks = dict(zip(values, shared_ranks(values), strict=True))
-            rows += [{**row, "rank": ranks.get(row["hr@10"])} for row in at_step]
+            rows += ranked(at_step)
     return rows
+
+
+def ranked(at_step: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of one step, each with the `rank` it has among them; None for one without a number."""
+    values = [row["hr@10"] for row in at_step if row["hr@10"] is not None]
+    ranks = dict(zip(values, shared_ranks(values), strict=True))
+    return [{**row, "rank": ranks.get(row["hr@10"])} for row in at_step]
 
 
 def _common_seeds(at_steps: Iterable[Mapping[str, Sequence[RunId]]]) -> dict[str, frozenset[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedrec.audit.protocols import step_heading, step_rows
+from fedrec.audit.protocols import ranked, step_heading, step_rows
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
@@ -33,7 +33,8 @@ def build(target: Target, project: Project) -> None:
     drawn = rows_drawn(rows)
     caption = (
         "Ranks of methods by test HR@10, from the published protocol to the clean one, one switch after the "
-        "other (docs/protocols.md explains each); 1 is the best, equal numbers share a rank.\n"
+        "other (docs/protocols.md explains each), among those that have all steps; 1 is the best, equal "
+        "numbers share a rank.\n"
         f"{origin_sentence(provenance_of_rows(rows))}\n"
     )
     told = [{**row, "step": step_heading(row["step"])} for row in _at_steps(rows)]
@@ -43,11 +44,18 @@ def build(target: Target, project: Project) -> None:
 
 
 def rows_drawn(rows: Sequence[Row]) -> list[Row]:
-    """The rows of the figure: steps that add one switch after the other, of methods ranked at all of them."""
+    """The rows of the figure: steps that add one switch after the other, of methods ranked at all of them.
+
+    Ranks are among these: a method that is missing at a step would move all others there.
+    """
     drawn = [row for row in _at_steps(rows) if row["rank"] is not None]
     steps = Counter((row["dataset"], row["method"]) for row in drawn)
     most = {dataset: max(steps[key] for key in steps if key[0] == dataset) for dataset, _ in steps}
-    return [row for row in drawn if steps[row["dataset"], row["method"]] == most[row["dataset"]]]
+    at_steps: dict[tuple[str, str], list[Row]] = {}
+    for row in drawn:
+        if steps[row["dataset"], row["method"]] == most[row["dataset"]]:
+            at_steps.setdefault((row["dataset"], row["step"]), []).append(row)
+    return [row for at_step in at_steps.values() for row in ranked(at_step)]
 
 
 def _at_steps(rows: Sequence[Row]) -> list[Row]:

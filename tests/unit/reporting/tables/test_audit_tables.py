@@ -235,6 +235,18 @@ def test_a_method_without_runs_at_a_step_is_left_out_there_and_of_the_figure(tmp
     assert ladder.methods[1] in {row["method"] for row in ranks_figure.rows_drawn(rows)}
 
 
+def test_a_method_that_is_not_drawn_moves_no_other(tmp_path, protocols):
+    rows = step_rows(tmp_path, [made_ladder(tmp_path, protocols)], METHODS, protocols, (0,))
+    (best,) = (row["method"] for row in rows if (row["step"], row["rank"]) == ("clean", 1))
+    drawn = ranks_figure.rows_drawn(
+        [row for row in rows if (row["step"], row["method"]) != ("upto-pool", best)]
+    )
+
+    assert best not in {row["method"] for row in drawn}
+    for step in ("published", "upto-pool", "clean"):
+        assert min(row["rank"] for row in drawn if row["step"] == step) == 1
+
+
 # Exposure
 
 
