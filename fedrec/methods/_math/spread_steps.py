@@ -29,8 +29,8 @@ _COLUMNS = 128
 """Of the matrix, whose vectors a block has at hand at once: wide ones fewer."""
 _BESIDE = 32
 """Columns of the matrix that lanes read beside each other."""
-_AT_A_TIME = 64
-"""Nodes of the mini-batch whose slopes a block of the third kernel adds up at a time."""
+_AT_A_TIME = 4
+"""Nodes of the mini-batch whose slopes a warp of the third kernel adds up at a time."""
 _MOVED = 1024
 """Numbers of a piece of the last kernel."""
 _TO_BEGIN = 3
@@ -255,49 +255,80 @@ _OF_THIRD = (
     ("real*", "sums"),
 )  # fmt: skip
 
-_SUMS = """
+_SUM_FUNCTIONS = """
+#define OWN {held}
+#define BESIDE {beside}
+#define TURN {turn}
 #define WIDTH (LANES < BESIDE ? LANES : BESIDE)
 #define GROUPS (LANES / WIDTH)
-#define AT_ONCE (D * (int)sizeof(real) < 128 ? D : 128 / (int)sizeof(real))
+#define EACH (TURN / GROUPS)
+#define FILLS ((TURN * PARTS + LANES - 1) / LANES)
+/* Numbers of a node that are handed from warp to warp at once: what a block can share has 48 KB. */
+#define MOST (32768 / LANES / (int)sizeof(real))
+#define AT_ONCE (D < MOST ? D : MOST)
+#define SPACE (TURN * D > LANES * (AT_ONCE + 1) ? TURN * D : LANES * (AT_ONCE + 1))
+
+/* What is needed of the matrix and of the slopes for the nodes of the mini-batch from one of them on. */
+INLINE void look(real weights[EACH][OWN], vector fill[FILLS], const real* matrix, integer count,
+                 const integer* column, const integer* chosen, const real* slopes, integer from,
+                 integer last) {{
+  UNROLL for (int each = 0; each < EACH; each++) {{
+    integer node = from + LANE / WIDTH * EACH + each;
+    const real* row = matrix + (node < last ? chosen[node] : 0) * count;
+    UNROLL for (int own = 0; own < OWN; own++) weights[each][own] = node < last ? row[column[own]] : 0;
+  }}
+  UNROLL for (int at = 0; at < FILLS; at++) {{
+    int cell = at * LANES + LANE;
+    if (cell < TURN * PARTS && from + cell / PARTS < last)
+      fill[at] = *(const vector*)(slopes + from * D + cell * VECTOR);
+    else
+      UNROLL for (int number = 0; number < VECTOR; number++) fill[at].at[number] = 0;
+  }}
+}}
+"""
+
+_SUMS = """
   if (now[0] < 0) return;
   integer count = users + items, nodes = now[1] * NODES, first = item % shares * share;
   integer last = first + share < nodes ? first + share : nodes;
-  SHARED real parts[LANES * (AT_ONCE + 1)];
-  int group = LANE / WIDTH;
+  SHARED real space[SPACE];
   for (int beside = 0; beside < BESIDE; beside += WIDTH) {
     integer start = item / shares * (OWN * BESIDE) + beside, column[OWN];
     UNROLL for (int own = 0; own < OWN; own++) {
       column[own] = start + own * BESIDE + LANE % WIDTH;
       if (column[own] >= count) column[own] = count - 1;
     }
-    real sum[OWN][D] = {{0}};
-    for (integer node = first + group * AHEAD; node < last; node += GROUPS * AHEAD) {
-      real weight[AHEAD][OWN];
-      UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
-        const real* row = matrix + chosen[node + ahead < last ? node + ahead : node] * count;
-        UNROLL for (int own = 0; own < OWN; own++) weight[ahead][own] = row[column[own]];
-      }
-      UNROLL for (int ahead = 0; ahead < AHEAD; ahead++) {
-        if (node + ahead >= last) break;
+    real sum[OWN][D] = {{0}}, weights[EACH][OWN], next[EACH][OWN];
+    vector fill[FILLS];
+    look(next, fill, matrix, count, column, chosen, slopes, first, last);
+    for (integer from = first; from < last; from += TURN) {
+      SYNC();
+      UNROLL for (int at = 0; at < FILLS; at++)
+        if (at * LANES + LANE < TURN * PARTS) *(vector*)(space + (at * LANES + LANE) * VECTOR) = fill[at];
+      UNROLL for (int each = 0; each < EACH; each++)
+        UNROLL for (int own = 0; own < OWN; own++) weights[each][own] = next[each][own];
+      SYNC();
+      /* What comes next is read while this is worked on. */
+      look(next, fill, matrix, count, column, chosen, slopes, from + TURN, last);
+      UNROLL for (int each = 0; each < EACH; each++)
         UNROLL for (int part = 0; part < D; part += VECTOR) {
-          vector slope = *(const vector*)(slopes + (node + ahead) * D + part);
+          vector slope = *(const vector*)(space + (LANE / WIDTH * EACH + each) * D + part);
           UNROLL for (int own = 0; own < OWN; own++)
             UNROLL for (int at = 0; at < VECTOR; at++)
-              sum[own][part + at] += weight[ahead][own] * slope.at[at];
+              sum[own][part + at] += weights[each][own] * slope.at[at];
         }
-      }
     }
     UNROLL for (int own = 0; own < OWN; own++)
       UNROLL for (int from = 0; from < D; from += AT_ONCE) {
         SYNC();
-        UNROLL for (int at = 0; at < AT_ONCE; at++) parts[LANE * (AT_ONCE + 1) + at] = sum[own][from + at];
+        UNROLL for (int at = 0; at < AT_ONCE; at++) space[LANE * (AT_ONCE + 1) + at] = sum[own][from + at];
         SYNC();
         for (int cell = LANE; cell < WIDTH * AT_ONCE; cell += LANES) {
           int of = cell / AT_ONCE, at = cell % AT_ONCE;
           integer place = start + own * BESIDE + of;
           if (place >= count) continue;
           real total = 0;
-          for (int one = 0; one < GROUPS; one++) total += parts[(one * WIDTH + of) * (AT_ONCE + 1) + at];
+          for (int one = 0; one < GROUPS; one++) total += space[(one * WIDTH + of) * (AT_ONCE + 1) + at];
           sums[(item % shares * count + place) * D + from + at] = total;
         }
       }
@@ -376,7 +407,8 @@ class Shape:
     @property
     def lanes(self) -> dict[str, int]:
         """Of a block of each kernel: the more of them, the fewer registers each has."""
-        return {"products": 512 if self.width <= 16 else 256, "slopes": 64, "sums": 256, "moves": 256}
+        many = 512 if self.width <= 16 else 256
+        return {"products": many, "slopes": 64, "sums": many, "moves": 256}
 
     @property
     def together(self) -> int:
@@ -384,20 +416,20 @@ class Shape:
         return self.held * self.lanes["products"] // 32
 
     @property
+    def turn(self) -> int:
+        """Nodes of the mini-batch whose slopes a block of the third kernel adds up at a time."""
+        return _AT_A_TIME * self.lanes["sums"] // 32
+
+    @property
     def columns(self) -> int:
         """Of the matrix, whose vectors the first kernel has at hand at once."""
         return max(32, min(_COLUMNS, 4096 // self.width))
-
-    @property
-    def ahead(self) -> int:
-        """Nodes of the mini-batch whose numbers a lane of the third kernel reads before it uses them."""
-        return 8 if self.width <= 16 else 4
 
     def sources(self) -> dict[str, KernelSource]:
         """The kernels."""
         common = _FUNCTIONS.format(width=self.width, nodes=self.nodes, pairs=int(self.pairs))
         of_products = _PRODUCT_FUNCTIONS.format(held=self.held, together=self.together, columns=self.columns)
-        of_sums = f"#define OWN {self.held}\n#define BESIDE {_BESIDE}\n#define AHEAD {self.ahead}\n"
+        of_sums = _SUM_FUNCTIONS.format(held=self.held, beside=_BESIDE, turn=self.turn)
         adam = f"#define BETA1 {_BETA1}\n#define BETA2 {_BETA2}\n#define EPSILON {_EPSILON}\n"
         made = (
             ("products", _OF_FIRST, _PRODUCTS, of_products),
@@ -443,7 +475,7 @@ class SpreadSteps(Steps):
         chosen, count = self._batch_size * nodes, len(matrix)
         columns, tiles = -(-count // shape.columns), -(-chosen // shape.together)
         stretches = pieces_of(columns, tiles, self._kernels["products"].workers(_ALL))
-        turns, places = -(-chosen // _AT_A_TIME), -(-count // (shape.held * _BESIDE))
+        turns, places = -(-chosen // shape.turn), -(-count // (shape.held * _BESIDE))
         shares = pieces_of(turns, places, self._kernels["sums"].workers(_ALL))
         self._pieces = {
             "products": tiles * stretches, "slopes": self._batch_size, "sums": places * shares,
@@ -455,7 +487,7 @@ class SpreadSteps(Steps):
             "users": method.users, "items": method.items,
             "reg": method.settings["reg"], "rate": optimiser.rate,
             "stretches": stretches, "stretch": -(-columns // stretches) * shape.columns,
-            "shares": shares, "share": -(-turns // shares) * _AT_A_TIME,
+            "shares": shares, "share": -(-turns // shares) * shape.turn,
             "chosen": torch.zeros(chosen, dtype=torch.int64, device=device),
             "times": torch.zeros(count, dtype=torch.int32, device=device),
             "parts": torch.zeros(stretches * chosen * width, dtype=matrix.dtype, device=device),

@@ -223,7 +223,7 @@ WAYS = [
 def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeypatch):
     """On the CPU over several epochs, in which Adam's moments and count of steps go on. Work is cut."""
     monkeypatch.setattr(spread_steps, "_COLUMNS", 32)
-    monkeypatch.setattr(spread_steps, "_AT_A_TIME", 16)
+    monkeypatch.setattr(spread_steps, "_AT_A_TIME", 1)
     monkeypatch.setattr(spread_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
     plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
