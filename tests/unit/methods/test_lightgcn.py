@@ -10,8 +10,9 @@ from fedrec.central import adam
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.model.tables import Values
 from fedrec.methods._math import graph as module
-from fedrec.methods._math import spread_steps
-from fedrec.methods._math.spread_steps import Shape, SpreadSteps, fits_kernels, pieces_of
+from fedrec.methods._math import spread_kernels, spread_steps
+from fedrec.methods._math.spread_kernels import Shape
+from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels, pieces_of
 from fedrec.runs.registry import make_learner
 from tests.by_hand import clients_with, near
 from tests.federations import clients_of, planted_blocks, settings_of, uniform_noise
@@ -222,8 +223,8 @@ WAYS = [
 @pytest.mark.parametrize("changes", WAYS, ids="-".join)
 def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeypatch):
     """On the CPU over several epochs, in which Adam's moments and count of steps go on. Work is cut."""
-    monkeypatch.setattr(spread_steps, "_COLUMNS", 32)
-    monkeypatch.setattr(spread_steps, "_AT_A_TIME", 1)
+    monkeypatch.setattr(spread_kernels, "_COLUMNS", 32)
+    monkeypatch.setattr(spread_kernels, "_AT_A_TIME", 1)
     monkeypatch.setattr(spread_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
     plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
@@ -279,7 +280,7 @@ def test_widths_that_lanes_cannot_share_and_rows_of_many_nodes_have_no_kernels()
 
 
 def test_kernels_move_as_adam_does():
-    assert (spread_steps._BETA1, spread_steps._BETA2, spread_steps._EPSILON) == (
+    assert (spread_kernels._BETA1, spread_kernels._BETA2, spread_kernels._EPSILON) == (
         adam._BETA1,
         adam._BETA2,
         adam._EPSILON,
