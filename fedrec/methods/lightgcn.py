@@ -11,8 +11,6 @@ The official code draws users uniformly, and then one of their rows; here every 
 other methods. `graph=all` puts the held-out rows into the graph: a leak, kept to show what it does.
 """
 
-import logging
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -21,13 +19,10 @@ from typing_extensions import override
 from fedrec.central.adam import Adam
 from fedrec.central.method import CentralMethod
 from fedrec.central.steps import Steps
-from fedrec.errors import NoCompilerError
 from fedrec.federation.clients import Clients
 from fedrec.federation.model import Citation, Initial, Parameter, Values, dot, matrix
-from fedrec.methods._math.graph import Graph, Spread, matrix_fits
-from fedrec.methods._math.spread_steps import SpreadSteps, fits_kernels
-
-logger = logging.getLogger(__name__)
+from fedrec.methods._math.graph import Graph, Spread
+from fedrec.methods._math.spread_steps import spread_steps
 
 
 class LightGCN(CentralMethod):
@@ -73,10 +68,7 @@ class LightGCN(CentralMethod):
         squares = (
             functional.embedding(users, w.P).square().sum() + functional.embedding(items, w.Q).square().sum()
         )
-        return self.loss_of(self.score(w, users.unsqueeze(1), items), squares, labels)
-
-    def loss_of(self, scores: Tensor, squares: Tensor, labels: Tensor) -> Tensor:
-        """The loss of training rows with these scores; `squares`: the sum of their layer-0 vectors'."""
+        scores = self.score(w, users.unsqueeze(1), items)
         total: Tensor = self.ranking_loss(scores, labels) + self.settings["reg"] / 2 * squares / len(scores)
         return total
 
@@ -86,14 +78,7 @@ class LightGCN(CentralMethod):
 
     @override
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        nodes = 2 + self.settings["negatives"]
-        if not matrix_fits(self.graph, device) or not fits_kernels(self.settings["d"], nodes):
-            return super().steps(w, optimiser, device)
-        try:
-            return SpreadSteps(self, optimiser, self.graph.matrix(self.settings["depth"]))
-        except NoCompilerError as error:
-            logger.warning("lightgcn: training is not compiled: %s", error)
-            return super().steps(w, optimiser, device)
+        return spread_steps(self, self.graph, optimiser, device) or super().steps(w, optimiser, device)
 
 
 class Entropy(LightGCN):

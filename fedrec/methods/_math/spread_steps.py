@@ -1,5 +1,6 @@
 """Steps of vectors that are spread over a graph, by the kernels of `spread_kernels`."""
 
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -9,8 +10,12 @@ from typing_extensions import override
 
 from fedrec.central.adam import Adam
 from fedrec.central.steps import EpochSamples, Steps
+from fedrec.errors import NoCompilerError
+from fedrec.methods._math.graph import Graph, matrix_fits
 from fedrec.methods._math.spread_kernels import MOVED, Shape
 from fedrec.native.kernel import AnyKernel, Argument, Kernel
+
+logger = logging.getLogger(__name__)
 
 _TO_BEGIN = 3
 """To begin and to end a piece of a product takes as long as so many turns of its work."""
@@ -35,6 +40,20 @@ class RankedPairs(Protocol):
 def fits_kernels(width: int, nodes: int) -> bool:
     """Whether there are kernels for vectors of this width, and rows of so many nodes."""
     return width in (4, 8, 16, 32, 64, 128) and nodes <= _MOST_NODES
+
+
+def spread_steps(method: RankedPairs, graph: Graph, optimiser: Adam, device: torch.device) -> Steps | None:
+    """Compiled steps of a method over a graph; None where there are none: said where a GPU has room."""
+    width, nodes = int(method.settings["d"]), 2 + int(method.settings["negatives"])
+    if not matrix_fits(graph, device):
+        return None
+    try:
+        if not fits_kernels(width, nodes):
+            raise NoCompilerError(f"there are no kernels for vectors of {width} and rows of {nodes} nodes")
+        return SpreadSteps(method, optimiser, graph.matrix(int(method.settings["depth"])))
+    except NoCompilerError as error:
+        logger.warning("lightgcn: training is not compiled: %s", error)
+        return None
 
 
 def pieces_of(turns: int, tiles: int, workers: int) -> int:
