@@ -167,6 +167,15 @@ def datasets() -> str:
     )
 
 
+def trained_again() -> str:
+    """Of stored runs that newer code trained again: how many came out the same, and how far apart others are."""
+    return markdown(
+        ("method", "runs", "the same ranks", "HR@10, mean", "at most"),
+        (tuple(row.values()) for row in numbers("trained-again")),
+        right=1,
+    )
+
+
 def searches() -> str:
     """What every search found that is kept, beside the values from before it."""
     from fedrec.config.methods import load_methods
