@@ -168,7 +168,7 @@ def datasets() -> str:
 
 
 def trained_again() -> str:
-    """Of stored runs that newer code trained again: how many came out the same, and how far apart others are."""
+    """Of stored runs that newer code trained again: how many came out the same, how far apart others are."""
     return markdown(
         ("method", "runs", "the same ranks", "HR@10, mean", "at most"),
         (tuple(row.values()) for row in numbers("trained-again")),

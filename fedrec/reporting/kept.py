@@ -53,7 +53,7 @@ def keep(store: Path, targets: Iterable[Target], results: Path, layouts: Mapping
             rows[target.name, file] = {"target": target.name, "file": file, "content": content}
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
-        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, level=19)
+        write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, for_good=True)
     return kept_targets(store)
 
 

@@ -36,8 +36,6 @@ _OF_POOL = ("pool", "seen")
 ACTIVITY = "activity.parquet"
 """Beside a dataset's statistics: how many interactions each user has."""
 _REBUILD = "Restore it from the repository, or pack its runs again."
-_LEVEL = 19
-"""Of compression: what is written once is read many times, and kept for good."""
 _PARTS = 10_000
 """Fractions of curves and times are kept as whole numbers of such parts."""
 _OF_PARTS = b"%"
@@ -291,14 +289,14 @@ class RunStore:
             }
             for name in sorted(runs)
         ]
-        write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, level=_LEVEL)
+        write_table(self._runs(dataset), pa.Table.from_pylist(rows), {"dataset": dataset}, for_good=True)
 
     def _write_rows(self, file: str, rows: Sequence[Mapping[str, Any]]) -> None:
         columns = dict.fromkeys(name for row in rows for name in row)
         # What some rows have, and others not, are numbers as bytes.
         whole = [{name: row.get(name, b"") for name in columns} for row in rows]
         if whole and whole != self._rows(file):
-            write_table(self.folder / file, pa.Table.from_pylist(whole), {"file": file}, level=_LEVEL)
+            write_table(self.folder / file, pa.Table.from_pylist(whole), {"file": file}, for_good=True)
 
 
 def _is_trained_again(before: PackedRun, run: PackedRun) -> bool:
