@@ -92,7 +92,9 @@ def _draw_panel(ax: Axes, rows: Sequence[Row], look: Mapping[str, Look]) -> None
     for ends, x, side in ((first, -gap, "right"), (last, len(names) - 1 + gap, "left")):
         for place, title in _places(ends.values()):
             ax.text(x, place, title, ha=side, va="center", fontsize=5.5)
-    ax.set_xticks(range(len(names)), [step_heading(name) for name in names], rotation=25, ha="right")
+    # Steps lie close to each other: flatter, their names would touch.
+    headings = [step_heading(name) for name in names]
+    ax.set_xticks(range(len(names)), headings, rotation=45, ha="right", rotation_mode="anchor")
     ax.set_xlim(-margin, len(names) - 1 + margin)
     ax.set_ylim(max(len(first), *(row["rank"] for row in rows)) + 0.6, 0.4)
     ax.set_yticks([])
