@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.reporting.page.files import NUMBERS_BESIDE
 
 _READ = {
     "tables": (".md", ".csv"),
@@ -27,6 +28,8 @@ _PACKED = "packed"
 """What is said of files none of which is there."""
 _PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
 """A picture that the page carries with it."""
+_NUMBERS_BUILT = " Its numbers are in the csv file that `fedrec reference build` writes."
+"""What a figure says to those who cannot see it: of its files the picture alone is put there."""
 _OWN_PICTURES, _PICTURES_BESIDE = "img-src data:;", "img-src data: 'self' file:;"
 """What a browser may show of a page that carries all its pictures, and of one that does not."""
 
@@ -44,7 +47,8 @@ def publish(results: Path, store: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         copied.append(Path(shutil.copyfile(file, path)))
     for page in (path for path in copied if path.suffix == ".html"):
-        text = _with_links_that_lead(page, page.read_text(encoding="utf-8"))
+        text = page.read_text(encoding="utf-8").replace(NUMBERS_BESIDE, _NUMBERS_BUILT)
+        text = _with_links_that_lead(page, text)
         page.write_text(_with_pictures_beside(text, page, store / "figures"), encoding="utf-8")
     write_sealed(store / _OF_RUNS, {"runs": state_of(store)})
     return copied

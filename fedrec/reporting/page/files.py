@@ -13,6 +13,8 @@ from fedrec.errors import ResultError
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
 """The forms that the page links to."""
+NUMBERS_BESIDE = " Its numbers are in the csv file."
+"""What a figure says to those who cannot see it, where that file lies beside it."""
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB`\x82"
 
@@ -61,7 +63,7 @@ def image_of(
         svg_uri(text),
         width,
         height,
-        f"{description}{' Its numbers are in the csv file.' if 'csv' in forms else ''}",
+        f"{description}{NUMBERS_BESIDE if 'csv' in forms else ''}",
         caption,
         None if narrow is None else svg_uri(narrow),
     )

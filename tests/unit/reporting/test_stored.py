@@ -23,6 +23,7 @@ from fedrec.plan.targets import COVERAGE, kept_files_of
 from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
+from fedrec.reporting.page.files import NUMBERS_BESIDE
 from fedrec.reporting.published import is_published_of, publish
 from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project
 from fedrec.reporting.tables.audit.coverage import (
@@ -552,6 +553,10 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     assert shown
     assert all((page.parent / picture).is_file() for picture in shown)
     assert "img-src data: 'self' file:;" in text
+    # Nobody is sent to a file of numbers that is not there.
+    assert NUMBERS_BESIDE in (Path(project.results) / "report/report.html").read_text(encoding="utf-8")
+    assert NUMBERS_BESIDE not in text
+    assert "Its numbers are in the csv file that `fedrec reference build` writes." in text
     assert is_published_of(store)
     next(iter(stored)).unlink()
     assert not is_published_of(store)
