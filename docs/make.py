@@ -42,6 +42,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "machines": speed.machines,
     "datasets": results.datasets,
     "searches": results.searches,
+    "goes": results.goes,
     "trained again": results.trained_again,
 }
 

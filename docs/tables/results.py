@@ -167,6 +167,15 @@ def datasets() -> str:
     )
 
 
+def goes() -> str:
+    """Lists of runs of the reference: how long they were guessed to take on a GPU, and took."""
+    return markdown(
+        ("runs", "what", "guessed, one by one", "by their own clocks", "took"),
+        (tuple(row.values()) for row in numbers("h200-goes")),
+        right=2,
+    )
+
+
 def trained_again() -> str:
     """Of stored runs that newer code trained again: how many came out the same, how far apart others are."""
     return markdown(
