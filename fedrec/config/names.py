@@ -17,9 +17,6 @@ from typing import NoReturn
 
 from fedrec.errors import ConfigurationError
 
-FOLDER_NAME = r"[a-z0-9][\w.+@-]*"
-"""A regular expression of the folder name of every method."""
-
 _FORM = "Write backbone+plugin[setting=value]; plug-in and brackets may be left out."
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.sealed import write_sealed
 from fedrec.reporting.page.files import NUMBERS_BESIDE
 
 _READ = {
@@ -19,7 +19,8 @@ _READ = {
     "report": (".html", ".txt"),
 }
 """The folders of results whose files are put there, by how these end."""
-_OF_RUNS = "published.json"
+PUBLISHED_FROM = "published.json"
+"""The file of the checksum of the runs from which a store's tables, figures and page were built."""
 _LINK = re.compile(r'<a href="(\.\./[^"#]+)">(.*?)</a>')
 """A link of the page to another file of the results."""
 _LINKS = re.compile(rf"{_LINK.pattern}(?:, {_LINK.pattern})+")
@@ -50,18 +51,12 @@ def publish(results: Path, store: Path) -> list[Path]:
         text = page.read_text(encoding="utf-8").replace(NUMBERS_BESIDE, _NUMBERS_BUILT)
         text = _with_links_that_lead(page, text)
         page.write_text(_with_pictures_beside(text, page, store / "figures"), encoding="utf-8")
-    write_sealed(store / _OF_RUNS, {"runs": state_of(store)})
+    write_sealed(store / PUBLISHED_FROM, {"runs": store_checksum(store)})
     return copied
 
 
-def is_published_of(store: Path) -> bool:
-    """Whether what is published was built from the runs that the store has now."""
-    path = store / _OF_RUNS
-    return path.is_file() and read_sealed(path)["runs"] == state_of(store)
-
-
-def state_of(store: Path) -> str:
-    """A word for all that is stored."""
+def store_checksum(store: Path) -> str:
+    """Checksum of all stored runs."""
     digest = hashlib.sha256()
     for path in sorted(store.rglob("*.parquet")):
         digest.update(f"{path.relative_to(store).as_posix()}\n".encode())

@@ -15,7 +15,7 @@ from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
 from fedrec.config.printed import published
 from fedrec.errors import ConfigurationError, ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
@@ -24,7 +24,7 @@ from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.page.files import NUMBERS_BESIDE
-from fedrec.reporting.published import is_published_of, publish
+from fedrec.reporting.published import PUBLISHED_FROM, publish, store_checksum
 from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project
 from fedrec.reporting.tables.audit.coverage import (
     AGREES,
@@ -557,9 +557,10 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     assert NUMBERS_BESIDE in (Path(project.results) / "report/report.html").read_text(encoding="utf-8")
     assert NUMBERS_BESIDE not in text
     assert "Its numbers are in the csv file that `fedrec reference build` writes." in text
-    assert is_published_of(store)
+    built_from = read_sealed(store / PUBLISHED_FROM)["runs"]
+    assert built_from == store_checksum(store)
     next(iter(stored)).unlink()
-    assert not is_published_of(store)
+    assert built_from != store_checksum(store)
 
 
 def test_nothing_built_is_nothing_to_publish(tmp_path):

@@ -202,7 +202,3 @@ def _decoded(places: Iterable[tuple[str, int]], count: int) -> list[str]:
             count //= size
             lines.append(f"const int {place} = e / {count} % {size};")
     return lines
-
-
-def _own(node: Reduction) -> Index:
-    return factors_of(node)[1]
