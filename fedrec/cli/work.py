@@ -191,9 +191,8 @@ def _jobs(asked: int | None) -> int:
 
 def _worker(jobs: int, sharing: "Mapping[str, str]") -> "Worker":
     """A process whose torch has its share of the cores, unless OMP_NUM_THREADS says otherwise."""
-    from fedrec.cli.worker import COMMAND
     from fedrec.runs.machine import usable_cores
-    from fedrec.workers.process import Worker
+    from fedrec.workers.process import WORKER_COMMAND, Worker
 
     threads = {"OMP_NUM_THREADS": str(max(1, usable_cores() // jobs))}
-    return Worker(COMMAND, {**threads, **os.environ, **sharing})
+    return Worker(WORKER_COMMAND, {**threads, **os.environ, **sharing})

@@ -3,11 +3,15 @@
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedrec.workers.channel import Channel
 
+# `-P`, as an installed command does: imports do not depend on the folder that the process starts in.
+WORKER_COMMAND = (sys.executable, "-P", "-m", "fedrec.cli.worker")
+"""Starts a process that does `fedrec` commands."""
 OUT_OF_MEMORY = 71
 """The exit status of a command that found too little memory free, which others may hold.
 

@@ -1,6 +1,6 @@
 # Processes that do one job's command after another, so that `import torch` is paid once for many runs.
 
-from fedrec.cli.worker import COMMAND
+from fedrec.workers.process import WORKER_COMMAND
 from fedrec.workers.server import WorkerServer
 
 WORKERS = []
@@ -8,7 +8,7 @@ WORKERS = []
 
 def start_workers():
     """Let jobs hand their commands over: here, and on a cluster inside of every job, which has its own."""
-    WORKERS.append(WorkerServer(COMMAND))
+    WORKERS.append(WorkerServer(WORKER_COMMAND))
     if workflow.local_exec:
         # Jobs of this machine start as cores are free. A limit of their rate, which nothing here reaches, would
         # have the scheduler look again after its span, for every job done so far, and end no sooner.
