@@ -36,7 +36,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused on cpu": speed.fused_on_cpu,
     "cpu versions": speed.cpu_versions,
     "growth": growth.growth,
-    "company": growth.company,
+    "distributed": growth.distributed,
     "scale": growth.scale,
     "messages": growth.messages,
     "machines": speed.machines,

@@ -28,7 +28,7 @@ def growth() -> str:
     return markdown(head, rows)
 
 
-def company() -> str:
+def distributed() -> str:
     """A round that one process or several have done: seconds, memory of each, and what it hands to others."""
     head = (
         "method",
@@ -47,7 +47,7 @@ def company() -> str:
             f"{int(row['peak_bytes']) / 2**30:.2f}",
             f"{int(row['bytes_handed']) / 1e6:.2f}" if row["bytes_handed"] != "0" else "–",
         )
-        for row in numbers("company-cpu")
+        for row in numbers("distributed-cpu")
     )
     return markdown(head, rows)
 

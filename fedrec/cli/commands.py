@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
-from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, PeerError, StoppedError
-from fedrec.workers.company import LEFT_ALONE, end_with_starter
+from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
@@ -23,7 +22,6 @@ _WRONG_PLACE: Mapping[type[OSError], str] = {
 }
 """What is wrong with a path that cannot be read, in words."""
 _STATUSES: Mapping[type[FedrecError], int] = {
-    PeerError: LEFT_ALONE,
     MemoryTakenError: OUT_OF_MEMORY,
     DeviceLostError: DEVICE_LOST,
 }
@@ -34,8 +32,6 @@ def perform(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is 0, or after an error message 1 or one of `_STATUSES`."""
     parsed = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    parsed.words = arguments
-    end_with_starter()
     command: Callable[[argparse.Namespace], None] = parsed.command
     try:
         command(parsed)
@@ -53,7 +49,9 @@ def perform(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except StoppedError as stopped:
-        print(f"fedrec: stopped; {stopped}", file=sys.stderr)
+        # Of several processes that train a run, the first one alone writes checkpoints.
+        if os.environ.get("RANK", "0") == "0":
+            print(f"fedrec: stopped; {stopped}", file=sys.stderr)
         return stopped.status
     except KeyboardInterrupt:
         print("fedrec: interrupted; nothing half-written was kept.", file=sys.stderr)

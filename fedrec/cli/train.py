@@ -2,15 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import add_command, add_methods, add_without_model, check_paper
 from fedrec.errors import ConfigurationError
-from fedrec.runs.machine import usable_cores
-from fedrec.workers.company import do_together
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -83,14 +80,6 @@ def add_commands(commands: "Commands") -> None:
         help="refused: a training that leaves the finite numbers is an error; kept: it is a result, ranking "
         "every held-out item last from that round on (default: %(default)s)",
     )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="train the run by N processes, each with its share of the clients, and of the GPUs if there are "
-        "any (default: %(default)s); on several machines, start this command by torchrun instead",
-    )
     add_without_model(parser)
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
     parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
@@ -100,17 +89,9 @@ def _train(parsed: argparse.Namespace) -> None:
     """Train a method on a split."""
     # Before torch is imported: threads that wait busily slow each other down where cores are shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if parsed.processes < 1:
-        raise ConfigurationError(f"--processes {parsed.processes}: give a whole number from 1.")
     also = _also(parsed.also)
-    if also and int(os.environ.get("WORLD_SIZE", "1")) * parsed.processes > 1:
+    if also and os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
-    if parsed.processes > 1 and os.environ.get("WORLD_SIZE", "1") == "1":
-        command = (sys.executable, "-m", "fedrec", *parsed.words)
-        status = do_together(command, parsed.processes, usable_cores())
-        if status:
-            raise SystemExit(status)
-        return
     from fedrec.runs.record import RunRecord
     from fedrec.runs.train import train
 

@@ -19,7 +19,7 @@ _PATIENCE = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Membership:
-    """What `fedrec train --processes` and torchrun tell each process that they start."""
+    """The number and the place of the processes that torchrun started for a run."""
 
     size: int = 1
     """How many processes train the run."""
@@ -38,8 +38,8 @@ class Membership:
             return cls(size, int(environment["LOCAL_RANK"]), int(environment["LOCAL_WORLD_SIZE"]))
         except KeyError as missing:
             raise ConfigurationError(
-                f"WORLD_SIZE={size} is set, and {missing.args[0]} is not: start several processes by "
-                "--processes or by torchrun, or unset it."
+                f"WORLD_SIZE={size} is set, and {missing.args[0]} is not: start several processes with "
+                "torchrun, or unset WORLD_SIZE."
             ) from None
 
     @contextmanager

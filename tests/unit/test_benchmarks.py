@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import authors, company, costs, engines, processes
+from benchmarks import authors, costs, distributed, engines, processes
 from fedrec.cli.main import main as command_line
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.configuration import read_configuration
@@ -207,7 +207,7 @@ def test_a_folder_without_their_code_is_told(data, tmp_path):
 def test_a_round_that_processes_may_share_is_measured(tmp_path):
     """By one of them: what several do is the same, and what they say to each other has tests of its own."""
     write_split(planted_blocks(users=12), tmp_path)
-    line = company.measure(
+    line = distributed.measure(
         tmp_path,
         ALONE,
         method="fedmf",

@@ -246,7 +246,6 @@ def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path
         (["--also==there"], "--also =there: write PROTOCOL=FOLDER"),
         (["--also=only-tise=a"], "fedrec: --also only-tise: "),
         (["--also=only-ties=a", "--also=only-ties=b"], "--also only-ties=b: only-ties has a folder"),
-        (["--also=only-ties=a", "--processes=2"], "--also: does not go with several processes"),
     ],
 )
 def test_words_that_name_no_further_run_are_refused(splits, tmp_path, capsys, words, told):

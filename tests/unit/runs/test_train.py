@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import statistics
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -610,15 +612,24 @@ def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys, monkeypa
     assert re.search(r"seed 0: diverged in round \d\.\n", capsys.readouterr().out)
 
 
+def by_two_processes(*words):
+    """`fedrec` as torchrun starts it, twice on this machine."""
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
+    return subprocess.run(
+        (*launcher, "fedrec", *words), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
 def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
-    """By the command, which starts them; `run.json` says that they were two."""
+    """As torchrun starts them; `run.json` says that they were two."""
     one = trained("one", engine="batched")
     words = ["--paper", "fedem", "--protocol", "clean", "--device", "cpu", "--engine", "batched"]
     words += [word for change in QUICK for word in ("--set", change)]
     out = tmp_path / "two"
     command = ["train", "--data", str(splits), "--method", "fedmf", "--out", str(out), *words]
-    assert main([*command, "--processes", "2"]) == 0
-    assert capfd.readouterr().out.count("Written to") == 1
+    done = by_two_processes(*command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Written to") == 1
     two = read_sealed(out / "run.json")
     assert (two["processes"], "processes" in one) == (2, False)
     assert two["metrics"] == one["metrics"]
@@ -628,17 +639,14 @@ def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
     assert "this run is finished already" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("processes", ["0", "-2"])
-def test_there_is_at_least_one_process(splits, tmp_path, capsys, processes):
-    words = [
-        "--data",
-        str(splits),
-        "--method",
-        "fedmf",
-        "--protocol",
-        "clean",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert main(["train", *words, "--processes", processes]) == 1
-    assert f"--processes {processes}: give a whole number from 1." in capsys.readouterr().err
+def test_the_error_of_a_process_is_shown(splits, tmp_path):
+    """Above what torchrun says of it. Several processes train one run, not several."""
+    words = (
+        "--method=fedmf",
+        "--protocol=clean",
+        f"--out={tmp_path / 'one'}",
+        f"--also=only-ties={tmp_path}",
+    )
+    done = by_two_processes("train", f"--data={splits}", *words)
+    assert done.returncode == 1
+    assert "fedrec: --also: does not go with several processes." in done.stderr

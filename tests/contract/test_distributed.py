@@ -12,7 +12,7 @@ import pytest
 from fedrec.files.tensors import load_tensors
 from fedrec.plan.runs import FILES
 from tests.conftest import ROOT
-from tests.contract.company import CASES, OUTCOMES, PROCESSES
+from tests.contract.distributed import CASES, OUTCOMES, PROCESSES
 from tests.once import once_for_all_workers
 
 PATIENCE = 400
@@ -25,10 +25,10 @@ def folder(tmp_path_factory):
     def build(folder):
         # Threads of a parent are none of its children's.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = (sys.executable, "-m", "tests.contract.company", str(folder))
+        command = (sys.executable, "-m", "tests.contract.distributed", str(folder))
         subprocess.run(command, check=True, cwd=ROOT, env=environment, timeout=PATIENCE)
 
-    return once_for_all_workers(tmp_path_factory, "company", build)
+    return once_for_all_workers(tmp_path_factory, "distributed", build)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What three processes do together for `test_company`.
+"""What three processes do together for `test_distributed`.
 
 Every case trains two rounds in three processes, goes on in two of them from what these have stored, and is held
 to one process that does all of it. What came of each case is written to a file by the first process.
@@ -7,7 +7,9 @@ to one process that does all of it. What came of each case is written to a file 
 import gc
 import json
 import os
+import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -28,7 +30,6 @@ from fedrec.federation.state import rows
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_method
 from fedrec.runs.training import Training
-from fedrec.workers.company import environments
 from tests.contract.matrix import FEDERATED
 from tests.engines import ENGINES, LOOP
 from tests.federations import CPU, apart, gentle, planted_blocks, settings_of, values_of
@@ -229,6 +230,18 @@ def work(folder: Path, environment: dict[str, str]) -> None:
         os._exit(0)
 
 
+def environments() -> Iterator[dict[str, str]]:
+    """The variables that torchrun sets for each process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    for rank in map(str, range(PROCESSES)):
+        yield {
+            "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(PROCESSES), "LOCAL_WORLD_SIZE": str(PROCESSES),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        }  # fmt: skip
+
+
 def main(folder: Path) -> None:
     """Fork the processes, since most of what a fresh one does is to import, some of it when it is first used."""
     # Changed rows fill several slabs, and those of two processes none to its end.
@@ -238,8 +251,7 @@ def main(folder: Path) -> None:
     # Nobody looks for garbage in what all of them have.
     gc.freeze()
     processes = [
-        get_context("fork").Process(target=work, args=(folder, environment))
-        for environment in environments(PROCESSES, cores=PROCESSES)
+        get_context("fork").Process(target=work, args=(folder, environment)) for environment in environments()
     ]
     for process in processes:
         process.start()

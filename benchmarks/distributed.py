@@ -1,17 +1,15 @@
 r"""What a round costs where several processes share the clients of one run: seconds, memory, messages.
 
-    python -m benchmarks.company --processes 2 --method fedmf --users 100000 --items 20000 \
-        --interactions 10000000 --out company.csv
+    torchrun --standalone --nproc-per-node 2 -m benchmarks.distributed --method fedmf --users 100000 \
+        --items 20000 --interactions 10000000 --out distributed.csv
 
-The population is made and split once; each process then reads its clients, trains some rounds with every
-client and ranks held-out items among their candidates. Memory is that of training: what reading took is
-forgotten. Needs what training needs.
+The first process makes the population and splits it; each process then reads its clients, trains some
+rounds with every client and ranks held-out items among their candidates. Memory is that of training alone.
+Needs what training needs.
 """
 
 import argparse
-import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,15 +29,11 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.peers import Company, Peers
 from fedrec.runs.device import device_name, device_named, forget_peak_memory, memory_for_clients, peak_memory
-from fedrec.runs.machine import usable_cores
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
-from fedrec.workers.company import do_together
 
-_DATASET = "company"
+_DATASET = "made"
 _DIGITS = 3
-_SPLIT = "FEDREC_BENCHMARK_SPLIT"
-"""The variable of the environment that tells processes where the split lies."""
 
 
 class CountedCompany(Company):
@@ -125,27 +119,15 @@ def measure(
 
 
 def main() -> None:
-    """Measure one size by some processes, print it and add it to the table."""
+    """Measure one size, print it and add it to the table."""
     parsed = _parser().parse_args()
-    folder = os.environ.get(_SPLIT)
-    if folder is not None:
-        _measured_here(parsed, Path(folder))
-        return
-    with tempfile.TemporaryDirectory(prefix="fedrec-") as made:
-        population = Population(parsed.seed, parsed.users, parsed.items, parsed.interactions)
-        interactions = population_interactions(population, _DATASET)
-        write_split(make_split(interactions, clean_protocol(parsed.config / "protocols.yaml")), Path(made))
-        del interactions
-        os.environ[_SPLIT] = made
-        command = (sys.executable, "-m", "benchmarks.company", *sys.argv[1:])
-        raise SystemExit(do_together(command, parsed.processes, usable_cores()))
-
-
-def _measured_here(parsed: argparse.Namespace, folder: Path) -> None:
     membership = Membership.of_environment()
-    with membership.peers(device_named(parsed.device, membership.local_rank)) as peers:
+    device = device_named(parsed.device, membership.local_rank)
+    with membership.peers(device) as peers, tempfile.TemporaryDirectory(prefix="fedrec-") as own:
+        if peers.leads:
+            _write_population(parsed, Path(own))
         line = measure(
-            folder,
+            Path(peers.led(own)),
             peers,
             method=parsed.method,
             changes=parsed.set,
@@ -159,11 +141,16 @@ def _measured_here(parsed: argparse.Namespace, folder: Path) -> None:
                 add_line(parsed.out, asdict(line))
 
 
+def _write_population(parsed: argparse.Namespace, folder: Path) -> None:
+    population = Population(parsed.seed, parsed.users, parsed.items, parsed.interactions)
+    interactions = population_interactions(population, _DATASET)
+    write_split(make_split(interactions, clean_protocol(parsed.config / "protocols.yaml")), folder)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--method", default="fedmf", help="default: %(default)s")
     parser.add_argument("--users", type=int, required=True)
     parser.add_argument("--items", type=int, required=True)
