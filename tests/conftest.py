@@ -5,12 +5,11 @@ import os
 import pickle
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from hypothesis import settings
@@ -20,10 +19,9 @@ from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols
 from fedrec.config.yaml_text import Parsed, parse_yaml
-from fedrec.data.interactions import Interactions
 from fedrec.errors import NoCompilerError
+from tests.made_data import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")
 """What no copy of the sources takes along: another worker may be writing it. What Python has compiled is taken,
 and found right by the times that a copy keeps."""
@@ -126,32 +124,13 @@ def protocols() -> dict[str, Protocol]:
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
-    """The folder of real raw files: FEDREC_MIRROR, or a `datasets` beside this checkout that holds MovieLens."""
+    """The folder of real raw files, which FEDREC_MIRROR names."""
     named = os.environ.get("FEDREC_MIRROR")
-    beside = (path.parent for path in sorted(ROOT.parent.glob("*/datasets/ml-100k")))
-    folder = Path(named) if named else next(beside, None)
-    if folder is None or not folder.is_dir():
-        pytest.skip(f"no mirror of raw files ({named or 'unnamed'}); set FEDREC_MIRROR to test on real data")
+    if not named:
+        pytest.skip("set FEDREC_MIRROR to a folder of raw files to test on real data")
+    folder = Path(named)
+    assert folder.is_dir(), f"FEDREC_MIRROR names {folder}, which is not a folder"
     return folder
-
-
-def made_interactions(
-    rows: Iterable[tuple[int, int, int]], *, items: int, timed: bool = True, **orders: Iterable[int]
-) -> Interactions:
-    """Interactions from (user, item, time) in file order."""
-    user, item, time = (np.array(column) for column in zip(*rows, strict=True))
-    return Interactions(
-        dataset="made",
-        users=int(user.max()) + 1,
-        items=items,
-        timed=timed,
-        user=user.astype(np.int32),
-        item=item.astype(np.int32),
-        rating=np.ones(len(user), dtype=np.float32),
-        time=time.astype(np.int64),
-        row=np.arange(len(user), dtype=np.int64),
-        row_orders={paper: np.array(list(order), dtype=np.int64) for paper, order in orders.items()},
-    )
 
 
 def entry(path: str, **changes: Any) -> dict[str, Any]:

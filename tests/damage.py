@@ -40,8 +40,9 @@ from fedrec.reporting.subject import compared_subject
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from fedrec.runs.training import Training
-from tests.conftest import ROOT, made_interactions
+from tests.conftest import ROOT
 from tests.federations import METHODS
+from tests.made_data import made_interactions
 from tests.made_project import project_with
 
 PAPER, DATASET, PROTOCOLS = "pfedclr", "demo", ("clean", "published-pfedclr")

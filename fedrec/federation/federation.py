@@ -281,8 +281,6 @@ class Federation:
 
     def _checked(self, program: Program, server: Server) -> tuple[Program, Needs]:
         """A program that may run here, and what it needs; raise `FederationError` if it may not."""
-        if (reason := self.engine.supports(program)) is not None:
-            raise FederationError(f"the engine {self.engine.name} cannot run this method: {reason}.")
         for operation in program:
             if isinstance(operation, Rewrite):
                 part = self.state.parameters[operation.name]

@@ -10,9 +10,9 @@ import torch._dynamo  # Optimisers import it at their first step: among tests, e
 
 from fedrec.federation.federation import Federation
 from fedrec.federation.state.rows import RowsKept
+from tests.compiled import NOT_COMPILED, assert_compiled, skip_without_compiler, wrongly_trained
 from tests.contract.matrix import (
     FEDERATED,
-    FURTHER_SETTINGS,
     LEADING,
     MATRIX,
     SETTINGS,
@@ -43,6 +43,8 @@ def assert_equals_the_loop(case: Case, engine: str, relative: float, dtype: torc
     how = {"rounds": case.rounds, "dtype": dtype, **FEW}
     expected = trained(case.name, *case.all_changes, engine="loop", **how)
     actual = trained(case.name, *case.all_changes, engine=engine, **how)
+    if engine == "fused":
+        assert_compiled(case.name, actual.training)
     assert_same(expected.values, actual.values, relative)
     assert_same({"scores": expected.scores}, {"scores": actual.scores}, relative)
 
@@ -66,6 +68,8 @@ def marks(case: Case, engine: str) -> list[pytest.MarkDecorator]:
 )
 def test_an_engine_equals_the_plain_loop(case, engine):
     """In double precision, where a difference is a mistake and not rounding that Adam blew up."""
+    if engine == "fused":
+        skip_without_compiler()
     refusal = ENGINES[engine].refusal(method_of(case.name, *case.all_changes))
     if refusal is not None:
         pytest.skip(f"{engine}: {refusal}")
@@ -85,6 +89,7 @@ def test_an_engine_equals_the_plain_loop(case, engine):
 )
 def test_single_precision_differs_by_rounding_alone(name, optimiser):
     """By no more than a few times what the plain loop itself loses to it: Adam blows up what layers lose."""
+    skip_without_compiler()
     case = Case(name, ("batch_size=16", f"optimiser={optimiser}"))
     precise, single = (
         trained(name, *case.all_changes, engine="loop", rounds=case.rounds, dtype=dtype, **FEW).values
@@ -92,7 +97,7 @@ def test_single_precision_differs_by_rounding_alone(name, optimiser):
     )
     lost = max(apart(precise, single).values())
     assert lost < 1e-3
-    assert_equals_the_loop(case, next(iter(ENGINES)), relative=max(1e-5, 5 * lost), dtype=torch.float32)
+    assert_equals_the_loop(case, "fused", relative=max(1e-5, 5 * lost), dtype=torch.float32)
 
 
 @pytest.mark.parametrize("name", ["pfedclr", "pfedrec", "fedrap", "fedmf+plgc"])
@@ -191,5 +196,26 @@ def test_other_tests_have_as_many_threads_as_the_environment_says():
     assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
 
 
-def test_further_settings_are_not_those_of_every_method():
-    assert not set(SETTINGS) & set(FURTHER_SETTINGS)
+def test_no_case_of_the_matrix_is_in_it_twice():
+    assert len(set(MATRIX)) == len(MATRIX)
+
+
+def test_every_composition_that_is_not_compiled_is_a_case():
+    """A list that names what nobody trains could not be found wrong."""
+    assert set(NOT_COMPILED) <= {case.name for case in MATRIX}
+
+
+@pytest.mark.parametrize(
+    ("name", "training", "said"),
+    [
+        ("fedmf", {"Q, p": "compiled"}, None),
+        ("fedmf", {"Q, p": "there is no C compiler"}, "Q, p is not compiled: there is no C compiler"),
+        ("fedmf", {}, "trained nothing"),
+        ("fedmf[dp_noise=1]", {"Q, p": NOT_COMPILED["fedmf[dp_noise=1]"]}, None),
+        ("fedmf[dp_noise=1]", {"Q, p": "compiled"}, "is listed in NOT_COMPILED"),
+        ("fedmf[dp_noise=1]", {"Q, p": "another reason"}, "Q, p is not compiled: another reason"),
+    ],
+)
+def test_a_fit_is_compiled_or_listed(name, training, said):
+    found = wrongly_trained(name, training)
+    assert (found == []) if said is None else any(said in one for one in found)

@@ -103,10 +103,6 @@ class Engine(ABC):
         """How it has trained, for `run.json`."""
         return {}
 
-    def supports(self, program: Program) -> str | None:  # noqa: ARG002 - see override
-        """None if the engine can run a program, else the reason why not."""
-        return None
-
 
 class Interpreter(ABC):
     """Runs the operations of a program, in order, for a client or for many."""

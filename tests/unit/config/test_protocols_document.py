@@ -19,8 +19,9 @@ from fedrec.federation.learner import Report
 from fedrec.methods.draw_counter import DrawCounter
 from fedrec.runs.record import REPORTED
 from fedrec.runs.training import Training
-from tests.conftest import ROOT, entry, made_interactions
+from tests.conftest import ROOT, entry
 from tests.federations import clients_of, split_of, uniform_noise
+from tests.made_data import made_interactions
 
 DOCUMENT = (ROOT / "docs/protocols.md").read_text(encoding="utf-8")
 A, B, C, D, E, F, G = range(7)

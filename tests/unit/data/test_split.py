@@ -11,7 +11,8 @@ from fedrec.data.interactions import Interactions
 from fedrec.data.split import PARTS, TEST, TRAIN, VALIDATION, make_split, read_split, write_split
 from fedrec.errors import SplitError, StorageError
 from fedrec.files.parquet import read_table
-from tests.conftest import ROOT, made_interactions
+from tests.conftest import ROOT
+from tests.made_data import made_interactions
 
 ITEMS = 40
 FEW = {"candidates": 5}

@@ -4,7 +4,7 @@ import pytest
 
 from fedrec.data.split import make_split
 from fedrec.data.statistics import describe_interactions, describe_split
-from tests.conftest import made_interactions
+from tests.made_data import made_interactions
 
 # User 0 ends with two rows at time 5; user 1 meets item 1 twice; item 9 is in nobody's training.
 ROWS = [(0, 1, 1), (0, 2, 2), (0, 3, 5), (0, 9, 5), (1, 1, 1), (1, 2, 2), (1, 3, 3), (1, 1, 4)]

@@ -8,7 +8,7 @@ import torch
 from fedrec.config.methods import load_methods, resolve
 from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.engines.engine import ENGINES as NAMED
-from fedrec.federation.engines.engine import Engine, engine_named
+from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.program import (
@@ -250,21 +250,6 @@ def test_engines_go_by_name():
     assert engine_named("auto", 2**20).name == PREFERRED_ENGINE
     with pytest.raises(ConfigurationError, match=r"unknown engine 'lop'. Did you mean 'loop'\?"):
         engine_named("lop", 2**20)
-
-
-def test_an_engine_may_refuse_a_program_with_its_reason():
-    class Picky(Engine):
-        name = "picky"
-
-        def run(self, _task):
-            raise AssertionError
-
-        def supports(self, program):
-            return "it has no uploads" if any(isinstance(one, Upload) for one in program) else None
-
-    federation = federation_of("fedmf", clients_with([[0]], items=8), engine=Picky())
-    with pytest.raises(FederationError, match="engine picky cannot run this method: it has no uploads"):
-        federation.train_round(1)
 
 
 class Misspelt(FedMF):

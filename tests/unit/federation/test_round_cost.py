@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
+from tests.compiled import assert_compiled, skip_without_compiler
 from tests.federations import clients_of, method_of, planted_blocks, settings_of
 
 FREE = (
@@ -38,14 +39,14 @@ class Counted(TorchDispatchMode):
 
 def third_round(name, *changes):
     """A federation of everyone, and what its third round asks of torch."""
+    skip_without_compiler()
     clients = clients_of(planted_blocks(users=20))
     settings = settings_of(name, "participation=1", "local_epochs=1", *changes)
     engine = engine_named("fused", 2**31)
     federation = Federation(method_of(name), clients, engine, settings, seed=0)
     federation.train_round(1)
     federation.train_round(2)
-    if "compiled" not in engine.notes()["training"].values():
-        pytest.skip("there is no compiler")
+    assert_compiled(name, engine.notes()["training"])
     with Counted() as counted:
         federation.train_round(3)
     return federation, counted.asked

@@ -11,8 +11,9 @@ from fedrec.config.protocol_file import protocol_named, switches_of
 from fedrec.data.split import TEST, TRAIN, make_split
 from fedrec.errors import ConfigurationError
 from fedrec.plan.steps import ProtocolStep, protocol_steps, runs_of_step, steps
-from tests.conftest import ROOT, made_interactions
+from tests.conftest import ROOT
 from tests.federations import METHODS
+from tests.made_data import made_interactions
 
 PAPERS = tuple(load_papers(ROOT / "config/papers"))
 STEPS = [f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES]

@@ -17,6 +17,7 @@ from fedrec.federation.program import Fit, trace
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import on_cpu
 from fedrec.runs.registry import make_learner
+from tests.compiled import assert_compiled, skip_without_compiler
 from tests.engines import GIB, SmallBlocks
 from tests.federations import (
     assert_same,
@@ -112,14 +113,17 @@ def test_without_a_compiler_results_are_the_same(monkeypatch, caplog):
 @pytest.mark.parametrize("name", ["fedmf", "fedncf", "fedrap", "fedem", "pfedclr", "pfedrec", "fedmf+plgc"])
 def test_kernels_as_users_have_them_equal_the_plain_loop(name, monkeypatch):
     """Other tests ask the compiler for less."""
+    skip_without_compiler()
     changes = gentle(name, "d=8", "batch_size=16", "participation=1", "local_epochs=2")
     expected = trained(name, *changes, engine="loop", users=6, dtype=torch.float64)
     monkeypatch.delenv(on_cpu.FLAGS)
     on_cpu.cpu_kernel.cache_clear()
     assert not {"-O0", "-O1", "-Og"} & set(on_cpu.flags())
     with precision(torch.float64):
-        values = values_of(after_rounds(name, *changes))
+        learner = after_rounds(name, *changes)
+        values = values_of(learner)
     on_cpu.cpu_kernel.cache_clear()
+    assert_compiled(name, learner.engine.notes()["training"])
     assert_same({key: expected.values[key] for key in values}, values, relative=1e-9)
 
 

@@ -17,7 +17,8 @@ from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import subject_of
 from fedrec.reporting.tables.metrics import metric_rows
-from tests.conftest import ROOT, made_interactions
+from tests.conftest import ROOT
+from tests.made_data import made_interactions
 from tests.made_project import build_artefact, project_with
 from tests.made_runs import made, write_run
 
