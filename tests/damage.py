@@ -32,6 +32,7 @@ from fedrec.data.split import make_split, write_split
 from fedrec.errors import FedrecError, ResultError
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target, files_of
+from fedrec.plan.train_request import TrainRequest
 from fedrec.reporting.build import build
 from fedrec.reporting.figures.convergence import curve_rows
 from fedrec.reporting.figures.rows import line_rows
@@ -124,10 +125,11 @@ class Results:
 
     def trained(self, run: RunId, out: Path) -> Path:
         with contextlib.redirect_stderr(io.StringIO()):
-            train(
+            request = TrainRequest(
                 data=self.data, method=run.method, paper=run.paper, protocol=run.protocol, seed=run.seed, out=out,
-                device="cpu", methods_file=ROOT / "config/methods.yaml", checkpoint_seconds=0.0,
+                device="cpu", checkpoint_seconds=0.0,
             )  # fmt: skip
+            train(request, METHODS)
         return out
 
     def command(self, *words: object) -> str:

@@ -31,6 +31,7 @@ from fedrec.cli.main import main as fedrec
 from fedrec.config.methods import load_methods
 from fedrec.config.modules import method_names
 from fedrec.data.split import read_split
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.train import train
 from tests.compositions import compositions
 
@@ -55,11 +56,11 @@ def record(
     names = methods or everything()
     for number, name in enumerate(names):
         for protocol in ("published", "clean"):
-            train(
-                data=demo, method=name, paper=None, protocol=protocol, seed=0,
-                out=out / protocol / f"{number:03d}", changes=["rounds=3"], engine=engine, device=device,
-                methods_file=METHODS, memory_gib=4.0,
+            request = TrainRequest(
+                data=demo, method=name, protocol=protocol, seed=0, out=out / protocol / f"{number:03d}",
+                changes=("rounds=3",), engine=engine, device=device, memory_gib=4.0,
             )  # fmt: skip
+            train(request, load_methods(METHODS))
     if data is not None:
         (out / "splits.json").write_text(json.dumps(split_hashes(data), indent=2) + "\n")
 

@@ -11,9 +11,9 @@ from fedrec.config.methods import canonical
 from fedrec.config.protocol import full_name
 from fedrec.data.split import Split, write_split
 from fedrec.plan.runs import RunId
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
-from tests.conftest import ROOT
 from tests.federations import METHODS
 from tests.once import once_for_all_workers
 
@@ -46,8 +46,9 @@ def finished(root: Path, method: str, kind: str, *changes: str, seed: int = 0, *
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "run.json").is_file():
-            train(
+            request = TrainRequest(
                 data=root / "data/made", method=spelled, paper=PAPER, protocol=kind, seed=seed, out=folder,
-                device="cpu", methods_file=ROOT / "config/methods.yaml", **more,
+                device="cpu", **more,
             )  # fmt: skip
+            train(request, METHODS)
     return RunRecord(folder)

@@ -220,7 +220,7 @@ def _plan(parsed: argparse.Namespace) -> None:
         seeds=parsed.seed,
         minutes=parsed.minutes,
     )
-    lines = [{**run.job.listed(project.results), "seconds": round(run.seconds, 1)} for run in listed]
+    lines = (replace(run.job.listed(project.results), seconds=run.seconds) for run in listed)
     print(list_text(lines), end="")
     length = span_text(sum(run.seconds for run in listed))
     words = listed_words([run.job for run in listed], project.results)

@@ -141,8 +141,8 @@ def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, st
     is_chosen = _filter(parsed, methods)
     chosen, left_out = {}, {}
     for state in states_of(listed_runs(Path(parsed.targets[0]), methods), methods):
-        said, folder = state.run.said, below_results(state.run.out)
-        if not is_chosen(said["method"], Path(said["data"]).name):
+        asked, folder = state.run.request, below_results(state.run.out)
+        if not is_chosen(asked.method, asked.dataset):
             continue
         if folder is None:
             left_out[str(state.run.out)] = (

@@ -98,12 +98,8 @@ def _planned(
     parsed: argparse.Namespace, targets: list[str]
 ) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
     from fedrec.plan.asked import check_asked, runs_asked
-    from fedrec.plan.run_list import ListedRun
 
     project = project_of(parsed)
     check_asked(project, targets, dict.fromkeys(project.groups))
-    runs = [
-        ListedRun(run.folder, project.job(run).listed(project.results))
-        for run in runs_asked(project, targets)
-    ]
+    runs = [project.job(run).listed(project.results) for run in runs_asked(project, targets)]
     return runs, project.methods, None

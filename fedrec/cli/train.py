@@ -11,6 +11,7 @@ from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
+    from fedrec.plan.train_request import TrainRequest
 
 _DIVERGED_VARIABLE = "FEDREC_DIVERGED"
 _RULES = {
@@ -92,35 +93,41 @@ def _train(parsed: argparse.Namespace) -> None:
     also = _also(parsed.also)
     if also and os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
+    from fedrec.config.methods import load_methods
     from fedrec.runs.record import RunRecord
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
         check_paper(parsed.paper, parsed.methods)
-    summary = train(
+    summary = train(_request(parsed, also), load_methods(parsed.methods))
+    if os.environ.get("RANK", "0") == "0":
+        print(_outcome(summary, parsed.out))
+        for out in also.values():
+            print(_outcome(RunRecord(out).summary, out))
+
+
+def _request(parsed: argparse.Namespace, also: Mapping[str, Path]) -> "TrainRequest":
+    from fedrec.plan.train_request import TrainRequest
+
+    return TrainRequest(
         data=parsed.data,
         method=parsed.method,
         paper=parsed.paper,
         protocol=parsed.protocol,
         seed=parsed.seed,
-        out=parsed.out,
-        changes=parsed.set,
+        changes=tuple(parsed.set),
         engine=parsed.engine,
         device=parsed.device,
-        methods_file=parsed.methods,
         memory_gib=parsed.memory,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        record=parsed.record,
         diverged=parsed.diverged,
+        record=tuple(parsed.record),
+        out=parsed.out,
+        also=also,
         with_model=not parsed.without_model,
         force=parsed.force,
         replace=parsed.replace,
-        also=also,
     )
-    if os.environ.get("RANK", "0") == "0":
-        print(_outcome(summary, parsed.out))
-        for out in also.values():
-            print(_outcome(RunRecord(out).summary, out))
 
 
 def _also(words: list[str]) -> dict[str, Path]:

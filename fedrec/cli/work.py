@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedrec.cli.options import Commands
     from fedrec.plan.project import RunJob
     from fedrec.plan.run_list import ListedRun
+    from fedrec.plan.train_request import TrainRequest
     from fedrec.workers.crew import Command, Crew
     from fedrec.workers.process import Worker
 
@@ -130,24 +131,21 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace) -> "Comman
     from fedrec.workers.crew import Command
 
     apart = tuple(
-        Command(str(run.out), _arguments(run, parsed), run.kind, _seconds(run), log_of(run.out))
+        Command(str(run.out), _arguments(run.request, parsed), run.kind, _seconds(run), log_of(run.out))
         for run in runs
     )
     if len(apart) == 1:
         return apart[0]
-    also = [f"--also={run.said['protocol']}={run.out}" for run in runs[1:]]
+    first = replace(runs[0].request, also={run.request.protocol: run.out for run in runs[1:]})
     seconds = max(each.seconds for each in apart)
-    return replace(apart[0], arguments=(*apart[0].arguments, *also), seconds=seconds, log=None, apart=apart)
+    return replace(apart[0], arguments=_arguments(first, parsed), seconds=seconds, log=None, apart=apart)
 
 
-def _arguments(run: "ListedRun", parsed: argparse.Namespace) -> tuple[str, ...]:
-    """What `fedrec train` is told of a run of a list. One that records more has that beside its model."""
-    switches = {
-        "--replace": parsed.replace,
-        "--without-model": parsed.without_model and "record" not in run.said,
-    }
-    told = [switch for switch, on in switches.items() if on]
-    return (*run.arguments(), f"--methods={parsed.methods}", *told)
+def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
+    """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
+    with_model = not parsed.without_model or bool(asked.record)
+    asked = replace(asked, replace=parsed.replace, with_model=with_model)
+    return (*asked.arguments(), f"--methods={parsed.methods}")
 
 
 def _stopped(crew: "Crew", runs: int) -> str:

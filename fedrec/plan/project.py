@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -21,13 +21,16 @@ from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, SUMMARY, RunId
+from fedrec.plan.run_list import ListedRun
+from fedrec.plan.runs import KEPT, REFUSED, SUMMARY, RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
+from fedrec.plan.train_request import TrainRequest
 from fedrec.plan.workspace import Workspace, read_workspace
 
 _IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark", "reference")
 """Targets that the Snakefile names itself."""
+_FOLDERS = ("--data", "--out")
 _CLEAN_FIRST = 1e8
 """Seconds that no run takes."""
 
@@ -74,21 +77,23 @@ class RunJob:
         """Its split and the candidates, below the results."""
         return f"{self.run.split}/split.parquet", f"{self.run.split}/candidates.parquet"
 
-    def listed(self, results: Path) -> dict[str, Any]:
-        """The line of a list of runs (`fedrec.plan.run_list`) that has this run trained elsewhere."""
+    def request(self, results: Path) -> TrainRequest:
+        """The options that train it, with the folder of results."""
         run = self.run
-        return {
-            "data": str(results / self.data),
-            "method": run.method,
-            "paper": run.paper,
-            "protocol": run.protocol,
-            "seed": run.seed,
-            **({"record": list(self.records)} if self.records else {}),
-            **({DIVERGED: KEPT} if self.may_diverge else {}),
-            "out": str(results / run.folder),
-            "code": self.fingerprint,
-            "seconds": round(self.seconds, 1),
-        }
+        return TrainRequest(
+            data=results / self.data,
+            method=run.method,
+            paper=run.paper,
+            protocol=run.protocol,
+            seed=run.seed,
+            diverged=KEPT if self.may_diverge else REFUSED,
+            record=self.records,
+            out=results / run.folder,
+        )
+
+    def listed(self, results: Path) -> ListedRun:
+        """The same in a list of runs, which other machines train."""
+        return ListedRun(self.run.folder, self.request(results), self.fingerprint, self.seconds)
 
     def arguments(self) -> list[str]:
         """The arguments of `fedrec train` that name this run, but for folders and files.
@@ -96,11 +101,8 @@ class RunJob:
         Whether the configuration keeps runs that diverge is not among them, but in the environment: it
         decides no number, and finished runs would be trained again for another parameter.
         """
-        run = self.run
-        named = {"method": run.method, "paper": run.paper, "protocol": run.protocol, "seed": str(run.seed)}
-        named |= {DIVERGED: KEPT} if self.is_trial else {}
-        words = [word for key, value in named.items() for word in (f"--{key}", value)]
-        return words + [word for record in self.records for word in ("--record", record)]
+        request = replace(self.request(Path()), diverged=KEPT if self.is_trial else REFUSED)
+        return [word for option in request.words() if option[0] not in _FOLDERS for word in option]
 
     def is_noted(self, parameters: Collection[str]) -> bool:
         """Whether parameters that Snakemake noted of a job, as Python spells them, are those of this run."""

@@ -4,7 +4,7 @@ The keys are the options of `fedrec train`; `code` and `seconds` are what the pl
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,77 +13,50 @@ from fedrec.config.methods import canonical, resolve
 from fedrec.config.modules import modules_of
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.train_request import OPTIONS, REQUIRED, Option, TrainRequest, is_number, is_text
 
 ASKED = "plan/runs.jsonl"
 """Below the results: the runs that the workflow was last started for."""
-_REQUIRED = ("data", "method", "protocol", "out")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    **dict.fromkeys(
-        ("data", "method", "paper", "protocol", "out", "engine", "device", "diverged"), (_is_text, "a text")
-    ),
-    "seed": (_is_integer, "an integer"),
-    **dict.fromkeys(("set", "record"), (_is_texts, "a list of texts")),
-    **dict.fromkeys(("memory", "checkpoint-seconds", "seconds"), (_is_number, "a number from 0")),
-    "code": (_is_text, "a text"),
+_KEYS: Mapping[str, Option] = {
+    **{key: option for key, (_, option) in OPTIONS.items()},
+    "seconds": Option("a number from 0", is_number),
+    "code": Option("a text", is_text),
 }
-"""What a line may say: whether a value can be that, and in words."""
-_OF_THE_PLAN = ("code", "seconds")
+"""The keys that a line may have."""
 
 
 @dataclass(frozen=True)
 class ListedRun:
     """One run of a list."""
 
-    place: str
+    origin: str
     """File and line, for messages."""
-    said: Mapping[str, Any]
-    """The line: options of `fedrec train` by name, and what the plan knows besides."""
+    request: TrainRequest
+    code: str | None = None
+    """The fingerprint of the code that the plan was made with, where the list has it."""
+    seconds: float = 1.0
+    """About how long it takes, against others."""
 
     @property
     def out(self) -> Path:
         """The folder it is written to."""
-        return Path(self.said["out"])
+        return self.request.out
 
     @property
     def kind(self) -> str:
-        """What runs have in common that differ in their seed alone."""
-        return json.dumps([self.said.get(key) for key in ("data", "method", "paper", "set")])
+        """The part that runs have in common that differ in their seed alone."""
+        asked = self.request
+        return json.dumps([str(asked.data), asked.method, asked.paper, asked.changes])
 
-    @property
-    def seconds(self) -> float:
-        """About how long it takes, against others."""
-        return float(self.said.get("seconds", 1.0))
-
-    def arguments(self) -> tuple[str, ...]:
-        """The arguments of `fedrec train`."""
-        words = ["train"]
-        for key, value in sorted(self.said.items()):
-            if key not in _OF_THE_PLAN:
-                words += [f"--{key}={one}" for one in (value if isinstance(value, list) else [value])]
-        return tuple(words)
+    def as_line(self) -> dict[str, Any]:
+        """Its line in a list."""
+        code = {} if self.code is None else {"code": self.code}
+        return {**self.request.as_line(), **code, "seconds": round(self.seconds, 1)}
 
 
-def list_text(runs: Iterable[Mapping[str, Any]]) -> str:
-    """The file that lists runs, of what each line says."""
-    return "".join(json.dumps(run, ensure_ascii=False) + "\n" for run in runs)
+def list_text(runs: Iterable[ListedRun]) -> str:
+    """The file that lists runs."""
+    return "".join(json.dumps(run.as_line(), ensure_ascii=False) + "\n" for run in runs)
 
 
 def read_list(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
@@ -106,54 +79,58 @@ def listed_runs(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: this is no list of runs, which is text.") from None
     lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.splitlines(), start=1)]
-    runs = [ListedRun(place, _checked(place, line)) for place, line in lines if line.strip()]
+    runs = [_read_line(origin, line) for origin, line in lines if line.strip()]
     for run in runs:
         _check_names(run, methods)
     return _once(runs)
 
 
-def _checked(place: str, line: str) -> dict[str, Any]:
+def _read_line(origin: str, text: str) -> ListedRun:
+    line = _checked(origin, text)
+    return ListedRun(origin, TrainRequest.from_line(line), line.get("code"), float(line.get("seconds", 1.0)))
+
+
+def _checked(origin: str, text: str) -> dict[str, Any]:
     try:
-        said = json.loads(line)
+        line = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{place}: not valid JSON ({error}). A line is one run: {{...}}.") from None
-    if not isinstance(said, dict):
-        raise ConfigurationError(f'{place}: a run is written {{"data": ..., "method": ..., ...}}.')
-    for key, value in said.items():
+        raise ConfigurationError(f"{origin}: not valid JSON ({error}). A line is one run: {{...}}.") from None
+    if not isinstance(line, dict):
+        raise ConfigurationError(f'{origin}: a run is written {{"data": ..., "method": ..., ...}}.')
+    for key, value in line.items():
         if key not in _KEYS:
             raise ConfigurationError(
-                f"{place}: unknown key '{key}'.{did_you_mean(key, _KEYS)} There are: {', '.join(_KEYS)}."
+                f"{origin}: unknown key '{key}'.{did_you_mean(key, _KEYS)} There are: {', '.join(_KEYS)}."
             )
-        fits, words = _KEYS[key]
-        if not fits(value):
-            raise ConfigurationError(f"{place}, {key}: {json.dumps(value)} is not {words}.")
-    missing = [key for key in _REQUIRED if key not in said]
+        if not _KEYS[key].fits(value):
+            raise ConfigurationError(f"{origin}, {key}: {json.dumps(value)} is not {_KEYS[key].words}.")
+    missing = [key for key in REQUIRED if key not in line]
     if missing:
-        raise ConfigurationError(f"{place}: '{missing[0]}' is missing. A run needs {', '.join(_REQUIRED)}.")
-    return said
+        raise ConfigurationError(f"{origin}: '{missing[0]}' is missing. A run needs {', '.join(REQUIRED)}.")
+    return line
 
 
 def _check_names(run: ListedRun, methods: Mapping[str, Any]) -> None:
-    said = run.said
+    asked = run.request
     try:
-        name = canonical(methods, said["method"])
-        resolve(methods, name, said.get("paper"), Path(said["data"]).name, said.get("set", ()))
+        name = canonical(methods, asked.method)
+        resolve(methods, name, asked.paper, asked.dataset, asked.changes)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{run.place}: {error}") from None
+        raise ConfigurationError(f"{run.origin}: {error}") from None
 
 
 def _check_code(runs: Sequence[ListedRun], methods: Mapping[str, Any]) -> None:
     """Runs of other code than the plan's would be trained again where the plan was made."""
     here: dict[tuple[str, ...], str] = {}
     for run in runs:
-        method = canonical(methods, run.said["method"])
+        method = canonical(methods, run.request.method)
         modules = tuple(modules_of(method))
         if modules not in here:
             here[modules] = run_fingerprint(method)
-        if run.said.get("code", here[modules]) != here[modules]:
+        if run.code not in (None, here[modules]):
             raise ConfigurationError(
-                f"{run.place}: it was planned with other code of {method} than is here, and would be trained "
-                "again there. Bring the sources to the same state, or plan anew with these."
+                f"{run.origin}: it was planned with other code of {method} than is here, and would be "
+                "trained again there. Bring the sources to the same state, or plan anew with these."
             )
 
 
@@ -162,8 +139,8 @@ def _once(runs: Iterable[ListedRun]) -> list[ListedRun]:
     kept: dict[Path, ListedRun] = {}
     for run in runs:
         other = kept.setdefault(run.out, run)
-        if other.arguments() != run.arguments():
+        if other.request != run.request:
             raise ConfigurationError(
-                f"{run.place}: writes to {run.out}, as another run does ({other.place}). Give each its own."
+                f"{run.origin}: writes to {run.out}, as another run does ({other.origin}). Give each its own."
             )
     return list(kept.values())

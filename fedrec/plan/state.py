@@ -24,7 +24,7 @@ from fedrec.files.sealed import read_sealed
 from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun
-from fedrec.plan.runs import DIVERGED, FILES, KEPT, MODEL, NOT_KEPT, STATE, SUMMARY, log_of
+from fedrec.plan.runs import FILES, KEPT, MODEL, NOT_KEPT, STATE, SUMMARY, log_of
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
@@ -86,9 +86,7 @@ def states_of(
     runs: Sequence[ListedRun], methods: Mapping[str, Any], since: float | None = None
 ) -> list[RunState]:
     """How far runs are. What logs said before the time `since` is of an earlier attempt, and not counted."""
-    known = {
-        canonical(methods, run.said["method"]): str(run.said["code"]) for run in runs if "code" in run.said
-    }
+    known = {canonical(methods, run.request.method): run.code for run in runs if run.code is not None}
     comparison = RunComparison(known)
     return [_done(run, methods, comparison) or _unfinished(run, since) for run in runs]
 
@@ -135,7 +133,7 @@ def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison)
     if not all((run.out / file).is_file() for file in FILES if file not in unwritten):
         return None
     wanted = _wanted(run, methods)
-    if there.get("seed") != run.said.get("seed", 0) or there.get("method") != wanted.method:
+    if there.get("seed") != run.request.seed or there.get("method") != wanted.method:
         return None
     if next(comparison.differences(wanted, there), None) is not None:
         return None
@@ -144,11 +142,11 @@ def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison)
 
 
 def _wanted(run: ListedRun, methods: Mapping[str, Any]) -> WantedRun:
-    said, data = run.said, Path(run.said["data"])
-    method = canonical(methods, said["method"])
-    settings, _, paper = resolve(methods, method, said.get("paper"), data.name, said.get("set", ()))
-    split = data / full_name(said["protocol"], paper) / "split.parquet"
-    return WantedRun(method, settings, tuple(said.get("record", ())), said.get(DIVERGED) == KEPT, split)
+    asked = run.request
+    method = canonical(methods, asked.method)
+    settings, _, paper = resolve(methods, method, asked.paper, asked.dataset, asked.changes)
+    split = asked.data / full_name(asked.protocol, paper) / "split.parquet"
+    return WantedRun(method, settings, asked.record, asked.diverged == KEPT, split)
 
 
 def _unfinished(run: ListedRun, since: float | None) -> RunState:
@@ -200,8 +198,8 @@ def _last_words(log: Path, since: float | None) -> tuple[str, ...]:
 
 def _kinds(run: ListedRun) -> Iterable[tuple[str, ...]]:
     """What runs have in common that take as long as guessed, or as much longer: the narrowest first."""
-    method = parse(run.said["method"]).name
-    return (method, Path(run.said["data"]).name), (method,), ()
+    method = parse(run.request.method).name
+    return (method, run.request.dataset), (method,), ()
 
 
 def _seconds_left(state: RunState, paces: Mapping[tuple[str, ...], Sequence[float]]) -> float:

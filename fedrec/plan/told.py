@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from fedrec.plan.cost import duration
@@ -45,15 +44,15 @@ def states_as_json(states: Sequence[RunState], forecast: Forecast) -> dict[str, 
 
 
 def _entry(state: RunState, forecast: Forecast) -> dict[str, Any]:
-    said, holder = state.run.said, state.holder
+    asked, holder = state.run.request, state.holder
     left = forecast.of_run.get(str(state.run.out))
     return {
         "folder": str(state.run.out),
         "state": state.kind,
-        "method": said["method"],
-        "dataset": Path(said["data"]).name,
-        "protocol": said["protocol"],
-        "seed": said.get("seed", 0),
+        "method": asked.method,
+        "dataset": asked.dataset,
+        "protocol": asked.protocol,
+        "seed": asked.seed,
         "round": state.round,
         "rounds": state.rounds,
         "seconds_a_round": state.seconds_a_round,

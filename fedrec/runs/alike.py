@@ -3,15 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, StorageError
 from fedrec.plan.run_list import ListedRun
 from fedrec.runs.together import samples_of
 
-_OWN = ("protocol", "out", "seconds")
-"""What a line of a list has for itself, where runs are trained once."""
+_OWN = ("protocol", "out")
+"""Options in which runs may differ that are trained once."""
 
 
 def trained_once(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
@@ -19,7 +18,7 @@ def trained_once(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
     groups: dict[tuple[str, int], list[ListedRun]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for number, run in enumerate(runs):
-        training, protocol = _training_of(run) or str(number), str(run.said["protocol"])
+        training, protocol = _training_of(run) or str(number), run.request.protocol
         # The same run twice is for two folders: nothing that one training would write.
         groups.setdefault((training, times[training, protocol]), []).append(run)
         times[training, protocol] += 1
@@ -28,12 +27,13 @@ def trained_once(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
 
 def _training_of(run: ListedRun) -> str | None:
     """What decides about a run's training; None where it is to be trained by itself."""
-    said = run.said
-    if "record" in said or "paper" not in said:
+    asked = run.request
+    if asked.record or asked.paper is None:
         return None
     try:
-        samples = samples_of(Path(said["data"], full_name(said["protocol"], said["paper"])))
+        samples = samples_of(asked.data / full_name(asked.protocol, asked.paper))
     except (ConfigurationError, StorageError, KeyError):
         # What is wrong is told when the run is trained, and fails.
         return None
-    return json.dumps([{key: said[key] for key in sorted(said) if key not in _OWN}, samples])
+    shared = {key: value for key, value in asked.as_line().items() if key not in _OWN}
+    return json.dumps([shared, run.code, samples])

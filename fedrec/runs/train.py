@@ -6,17 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from fedrec.config.methods import canonical, load_methods, resolve
+from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.protocol import full_name
-from fedrec.config.records import merged_records, spelled_records
-from fedrec.config.seeds import check_seed
 from fedrec.data.split import Split
-from fedrec.errors import ConfigurationError, DivergenceError, did_you_mean
+from fedrec.errors import ConfigurationError, DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.engines.engine import Engine, engine_named
 from fedrec.federation.learner import Learner
@@ -25,7 +22,8 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, OUTCOMES, REFUSED, papers_alike
+from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
+from fedrec.plan.train_request import TrainRequest
 from fedrec.progress import RoundsDone, rounds_told
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
@@ -46,8 +44,8 @@ from fedrec.runs.training import Training
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A run that is asked for: where it is written, what it is of, and what is said of it."""
+class _Run:
+    """A run with everything that identifies it."""
 
     out: Path
     split: Split
@@ -55,34 +53,43 @@ class _Asked:
     """What decides what it trains on."""
     identity: dict[str, Any]
     remarks: dict[str, Any]
+    """Facts that decide no number, and do not identify it."""
 
 
 @dataclass(frozen=True)
-class _Common:
-    """What the runs of a command have in common."""
+class _Context:
+    """A request with its settings, its device and its engine: what its runs have in common."""
 
-    data: Path
+    request: TrainRequest
     method: str
+    """Spelt canonically."""
     paper: str
     settings: Mapping[str, Any]
     sources: Mapping[str, str]
     also_of: Sequence[str]
     """The other papers with these settings."""
-    seed: int
     place: torch.device
     engine: Engine
-    records: tuple[str, ...]
     remarks: Mapping[str, Any]
-    """Of every run; what decides no number, and does not identify it. Memory decides last bits of some."""
+    """Of every run. Memory decides last bits of some."""
 
-    def asked(self, split: Split, out: Path) -> _Asked:
-        """The run on a split."""
+    def runs(self) -> list[_Run]:
+        """The run of each protocol."""
+        request = self.request
+        first = self._run(split_of(request.data, request.protocol, self.paper, "--protocol"), request.out)
+        others = (
+            self._run(split_of(request.data, protocol, self.paper, "--also"), out)
+            for protocol, out in request.also.items()
+        )
+        return [first, *others]
+
+    def _run(self, split: Split, out: Path) -> _Run:
         identity = {
             "dataset": split.dataset,
             "method": self.method,
             "paper": self.paper,
             "protocol": split.protocol.as_dict(),
-            "seed": self.seed,
+            "seed": self.request.seed,
             "settings": self.settings,
             "sources": self.sources,
             "engine": self.engine.name,
@@ -93,177 +100,152 @@ class _Common:
         }
         # Another paper's run it is where the protocol is nobody's own.
         also_of = [] if split.protocol.paper is not None else list(self.also_of)
-        where = os.path.relpath(self.data, out)
-        remarks = {"also_settings_of": also_of, "data": where, **self.remarks}
-        return _Asked(out, split, samples_of(self.data / split.protocol.name), identity, remarks)
+        data = self.request.data
+        remarks = {"also_settings_of": also_of, "data": os.path.relpath(data, out), **self.remarks}
+        return _Run(out, split, samples_of(data / split.protocol.name), identity, remarks)
 
 
-def train(
-    *,
-    data: Path,
-    method: str,
-    paper: str | None,
-    protocol: str,
-    seed: int,
-    out: Path,
-    changes: Sequence[str] = (),
-    engine: str = "auto",
-    device: str = "auto",
-    methods_file: Path,
-    memory_gib: float | None = None,
-    checkpoint_seconds: float = 30.0,
-    record: Sequence[str] = (),
-    diverged: str = REFUSED,
-    with_model: bool = True,
-    force: bool = False,
-    replace: bool = False,
-    also: Mapping[str, Path] = MappingProxyType({}),
-) -> Mapping[str, Any]:
-    """Train `method` with the settings of `paper` on the split of `protocol` in `data`; write to `out`.
+def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
+    """Train what is asked for, write its folder, and return the content of its `run.json`.
 
-    `record` tells what to record besides (see `fedrec.federation.observe.recorder`). Returns what `run.json`
-    says. A finished run in `out` is taken as it is if it is this very one; another one is an error, unless
-    `replace` replaces it; `force` replaces either. A training that diverges is an error where that is
-    `refused`, and a result (see `fedrec.runs.diverging`) where it is `kept`. Without `with_model` no model
-    is written: all but what looks inside of it can be built from such a run.
-
-    `also` names further protocols, and the folders of their runs, which are the same otherwise: those whose
-    clients train on the same samples are trained once (see `fedrec.runs.together`).
+    A finished run in the folder is taken as it is if it is this very one; another one is an error, unless the
+    request replaces it.
     """
-    check_seed(seed)
-    _check_diverged(diverged)
-    _check_seconds(checkpoint_seconds)
-    records = tuple(spelled_records(merged_records(record)))
-    _check_recorded(records, with_model=with_model)
-    methods = load_methods(methods_file)
-    method = canonical(methods, method)
-    settings, sources, paper = resolve(methods, method, paper, data.name, changes)
-    check_code(method, [setting for setting, source in sources.items() if source == "user"])
+    request.check()
     membership = Membership.of_environment()
-    _check_also({protocol: out}, also, paper, record)
-    run = f"{method} on {data.name}"
-    with with_device(run, "the GPU"), fitting(run, "the GPU"):
+    context = _context(request, methods, membership)
+    runs = context.runs()
+    with membership.peers(context.place) as peers, _locked_folders([run.out for run in runs], peers):
+        summaries = _finished_before(runs, request, peers)
+        use_own_cores()
+        for group in _trained_once([run for run in runs if run.out not in summaries], request.records):
+            summaries |= _train_group(group, context, peers)
+    return summaries[request.out]
+
+
+def _context(request: TrainRequest, methods: Methods, membership: Membership) -> _Context:
+    """Settings, device and engine of a request; `ConfigurationError` where there are none such."""
+    method = canonical(methods, request.method)
+    settings, sources, paper = resolve(methods, method, request.paper, request.dataset, request.changes)
+    check_code(method, [setting for setting, source in sources.items() if source == "user"])
+    _check_also(request, paper)
+    name = f"{method} on {request.dataset}"
+    with with_device(name, "the GPU"), fitting(name, "the GPU"):
         # Whoever asks a GPU how much of its memory is free takes some of it.
-        place = device_named(device, membership.local_rank)
-        memory = memory_for_clients(place, memory_gib)
-    alike = papers_alike(methods, method, paper, data.name, changes)
-    common = _Common(
-        data=data,
+        place = device_named(request.device, membership.local_rank)
+        memory = memory_for_clients(place, request.memory_gib)
+    alike = papers_alike(methods, method, paper, request.dataset, request.changes)
+    return _Context(
+        request=request,
         method=method,
         paper=paper,
         settings=settings,
         sources=sources,
         also_of=[other for other in alike if other != paper],
-        seed=seed,
         place=place,
-        engine=engine_named(engine, memory.together, memory.alone),
-        records=records,
+        engine=engine_named(request.engine, memory.together, memory.alone),
         remarks={
             "memory_for_clients": memory.as_dict(),
             **({"processes": membership.size} if membership.size > 1 else {}),
-            **({} if with_model else {MODEL: NOT_KEPT}),
+            **({} if request.with_model else {MODEL: NOT_KEPT}),
         },
     )
-    runs = [
-        common.asked(split_of(data, name, paper, "--also" if name in also else "--protocol"), folder)
-        for name, folder in {protocol: out, **also}.items()
-    ]
-    with membership.peers(place) as peers, _held([each.out for each in runs], peers):
-        summaries: dict[Path, Mapping[str, Any]] = {}
-        for each in runs:
-            before = _before(each, records, peers, force=force, with_model=with_model, replace=replace)
-            if before is not None:
-                _check_kept(each.out, before, diverged)
-                print(f"{each.out}: this run is finished already; --force trains it again.", file=sys.stderr)
-                summaries[each.out] = before
-        use_own_cores()
-        for some in _together([each for each in runs if each.out not in summaries], records):
-            forget_peak_memory(place)
-            with with_device(run, str(place)):
-                try:
-                    with fitting(run, str(place)), finite():
-                        written = _trained(some, common, record, diverged, checkpoint_seconds, peers)
-                finally:
-                    release_memory(place)
-            summaries |= zip((each.out for each in some), written, strict=True)
-    return summaries[out]
 
 
-def _before(
-    run: _Asked, records: tuple[str, ...], peers: Peers, *, force: bool, with_model: bool, replace: bool
-) -> Mapping[str, Any] | None:
-    """What the finished run in the folder of `run` says, where that is this very run and will do."""
-    before = None
+def _finished_before(
+    runs: Sequence[_Run], request: TrainRequest, peers: Peers
+) -> dict[Path, Mapping[str, Any]]:
+    """The summaries of runs that are finished already, by their folders."""
+    summaries: dict[Path, Mapping[str, Any]] = {}
+    for run in runs:
+        summary = _existing_result(run, request, peers)
+        if summary is not None:
+            _check_kept(run.out, summary, request.diverged)
+            print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
+            summaries[run.out] = summary
+    return summaries
+
+
+def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[str, Any] | None:
+    """The summary of the finished run in the folder of `run`, where that is this very run and will do."""
+    summary = None
     if peers.leads:
         clear_folder(run.out)
-        if not force:
-            before = finished_before(run.out, run.identity, records, with_model=with_model, replace=replace)
-    return peers.led(before)
+        if not request.force:
+            summary = finished_before(
+                run.out,
+                run.identity,
+                request.records,
+                with_model=request.with_model,
+                replace=request.replace,
+            )
+    return peers.led(summary)
 
 
-def _trained(
-    some: Sequence[_Asked],
-    common: _Common,
-    record: Sequence[str],
-    diverged: str,
-    checkpoint_seconds: float,
-    peers: Peers,
-) -> list[Mapping[str, Any]]:
-    """What the files of runs that train alike say, once they are trained."""
-    rounds, records = common.settings["rounds"], common.records
-    clients = Clients.of_split(some[0].split, common.place, peers)
-    recorder = Recorder.of(record, clients, rounds, peers) if record else None
+def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict[Path, Mapping[str, Any]]:
+    """The summaries of runs that train alike, by their folders, once they are trained."""
+    name, place = f"{context.method} on {context.request.dataset}", context.place
+    forget_peak_memory(place)
+    with with_device(name, str(place)):
+        try:
+            with fitting(name, str(place)), finite():
+                written = _trained(group, context, peers)
+        finally:
+            release_memory(place)
+    return dict(zip((run.out for run in group), written, strict=True))
+
+
+def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Mapping[str, Any]]:
+    """The summaries of runs that train alike, in their order."""
+    request, rounds = context.request, context.settings["rounds"]
+    clients = Clients.of_split(group[0].split, context.place, peers)
+    recorder = Recorder.of(request.record, clients, rounds, peers) if request.record else None
     learner: Learner = make_learner(
-        common.method, clients, common.settings, common.seed, common.engine, recorder, peers
+        context.method, clients, context.settings, request.seed, context.engine, recorder, peers
     )
-    if diverged == KEPT:
+    if request.diverged == KEPT:
         learner = Diverging(learner)
-    everyones = [clients, *(evaluated_by(clients, each.split) for each in some[1:])]
+    everyones = [clients, *(evaluated_by(clients, run.split) for run in group[1:])]
+    seconds, records = request.checkpoint_seconds, request.records
     first, *others = (
-        (own, learner, rounds, each.out, each.identity, checkpoint_seconds, records, each.remarks, peers)
-        for own, each in zip(everyones, some, strict=True)
+        (own, learner, rounds, run.out, run.identity, seconds, records, run.remarks, peers)
+        for own, run in zip(everyones, group, strict=True)
     )
     together = Together(*first, others=[Training(*each) for each in others])
     return [together.train(), *together.written]
 
 
-def _together(runs: Sequence[_Asked], records: Sequence[str]) -> list[list[_Asked]]:
+def _trained_once(runs: Sequence[_Run], records: Sequence[str]) -> list[list[_Run]]:
     """The runs in groups that are trained once, of each the one first that is least far by its checkpoint."""
-    groups: dict[tuple[str, ...], list[_Asked]] = {}
+    groups: dict[tuple[str, ...], list[_Run]] = {}
     for run in runs:
         groups.setdefault(run.samples, []).append(run)
     return [sorted(group, key=lambda run: _rounds_kept(run, records)) for group in groups.values()]
 
 
-def _rounds_kept(run: _Asked, records: Sequence[str]) -> int:
+def _rounds_kept(run: _Run, records: Sequence[str]) -> int:
     return Checkpoints(run.out, run.identity, records, 0).rounds_noted
 
 
-def _check_kept(out: Path, before: Mapping[str, Any], diverged: str) -> None:
+def _check_kept(out: Path, summary: Mapping[str, Any], diverged: str) -> None:
     """Raise `DivergenceError` where a finished run diverged and that is to be an error."""
-    if DIVERGED in before and diverged == REFUSED:
+    if DIVERGED in summary and diverged == REFUSED:
         raise DivergenceError(
-            f"{out}: holds this run, which diverged: {before[DIVERGED]['why']} Take it as it is by "
+            f"{out}: holds this run, which diverged: {summary[DIVERGED]['why']} Take it as it is by "
             "`--diverged kept`, or train it again by --force."
         )
 
 
-def _check_also(
-    first: Mapping[str, Path], also: Mapping[str, Path], paper: str, record: Sequence[str]
-) -> None:
-    """Raise `ConfigurationError` where further protocols cannot be trained with the first one."""
-    if also and record:
-        raise ConfigurationError("--also: does not go with --record. Train such runs one by one.")
-    if not also:
-        return
-    asked = [*first.items(), *also.items()]
-    names = {full_name(protocol, paper) for protocol, _ in asked}
-    if min(len(names), len({folder.resolve() for _, folder in asked})) < len(asked):
+def _check_also(request: TrainRequest, paper: str) -> None:
+    """Raise `ConfigurationError` where two protocols of a request are one, or two folders."""
+    protocols = {full_name(protocol, paper) for protocol in (request.protocol, *request.also)}
+    folders = {folder.resolve() for folder in (request.out, *request.also.values())}
+    if min(len(protocols), len(folders)) <= len(request.also):
         raise ConfigurationError("--also: give each protocol once, and each a folder of its own.")
 
 
 @contextmanager
-def _held(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
+def _locked_folders(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
     """The folders of runs, held by the process that writes to them, which says there how far it is."""
     if not peers.leads:
         yield
@@ -277,24 +259,3 @@ def _held(folders: Sequence[Path], peers: Peers) -> Iterator[None]:
 
         stack.enter_context(rounds_told(note))
         yield
-
-
-def _check_recorded(records: Sequence[str], *, with_model: bool) -> None:
-    if records and not with_model:
-        raise ConfigurationError(
-            "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
-        )
-
-
-def _check_diverged(word: str) -> None:
-    if word not in OUTCOMES:
-        raise ConfigurationError(
-            f"--diverged {word}: write one of {', '.join(OUTCOMES)}.{did_you_mean(word, OUTCOMES)}"
-        )
-
-
-def _check_seconds(seconds: float) -> None:
-    if not seconds >= 0:
-        raise ConfigurationError(
-            f"--checkpoint-seconds {seconds:g}: give seconds as a number from 0, for example 30."
-        )

@@ -61,7 +61,7 @@ def test_a_run_tells_of_its_draws_and_what_else_could_be_known(small, capsys):
 
 
 def test_a_run_is_compared_with_the_exposed_one_beside_it(small, capsys):
-    run = finished(small, "fedmf", "published", *TINY, record=["traffic"])
+    run = finished(small, "fedmf", "published", *TINY, record=("traffic",))
     exposed = finished(small, "fedmf", "only-pool", *TINY)
     capsys.readouterr()
     found = printed(capsys, "--run", run.folder)
@@ -90,7 +90,7 @@ def test_what_numbers_mean_is_said_first(small, capsys):
 
 
 def test_words_tell_of_traffic_or_how_to_record_it(small, capsys):
-    run = finished(small, "fedmf", "published", *TINY, record=["traffic"])
+    run = finished(small, "fedmf", "published", *TINY, record=("traffic",))
     finished(small, "fedmf", "only-pool", *TINY)
     *_, hits, uploads = told(capsys, "--run", run.folder)
     assert "new ones come, in the same run whose clients may draw held-out items." in hits

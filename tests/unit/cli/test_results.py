@@ -4,6 +4,7 @@ import io
 import shutil
 import sys
 import tarfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -82,7 +83,7 @@ def test_runs_travel_through_a_stream_as_through_a_file(command, tmp_path, monke
 def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path):
     runs = runs_asked(made, ["alpha_comparison", "demo"])
     lines = [made.job(run).listed(made.results) for run in runs]
-    elsewhere = {**lines[0], "out": str(tmp_path / "my-run")}
+    elsewhere = replace(lines[0], request=replace(lines[0].request, out=tmp_path / "my-run"))
     path, out = tmp_path / "runs.jsonl", tmp_path / "runs.tar"
     path.write_text(list_text([*lines, elsewhere]))
     status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")

@@ -1,5 +1,6 @@
 """`fedrec work`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
 
+import json
 import os
 import shutil
 import signal
@@ -13,11 +14,12 @@ import pytest
 
 from fedrec.cli.main import main
 from fedrec.cli.work import listed_words
+from fedrec.config.methods import load_methods
 from fedrec.data.split import write_split
 from fedrec.files.lock import locked
 from fedrec.files.sealed import read_sealed
-from fedrec.plan.run_list import list_text
 from fedrec.plan.runs import STATE
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from tests.conftest import ROOT
@@ -55,18 +57,20 @@ def listed(splits, tmp_path):
             for run in runs
         ]
         path = tmp_path / "runs.jsonl"
-        path.write_text(list_text(line | {"out": str(tmp_path / line["out"])} for line in lines))
+        path.write_text(
+            "".join(json.dumps(line | {"out": str(tmp_path / line["out"])}) + "\n" for line in lines)
+        )
         return str(path)
 
     return write
 
 
 def trained(splits, out, **changes):
-    usual = {"method": "fedmf", "changes": ["d=4", "local_epochs=1", "rounds=4"], "seed": 0}
-    train(
-        data=splits, paper="fedem", protocol="clean", out=out, device="cpu", methods_file=METHODS,
-        **usual | changes,
-    )  # fmt: skip
+    usual = {"method": "fedmf", "changes": ("d=4", "local_epochs=1", "rounds=4"), "seed": 0}
+    request = TrainRequest(
+        data=splits, paper="fedem", protocol="clean", out=out, device="cpu", **usual | changes
+    )
+    train(request, load_methods(METHODS))
 
 
 def contents(folder):

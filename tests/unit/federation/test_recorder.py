@@ -15,6 +15,7 @@ from fedrec.federation.observe.recorder import Recorder, extras
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.files.tensors import load_tensors
 from fedrec.plan.selection import records_of, runs_of
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.registry import make_learner
 from fedrec.runs.train import train
 from fedrec.runs.training import Training
@@ -267,11 +268,11 @@ def test_a_run_that_was_stopped_keeps_the_same(clients, name, engine):
 def run(tmp_path, split, name, keep=()):
     write_split(split, tmp_path / "made/clean")
     out = tmp_path / ("kept" if keep else "plain")
-    train(
-        data=tmp_path / "made", method=name, paper=None, protocol="clean", seed=0, out=out,
-        changes=["rounds=3", "local_epochs=2"], device="cpu", methods_file=ROOT / "config/methods.yaml",
-        record=keep,
+    request = TrainRequest(
+        data=tmp_path / "made", method=name, protocol="clean", seed=0, out=out,
+        changes=("rounds=3", "local_epochs=2"), device="cpu", record=keep,
     )  # fmt: skip
+    train(request, METHODS)
     return out
 
 

@@ -92,7 +92,7 @@ def test_a_stored_run_that_diverged_is_left_out_where_such_runs_are_kept(plan, p
 
     assert project.configuration["diverged"] == "kept"
     assert there.run not in [one.job.run for one in plan(stored)]
-    assert {one.job.listed(project.results)["diverged"] for one in planned} == {"kept"}
+    assert {one.job.request(project.results).diverged for one in planned} == {"kept"}
     refusing = replace(project, configuration={**project.configuration, "diverged": "refused"})
     assert there.run in [one.job.run for one in reference_plan(refusing, stored)]
 

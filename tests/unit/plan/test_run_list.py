@@ -18,7 +18,7 @@ def listed(tmp_path):
 
     def read(*lines):
         path = tmp_path / "runs.jsonl"
-        path.write_text("".join(line if isinstance(line, str) else list_text([line]) for line in lines))
+        path.write_text("".join(line if isinstance(line, str) else f"{json.dumps(line)}\n" for line in lines))
         return read_list(path, METHODS)
 
     return read
@@ -30,12 +30,12 @@ def test_what_is_written_is_read_and_becomes_options_of_train(listed):
         "device": "cpu", "memory": 0.5, "checkpoint-seconds": 0, "seconds": 12.5, "code": run_fingerprint("fedmf"),
     }  # fmt: skip
     (run,) = listed(whole)
-    assert run.said == whole
+    assert run.as_line() == whole
     assert run.seconds == 12.5
-    assert run.arguments() == (
-        "train", "--checkpoint-seconds=0", "--data=results/data/made", "--device=cpu", "--engine=loop",
-        "--memory=0.5", "--method=fedmf", "--out=runs/a", "--paper=fedem", "--protocol=clean", "--record=traffic",
-        "--seed=3", "--set=d=4", "--set=rounds=2",
+    assert run.request.arguments() == (
+        "train", "--data=results/data/made", "--method=fedmf", "--paper=fedem", "--protocol=clean", "--seed=3",
+        "--set=d=4", "--set=rounds=2", "--engine=loop", "--device=cpu", "--memory=0.5", "--checkpoint-seconds=0",
+        "--record=traffic", "--out=runs/a",
     )  # fmt: skip
 
 
@@ -90,6 +90,6 @@ def test_a_file_that_is_no_list_is_told(tmp_path):
         read_list(tmp_path / "bytes", METHODS)
 
 
-def test_a_list_is_a_run_per_line():
-    text = list_text([RUN, RUN | {"out": "é"}])
+def test_a_list_is_a_run_per_line(listed):
+    text = list_text(listed(RUN, RUN | {"out": "é"}))
     assert [json.loads(line)["out"] for line in text.splitlines()] == ["runs/a", "é"]

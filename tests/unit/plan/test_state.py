@@ -15,7 +15,7 @@ from fedrec.cli.main import main
 from fedrec.files.lock import LOCK, locked
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.asked import runs_asked
-from fedrec.plan.run_list import ListedRun, list_text
+from fedrec.plan.run_list import list_text
 from fedrec.plan.runs import log_of
 from fedrec.plan.state import forecast_of, states_of
 from fedrec.plan.told import states_as_json, told_states
@@ -40,7 +40,7 @@ def project(made, tmp_path):
 def listed(project):
     """The four runs of a table, as a list has them."""
     runs = runs_asked(project, ["alpha_comparison"])
-    return [ListedRun(run.folder, project.job(run).listed(project.results)) for run in runs]
+    return [project.job(run).listed(project.results) for run in runs]
 
 
 def kinds(project, listed, since=None):
@@ -48,7 +48,7 @@ def kinds(project, listed, since=None):
 
 
 def run_of(listed, project):
-    return next(run for run in runs_asked(project, ["alpha_comparison"]) if run.folder == listed.place)
+    return next(run for run in runs_asked(project, ["alpha_comparison"]) if run.folder == listed.origin)
 
 
 def hold(run, process, host, *, silent=0.0, note=""):
@@ -89,7 +89,7 @@ def test_a_run_is_done_if_it_is_the_one_that_is_wanted(project, listed):
 
 def test_another_run_in_the_folder_of_one_is_not_taken_for_it(project, listed):
     finish(project, run_of(listed[0], project))
-    other = ListedRun("elsewhere", {**listed[0].said, "seed": 3})
+    other = replace(listed[0], request=replace(listed[0].request, seed=3))
     assert kinds(project, [listed[0], other]) == ["done", "waiting"]
 
 
@@ -161,13 +161,9 @@ def timed(listed, project, seconds, device="here", age=0.0):
     os.utime(path, (1e9 - age, 1e9 - age))
 
 
-def guessed(listed, seconds):
-    return ListedRun(listed.place, {**listed.said, "seconds": seconds})
-
-
 def test_the_time_left_follows_the_runs_that_are_done_on_the_same_device(project, listed):
-    listed = [guessed(one, 10.0) for one in listed]
-    names = [one.said["method"] for one in listed]
+    listed = [replace(one, seconds=10.0) for one in listed]
+    names = [one.request.method for one in listed]
     assert names[0] == names[1] != names[2] == names[3]
     states = states_of(listed, project.methods)
     forecast = forecast_of(states)
@@ -187,7 +183,7 @@ def test_the_time_left_follows_the_runs_that_are_done_on_the_same_device(project
 
 
 def test_the_time_left_counts_what_runs_by_its_rounds_and_leaves_out_what_failed(project, listed):
-    listed = [guessed(one, 10.0) for one in listed]
+    listed = [replace(one, seconds=10.0) for one in listed]
     hold(listed[0], 1, "node7", note=json.dumps(NOTE))
     hold(listed[1], 2, "node7", note=json.dumps(NOTE | {"round": 0, "seconds": None}))
     say(listed[2], "fedrec: no.\n")
@@ -197,7 +193,7 @@ def test_the_time_left_counts_what_runs_by_its_rounds_and_leaves_out_what_failed
 
 
 def test_runs_that_one_process_trains_together_take_as_long_as_one(project, listed):
-    listed = [guessed(one, 10.0) for one in listed]
+    listed = [replace(one, seconds=10.0) for one in listed]
     for number, process in ((0, 1), (1, 1), (2, 2)):
         hold(listed[number], process, "node7", note=json.dumps(NOTE))
     forecast = forecast_of(states_of(listed, project.methods))
@@ -206,14 +202,14 @@ def test_runs_that_one_process_trains_together_take_as_long_as_one(project, list
 
 
 def test_states_are_told_in_words_and_as_json(project, listed):
-    listed = [guessed(one, 10.0) for one in listed]
+    listed = [replace(one, seconds=10.0) for one in listed]
     finish(project, run_of(listed[0], project))
     hold(listed[1], 4242, "node7", note=json.dumps(NOTE))
     log = say(listed[2], "fedrec: no.\n  because\n")
     hold(listed[3], 7, "node8", silent=7200)
     (listed[3].out / "checkpoint.safetensors").touch()
     states = states_of(listed, project.methods)
-    name = [one.place.removeprefix("runs/") for one in listed]
+    name = [one.origin.removeprefix("runs/") for one in listed]
     lines = told_states(states, forecast_of(states)).splitlines()
     assert lines[0].startswith(
         "1 of 4 runs done, 1 running, 1 failed, 1 lost; about 45 s left with 1 at once, by"
@@ -242,7 +238,7 @@ def test_the_command_reads_a_list_and_what_the_workflow_noted(project, listed, t
     monkeypatch.chdir(project.root)
     noted = project.root / "results/plan/runs.jsonl"
     noted.parent.mkdir(parents=True, exist_ok=True)
-    text = list_text(one.said for one in listed)
+    text = list_text(listed)
     (tmp_path / "mine.jsonl").write_text(text)
     noted.write_text(text)
     (project.root / "mine.yaml").write_text(yaml.safe_dump(configuration()))
@@ -267,7 +263,7 @@ def test_the_command_reads_a_list_and_what_the_workflow_noted(project, listed, t
 
 def test_watching_ends_with_the_last_run(project, listed, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(project.root)
-    (tmp_path / "one.jsonl").write_text(list_text([listed[0].said]))
+    (tmp_path / "one.jsonl").write_text(list_text(listed[:1]))
     slept = []
 
     def sleep(seconds):
@@ -283,7 +279,7 @@ def test_watching_ends_with_the_last_run(project, listed, tmp_path, monkeypatch,
 def test_the_command_needs_neither_torch_nor_what_training_lacks(project, listed, tmp_path):
     """It runs where a list is trained; and soon, since it imports little."""
     finish(project, run_of(listed[0], project))
-    (tmp_path / "mine.jsonl").write_text(list_text(one.said for one in listed))
+    (tmp_path / "mine.jsonl").write_text(list_text(listed))
     code = (
         "import sys; from fedrec.cli.main import main; status = main(['status', sys.argv[1]]);"
         "print(sorted({'torch', 'polars', 'jsonschema', 'snakemake', 'pooch', 'requests'} & set(sys.modules)))"

@@ -199,8 +199,8 @@ def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
     assert len(runs) == 16
     assert runs == runs_asked(project, [str(project.results / "tuning/tune_fedmf_pfedrec.md")])
     assert set(runs) < set(runs_asked(project, ["tune"]))
-    line = project.job(runs[0]).listed(project.results)
-    assert (line["seed"], line["diverged"]) == (1000, "kept")
+    request = project.job(runs[0]).request(project.results)
+    assert (request.seed, request.diverged) == (1000, "kept")
     assert project.job(runs[0]).arguments()[-2:] == ["--diverged", "kept"]
     assert "--diverged" not in project.job(replace(runs[0], seed=0)).arguments()
 
@@ -239,8 +239,8 @@ def test_where_runs_that_diverge_are_kept_they_are_finished_too(made):
     finish(kept, run, 0.0, diverged={"round": 1, "why": "because"})
     assert outdated(kept, [run]) == []
     assert outdated(refused, [run]) == [run]
-    assert kept.job(run).listed(kept.results)["diverged"] == "kept"
-    assert "diverged" not in refused.job(run).listed(kept.results)
+    assert kept.job(run).listed(kept.results).as_line()["diverged"] == "kept"
+    assert "diverged" not in refused.job(run).listed(kept.results).as_line()
     # Finished runs would be trained again for another parameter of their job.
     assert kept.job(run).arguments() == refused.job(run).arguments()
 

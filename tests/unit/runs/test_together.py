@@ -10,12 +10,13 @@ from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.federation.federation import Federation
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.run_list import ListedRun
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs.alike import trained_once
 from fedrec.runs.checkpoint import CHECKPOINT, Checkpoints
 from fedrec.runs.together import samples_of
 from fedrec.runs.train import train
 from tests.conftest import ROOT
-from tests.federations import planted_blocks
+from tests.federations import METHODS, planted_blocks
 from tests.once import once_for_all_workers
 
 PROTOCOLS = tuple(
@@ -44,12 +45,11 @@ def trained(splits, tmp_path):
         first, *others = protocols
         asked = {
             "data": splits, "method": "fedmf", "paper": "fedem", "protocol": first, "seed": 0,
-            "changes": ["d=4", "local_epochs=1", f"rounds={ROUNDS}"], "device": "cpu",
-            "methods_file": ROOT / "config/methods.yaml", "checkpoint_seconds": 0.0,
+            "changes": ("d=4", "local_epochs=1", f"rounds={ROUNDS}"), "device": "cpu", "checkpoint_seconds": 0.0,
             "out": tmp_path / folder / first,
             "also": {other: tmp_path / folder / other for other in others},
         }  # fmt: skip
-        return train(**asked | changes)
+        return train(TrainRequest(**asked | changes), METHODS)
 
     return run
 
@@ -198,7 +198,7 @@ def test_a_run_of_others_in_a_folder_is_told_before_anything_is_trained(trained,
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"record": ["traffic"]}, "--also: does not go with --record"),
+        ({"record": ("traffic",)}, "--also: does not go with --record"),
         ({"also": {PROTOCOLS[0]: ROOT / "elsewhere"}}, "give each protocol once"),
         ({"also": {"published": ROOT / "elsewhere"}}, "give each protocol once"),
     ],
@@ -215,7 +215,7 @@ def test_one_folder_by_two_names_is_refused(trained, tmp_path):
 
 
 def test_a_training_that_diverges_is_a_result_of_each(trained, tmp_path):
-    wild = ["d=4", "local_epochs=1", "rounds=4", "optimiser=sgd", "rate=1e9", "item_factor=1e9"]
+    wild = ("d=4", "local_epochs=1", "rounds=4", "optimiser=sgd", "rate=1e9", "item_factor=1e9")
     trained("together", *ALIKE[0], diverged="kept", changes=wild)
     for protocol in ALIKE[0]:
         trained("alone", protocol, diverged="kept", changes=wild)
@@ -272,8 +272,10 @@ def test_splits_train_alike_whatever_they_evaluate_by(splits, tmp_path):
 
 def listed(splits, *runs):
     usual = {"data": str(splits), "method": "fedmf", "paper": "fedem", "protocol": "published", "seed": 0}
+    lines = (usual | {"out": str(number)} | run for number, run in enumerate(runs))
     return [
-        ListedRun(f"line {number}", usual | {"out": str(number)} | run) for number, run in enumerate(runs)
+        ListedRun(f"line {number}", TrainRequest.from_line(line), None, line.get("seconds", 1.0))
+        for number, line in enumerate(lines)
     ]
 
 
@@ -292,6 +294,6 @@ def test_of_a_list_runs_are_put_together_that_train_alike(splits):
         {"protocol": "only-repeats"},
         {"protocol": "clean"},
     )
-    groups = [[int(run.said["out"]) for run in group] for group in trained_once(runs)]
+    groups = [[int(str(run.out)) for run in group] for group in trained_once(runs)]
     # No two rows of the made data have one time, or are one pair: with the clean pool, clean is all there is.
     assert groups == [[0, 2, 5], [1, 6, 10], [3], [4], [7], [8], [9]]

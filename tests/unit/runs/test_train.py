@@ -32,17 +32,18 @@ from fedrec.files.lock import holder_of, locked
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.plan.runs import FILES, STATE
+from fedrec.plan.train_request import TrainRequest
 from fedrec.runs import device, training
 from fedrec.runs import train as train_module
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 from tests.conftest import ROOT
-from tests.federations import planted_blocks
+from tests.federations import METHODS, planted_blocks
 from tests.once import once_for_all_workers
 from tests.trained_runs import made_results
 
-QUICK = ["d=4", "local_epochs=1", "rounds=4"]
+QUICK = ("d=4", "local_epochs=1", "rounds=4")
 SAME = ("curve.parquet", "ranks.parquet", "state.safetensors")
 
 
@@ -61,10 +62,9 @@ def trained(splits, tmp_path):
     def run(out="run", **changes):
         asked = {
             "data": splits, "method": "fedmf", "paper": "fedem", "protocol": "clean", "seed": 0,
-            "changes": QUICK, "device": "cpu", "methods_file": ROOT / "config/methods.yaml",
-            "checkpoint_seconds": 0.0,
+            "changes": QUICK, "device": "cpu", "checkpoint_seconds": 0.0,
         }  # fmt: skip
-        return train(**asked | {"out": tmp_path / out} | changes)
+        return train(TrainRequest(**asked | {"out": tmp_path / out} | changes), METHODS)
 
     return run
 
@@ -104,7 +104,7 @@ def test_a_run_says_what_its_files_are_and_how_much_memory_clients_had(trained, 
     ("changes", "said"),
     [
         ({"seed": 1}, r"with seed 0, which differs in seed \(0 there, 1 here\)\. Name another folder"),
-        ({"changes": ["d=8", *QUICK[1:]]}, r"differs in d \(4 there, 8 here\)"),
+        ({"changes": ("d=8", *QUICK[1:])}, r"differs in d \(4 there, 8 here\)"),
         ({"method": "popularity", "changes": []}, r"fedmf on made under clean .*method \(fedmf there, popularity"),
         ({"protocol": "published"}, r"name \(clean there, published-fedem here\).*; its split"),
         ({"paper": "pfedclr"}, r"paper \(fedem there, pfedclr here\)"),
@@ -135,7 +135,7 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
     assert "run: this run is finished already; --force trains it again." in capsys.readouterr().err
     trained(force=True)
     assert (tmp_path / "run/run.json").read_bytes() != before, "its times are others"
-    recorded = trained(record=["abundance"])
+    recorded = trained(record=("abundance",))
     assert recorded["record"] == ["abundance"]
     # What was recorded besides is not lost to a call that does not ask for it.
     assert trained()["record"] == ["abundance"]
@@ -297,14 +297,14 @@ def test_the_first_checkpoint_comes_soon_and_the_next_in_their_time(trained, mon
 
     monkeypatch.setattr(Federation, "train_round", train_round)
     monkeypatch.setattr(training.Checkpoints, "save", noted)
-    trained(checkpoint_seconds=30.0, changes=["d=4", "local_epochs=1", "rounds=6"])
+    trained(checkpoint_seconds=30.0, changes=("d=4", "local_epochs=1", "rounds=6"))
     assert saved == [1, 3, 5]
 
 
 def test_the_catalogue_is_ranked_once_in_a_round_that_is_reported(trained, monkeypatch):
     ranked, rank = [], training.catalogue_ranks
     monkeypatch.setattr(training, "catalogue_ranks", lambda *of: ranked.append(1) or rank(*of))
-    trained(changes=["d=4", "local_epochs=1", "rounds=1"])
+    trained(changes=("d=4", "local_epochs=1", "rounds=1"))
     assert len(ranked) == 1
 
 
@@ -522,7 +522,7 @@ def test_what_a_run_held_is_gone_when_memory_is_given_back(trained, monkeypatch)
 
 # Trainings that leave the finite numbers
 
-WILD = [*QUICK, "optimiser=sgd", "rate=1e9", "item_factor=1e9"]
+WILD = (*QUICK, "optimiser=sgd", "rate=1e9", "item_factor=1e9")
 
 
 def test_a_training_that_diverges_is_an_error(trained):
@@ -534,7 +534,7 @@ def test_a_training_that_diverges_is_an_error(trained):
     ("method", "changes"),
     [
         ("fedmf", WILD),
-        ("centrap", ["d=4", "rounds=4", "weight_decay=0", "rate=1e9", "item_rate=1e9", "v1=1e6"]),
+        ("centrap", ("d=4", "rounds=4", "weight_decay=0", "rate=1e9", "item_rate=1e9", "v1=1e6")),
     ],
 )
 def test_where_divergence_is_kept_every_item_is_ranked_last_from_then_on(trained, tmp_path, method, changes):

@@ -19,6 +19,7 @@ from fedrec.errors import ConfigurationError, ResultError
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of, runs_of
+from fedrec.plan.train_request import TrainRequest
 from fedrec.reporting.figures import abundance, heatmaps, inference, maps, trajectories
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.projection import projected
@@ -48,11 +49,12 @@ def train_all(root):
     for method in RUNS:
         calm = [] if method == "mf" else ["local_epochs=2"]
         calm += ["item_scale=one", "item_factor=1"] if method in ("pfedrec", "fedmf+plgc") else []
-        train(
+        request = TrainRequest(
             data=root / "data/made", method=method, paper="pfedclr", protocol="clean", seed=0,
-            out=root / run_id(method).folder, changes=["rounds=4", "d=4", *calm], device="cpu",
-            methods_file=ROOT / "config/methods.yaml", record=KEEPS.get(method, ()),
+            out=root / run_id(method).folder, changes=("rounds=4", "d=4", *calm), device="cpu",
+            record=KEEPS.get(method, ()),
         )  # fmt: skip
+        train(request, METHODS)
 
 
 def run_id(method):

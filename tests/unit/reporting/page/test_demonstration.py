@@ -3,8 +3,10 @@
 import pytest
 
 from fedrec.cli.main import main
+from fedrec.config.methods import load_methods
 from fedrec.config.protocol import short_name
 from fedrec.plan.project import Project
+from fedrec.plan.train_request import TrainRequest
 from fedrec.reporting.build import build
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
@@ -39,10 +41,11 @@ def trained(results):
     for step in steps:
         assert main([str(word) for word in step]) == 0
     for run in project.target("demo").runs:
-        train(
+        request = TrainRequest(
             data=data, method=run.method, paper=run.paper, protocol=run.protocol, seed=run.seed,
-            out=results / run.folder, device="cpu", methods_file=ROOT / "config/methods.yaml",
+            out=results / run.folder, device="cpu",
         )  # fmt: skip
+        train(request, load_methods(ROOT / "config/methods.yaml"))
 
 
 @pytest.fixture(scope="module")

@@ -451,7 +451,7 @@ def watched(small):
     """FedMF with and without noise, of two seeds, and PFedRec."""
     quick = ("rounds=2", "d=4", "local_epochs=1", "participation=1")
     return [
-        finished(small, method, "clean", *changes, *quick, seed=seed, record=["traffic"])
+        finished(small, method, "clean", *changes, *quick, seed=seed, record=("traffic",))
         for method, *changes in (["fedmf"], ["fedmf", "ldp=0.5"], ["colr"])
         for seed in ((0, 1) if method == "fedmf" else (0,))
     ]

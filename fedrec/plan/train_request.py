@@ -1,0 +1,161 @@
+"""The options of a training run: how `fedrec train` takes them, and how a line of a list of runs has them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.seeds import check_seed
+from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.runs import OUTCOMES, REFUSED
+
+_SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "checkpoint-seconds"}
+"""Options whose names differ from those of the fields."""
+_NOT_LISTED = ("also", "with_model", "force", "replace")
+"""Fields that a list of runs leaves to the command that trains it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """A training run that somebody asks for."""
+
+    data: Path
+    """The folder of its dataset, with the splits."""
+    method: str
+    paper: str | None = None
+    """The paper whose settings it follows; None for the method's own."""
+    protocol: str
+    seed: int
+    changes: tuple[str, ...] = ()
+    """Settings that differ from the paper's, as texts `name=value`."""
+    engine: str = "auto"
+    device: str = "auto"
+    memory_gib: float | None = None
+    """Memory for clients that train at once; None for the default of the device."""
+    checkpoint_seconds: float = 30.0
+    diverged: str = REFUSED
+    """A training that diverges is an error (`refused`), or a result (`kept`, see `fedrec.runs.diverging`)."""
+    record: tuple[str, ...] = ()
+    """What it records besides its final state (see `fedrec.federation.observe.recorder`)."""
+    out: Path
+    """The folder that it writes."""
+    also: Mapping[str, Path] = field(default_factory=dict)
+    """Further protocols with the folders of their runs; protocols with the same samples train once."""
+    with_model: bool = True
+    """Whether it writes its model, which only artefacts about the inside of models need."""
+    force: bool = False
+    """Whether it replaces any finished run in its folder."""
+    replace: bool = False
+    """Whether it replaces a finished run in its folder that is another one."""
+
+    @property
+    def dataset(self) -> str:
+        """The name of its dataset."""
+        return self.data.name
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """What it records, in one spelling."""
+        return tuple(spelled_records(merged_records(self.record)))
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for an option that no training can follow."""
+        check_seed(self.seed)
+        if self.diverged not in OUTCOMES:
+            hint = did_you_mean(self.diverged, OUTCOMES)
+            raise ConfigurationError(f"--diverged {self.diverged}: write one of {', '.join(OUTCOMES)}.{hint}")
+        if not self.checkpoint_seconds >= 0:
+            raise ConfigurationError(
+                f"--checkpoint-seconds {self.checkpoint_seconds:g}: give seconds as a number from 0, for "
+                "example 30."
+            )
+        if self.records and not self.with_model:
+            raise ConfigurationError(
+                "--record: what is recorded lies beside the model, in one file. Leave --without-model out."
+            )
+        if self.also and self.record:
+            raise ConfigurationError("--also: does not go with --record. Train such runs one by one.")
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> Self:
+        """The request that a checked line of a list spells."""
+        values: dict[str, Any] = {"seed": 0}
+        values |= {name: option.read(line[key]) for key, (name, option) in OPTIONS.items() if key in line}
+        return cls(**values)
+
+    def as_line(self) -> dict[str, Any]:
+        """Its options by name, as JSON has them, without those at their defaults."""
+        values = {key: getattr(self, name) for key, (name, _) in OPTIONS.items()}
+        return {key: _as_json(value) for key, value in values.items() if value != _DEFAULTS.get(key, MISSING)}
+
+    def words(self) -> Iterator[tuple[str, str]]:
+        """The same as options of `fedrec train`: each with its value, as often as it is given."""
+        for key, value in self.as_line().items():
+            for part in value if isinstance(value, list) else [value]:
+                yield f"--{key}", str(part)
+
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of `fedrec` that train it, but for the file of methods."""
+        switches = {"--without-model": not self.with_model, "--force": self.force, "--replace": self.replace}
+        return (
+            "train",
+            *(f"{option}={value}" for option, value in self.words()),
+            *(f"--also={protocol}={folder}" for protocol, folder in self.also.items()),
+            *(switch for switch, is_on in switches.items() if is_on),
+        )
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a line of a list may have as the value of an option."""
+
+    words: str
+    fits: Callable[[object], bool]
+    read: Callable[[Any], Any] = lambda value: value
+
+
+def _as_json(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+
+def is_text(value: object) -> bool:
+    """Whether a value of JSON is a text with something in it."""
+    return isinstance(value, str) and bool(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of JSON is a number from 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_text, value))
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_TEXT, _NUMBER = Option("a text", is_text), Option("a number from 0", is_number)
+_BY_TYPE: Mapping[object, Option] = {
+    Path: Option("a text", is_text, Path),
+    str: _TEXT,
+    str | None: _TEXT,
+    int: Option("an integer", _is_integer),
+    float: _NUMBER,
+    float | None: _NUMBER,
+    tuple[str, ...]: Option("a list of texts", _is_texts, tuple),
+}
+_LISTED: Mapping[str, Field[Any]] = {
+    _SPELLINGS.get(each.name, each.name): each
+    for each in fields(TrainRequest)
+    if each.name not in _NOT_LISTED
+}
+OPTIONS: Mapping[str, tuple[str, Option]] = {
+    key: (each.name, _BY_TYPE[each.type]) for key, each in _LISTED.items()
+}
+"""The options that a list may have by name: the field of each, and what it may be."""
+REQUIRED = ("data", "method", "protocol", "out")
+"""The options that a line of a list must have."""
+_DEFAULTS = {key: each.default for key, each in _LISTED.items() if each.default is not MISSING}
