@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from fedrec.files.bundle import BundledFile, write_bundle
+from fedrec.files.run_archive import write_archive
 from fedrec.plan.runs import FILES
 from fedrec.runs.record import RunRecord
 
@@ -14,9 +14,8 @@ def export_runs(folders: Mapping[str, Path], stream: IO[bytes]) -> int:
 
     `folders` has where they lie, by their folders below any results.
     """
-    files: dict[BundledFile, Path] = {}
-    for name, folder in folders.items():
+    for folder in folders.values():
         RunRecord(folder).check()
-        files |= {BundledFile.of(f"{name}/{file}", folder / file): folder / file for file in FILES}
-    write_bundle(stream, files)
-    return sum(file.size for file in files)
+    return write_archive(
+        stream, {f"{name}/{file}": folder / file for name, folder in folders.items() for file in FILES}
+    )

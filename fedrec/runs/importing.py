@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
 from fedrec.errors import ConfigurationError, ResultError, StorageError
-from fedrec.files.atomic import as_storage_error, atomic, make_folder
-from fedrec.files.bundle import BundledFile, BundleReader
+from fedrec.files.atomic import as_storage_error, make_folder
 from fedrec.files.lock import locked
+from fedrec.files.run_archive import extract_archive
 from fedrec.files.sealed import read_sealed, unsealed
 from fedrec.plan.asked import run_in
 from fedrec.plan.finished import PlannedRuns, is_whole
@@ -28,7 +27,6 @@ from fedrec.runs.record import RunRecord
 _STAGING = ".import."
 _TIMING = "timing.parquet"
 _REPLACED = "--replace takes this one instead."
-_MOST_SUMMARY_BYTES = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -49,28 +47,22 @@ def import_runs(project: Project, stream: IO[bytes], name: str, *, replace: bool
     folder a training writes. `StorageError` where the archive is damaged, or what it holds cannot be written:
     then no run of it was taken.
     """
-    reader = BundleReader(stream, name)
     judge = _Judge(project, replace=replace)
     runs = project.results / "runs"
     _remove_abandoned(runs)
     with _staging(runs) as stage:
-        staged: dict[str, Path] = {}
-        for number, (folder, files) in enumerate(_by_run(reader, name)):
-            place = stage / str(number)
-            summary = _summary(reader, files[0], name)
-            judge.judge(folder, summary)
-            _bring(reader, files, summary if judge.takes(folder) else None, place)
-            if judge.takes(folder):
-                staged[folder] = place
-        reader.end()
-        for folder, place in staged.items():
-            _check(place, folder, name)
-        for folder, place in staged.items():
+        folders = _folders_of_runs(extract_archive(stream, stage, name), name)
+        for folder in folders:
+            judge.judge(folder, (stage / folder / SUMMARY).read_bytes())
+        accepted = [folder for folder in folders if judge.takes(folder)]
+        for folder in accepted:
+            _check(stage / folder, folder, name)
+        for number, folder in enumerate(accepted):
             try:
-                _move(place, project.results / folder, place.with_suffix(".before"))
+                _move(stage / folder, project.results / folder, stage / f".before{number}")
             except StorageError as error:
                 judge.refused[folder] = str(error)
-    taken = tuple(folder for folder in staged if judge.takes(folder))
+    taken = tuple(folder for folder in accepted if judge.takes(folder))
     return Imported(taken, tuple(judge.same), judge.refused)
 
 
@@ -152,36 +144,16 @@ def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _by_run(reader: BundleReader, name: str) -> Iterator[tuple[str, list[BundledFile]]]:
-    """The runs of an archive by folder, each with its files; `StorageError` where it holds anything else."""
-    seen: set[str] = set()
-    for folder, group in groupby(reader.files, lambda file: file.name.rpartition("/")[0]):
-        files = list(group)
-        if folder in seen or [file.name for file in files] != [f"{folder}/{file}" for file in FILES]:
+def _folders_of_runs(files: Sequence[str], name: str) -> list[str]:
+    """The folders of the runs to which `files` belong; `StorageError` where other files are among them."""
+    folders: dict[str, list[str]] = {}
+    for file in files:
+        folder, _, base = file.rpartition("/")
+        folders.setdefault(folder, []).append(base)
+    for folder, names in folders.items():
+        if sorted(names) != sorted(FILES):
             raise StorageError(f"{name}: {folder!r} in it is no run. Nothing of it was taken.")
-        seen.add(folder)
-        yield folder, files
-
-
-def _summary(reader: BundleReader, file: BundledFile, name: str) -> bytes:
-    if file.size > _MOST_SUMMARY_BYTES:
-        raise StorageError(f"{name}: {file.name!r} in it is too large. Nothing of it was taken.")
-    return b"".join(reader.pieces(file))
-
-
-def _bring(reader: BundleReader, files: Sequence[BundledFile], summary: bytes | None, place: Path) -> None:
-    """Read the files of a run behind its first; with a `summary` it is taken, and they are written."""
-    for file in files[1:]:
-        if summary is None:
-            for _ in reader.pieces(file):
-                pass
-            continue
-        with atomic(place / Path(file.name).name) as temporary, temporary.open("wb") as stream:
-            for piece in reader.pieces(file):
-                stream.write(piece)
-    if summary is not None:
-        with atomic(place / SUMMARY) as temporary:
-            temporary.write_bytes(summary)
+    return list(folders)
 
 
 def _check(place: Path, folder: str, name: str) -> None:

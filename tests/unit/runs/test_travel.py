@@ -13,8 +13,8 @@ import pytest
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import unflushed
-from fedrec.files.bundle import BundledFile, write_bundle
 from fedrec.files.lock import locked
+from fedrec.files.run_archive import write_archive
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.exportable import exportable, runs_there
@@ -139,7 +139,8 @@ def test_every_run_that_lies_there_is_found_by_its_name(there):
 
 def test_an_archive_with_one_byte_changed_or_cut_off_brings_nothing(there, here):
     data, before = exported(there), files_of(here.results)
-    for place in (0, 600, len(data) // 2, len(data) - 1):
+    last_file = runs_of(there)[-1].folder.encode()
+    for place in (0, 600, data.index(b"PAR1"), data.rindex(last_file), data.rindex(b"PAR1")):
         changed = bytearray(data)
         changed[place] ^= 1
         with pytest.raises(StorageError, match="Nothing of it was taken"):
@@ -173,16 +174,10 @@ def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here
         there.results / run.folder / "run.json",
         read_sealed(there.results / run.folder / "run.json") | changes,
     )
-    files = {
-        BundledFile.of(f"{one.folder}/{file}", path): path
-        for one in (run, *others)
-        for file in FILES
-        if (path := there.results / one.folder / file)
-    }
-    stream = io.BytesIO()
-    write_bundle(stream, files)
+    names = [f"{one.folder}/{file}" for one in (run, *others) for file in FILES]
+    data = archive_of({name: there.results / name for name in names})
     here = replace(here, configuration={**here.configuration, "diverged": "refused"})
-    done = imported(here, stream.getvalue())
+    done = imported(here, data)
     assert done.taken == tuple(one.folder for one in others)
     assert list(done.refused) == [run.folder]
     assert why in done.refused[run.folder]
@@ -204,9 +199,9 @@ def test_a_run_whose_split_is_not_here_is_refused_with_the_command_that_makes_it
     assert all("Make it first: snakemake --cores 2 '" in why for why in done.refused.values())
 
 
-def bundle_of(files):
+def archive_of(files):
     stream = io.BytesIO()
-    write_bundle(stream, files)
+    write_archive(stream, files)
     return stream.getvalue()
 
 
@@ -217,10 +212,10 @@ def bundle_of(files):
 def test_whatever_is_no_run_is_refused(there, here, folder):
     run = runs_of(there)[0]
     source, before = there.results / run.folder, files_of(here.results)
-    data = bundle_of({BundledFile.of(f"{folder}/{file}", source / file): source / file for file in FILES})
+    data = archive_of({f"{folder}/{file}": source / file for file in FILES})
     done = imported(here, data)
     assert (done.taken, list(done.refused)) == ((), [folder])
-    data = bundle_of({BundledFile.of(f"{run.folder}/own.py", source / "run.json"): source / "run.json"})
+    data = archive_of({f"{run.folder}/own.py": source / "run.json"})
     with pytest.raises(StorageError, match=r"in it is no run\. Nothing of it was taken"):
         imported(here, data)
     assert is_untouched(here, before)
@@ -233,9 +228,7 @@ def test_a_run_put_together_of_two_is_refused(there, here):
     folders = dict.fromkeys(FILES, there.results / one.folder) | {
         "curve.parquet": there.results / other.folder
     }
-    data = bundle_of(
-        {BundledFile.of(f"{one.folder}/{file}", at / file): at / file for file, at in folders.items()}
-    )
+    data = archive_of({f"{one.folder}/{file}": at / file for file, at in folders.items()})
     before = files_of(here.results)
     with pytest.raises(StorageError, match=f"the files of {one.folder} in it do not belong together"):
         imported(here, data)
