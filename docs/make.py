@@ -1,4 +1,4 @@
-"""The tables and the picture of README and docs, made from the measured numbers in docs/numbers.
+"""The tables and the picture of README and docs, made from docs/numbers and results/reference.
 
     python -m docs.make            # fill in the tables, draw the picture
     python -m docs.make --check    # say what is out of date, and change nothing
@@ -19,6 +19,7 @@ PICTURE = DOCS / "pictures/leak.svg"
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": results.six_lines,
+    "claims": results.claims,
     "methods": results.methods,
     "protocols": results.protocols,
     "switches": results.switches,

@@ -7,6 +7,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 
 from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers
 
@@ -78,6 +79,15 @@ def six_lines() -> str:
             for name, label in SIX.items()
         ),
     )
+
+
+def claims() -> str:
+    """How many of the papers' claims survive, in the words of the report."""
+    from fedrec.audit.verdict_summary import summarise_verdicts, summary_sentences
+
+    with (REFERENCE / "tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
+        summary = summarise_verdicts(csv.DictReader(stream))
+    return fill(" ".join(summary_sentences(summary)), width=120)
 
 
 def tried() -> str:

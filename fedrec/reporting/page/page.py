@@ -67,10 +67,10 @@ def write_page(
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
     found = _standings(results, content)
     told = most_told([one for of_dataset in found.values() for one in of_dataset])
-    sentences = finding(told)
     comparisons = _comparisons(results, forms, content, found, links)
     picture = _picture_of(comparisons, told[0].dataset if told else None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
+    sentences = [*finding(told), *(sentence for chapter in audit for sentence in chapter.finding)]
     text = _template().render(
         **_inline_files(),
         finding=sentences,

@@ -207,6 +207,8 @@ class Chapter:
     """The layout of the figure that is drawn from the same rows."""
     counts: Sequence[Mapping[str, Any]] = ()
     """What is counted above the tables, by paper."""
+    finding: Sequence[str] = ()
+    """Sentences that the page states at its head."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ class ShownChapter:
     reading: str
     rule: str
     counts: Sequence[Mapping[str, Any]]
+    finding: Sequence[str]
+    """Sentences for the head of the page."""
     tables: Sequence[PageTable]
     aside: Sequence[PageTable]
     """Tables that are folded."""
@@ -79,6 +81,7 @@ def shown_audit(
             chapter.reading,
             chapter.rule,
             [_classed(count) for count in chapter.counts],
+            chapter.finding,
             [shown for table, shown in pairs if not table.aside and not _is_untested(table)],
             [shown for table, shown in pairs if table.aside],
             [shown for table, shown in pairs if _is_untested(table)],
@@ -89,7 +92,7 @@ def shown_audit(
     last = max((order for (order, _), _ in chapters), default=0) + 1
     for figure in figures:
         alone = ShownChapter(
-            figure, figure.replace("_", " "), "", "", (), (), (), (), (), [_image(results, figure, links)]
+            figure, figure.replace("_", " "), "", "", (), (), (), (), (), (), [_image(results, figure, links)]
         )
         chapters.append(((last, figure), alone))
     return [shown for _, shown in sorted(chapters, key=lambda pair: pair[0])]

@@ -1,23 +1,29 @@
 """Tables of verdicts: the printed effect of each claim, ours under both protocols, and what follows.
 
 The csv is long and complete: one row per claim, dataset and metric, with its runs, with what is missing and
-how to get it, and one per claim over all its datasets. To be read there is one table per paper.
+how to get it, and one per claim over all its datasets. To be read there is a count, then one table per paper.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from fedrec.audit.verdict_summary import (
+    ALL,
+    FULL_SEEDS,
+    UNTUNED,
+    deciding_rows,
+    summarise_verdicts,
+    summary_sentences,
+)
 from fedrec.audit.verdicts import (
     DIVERGENCE_RULE,
-    HOLDS,
     JUDGED_BY,
     LEVEL,
     OPEN,
-    REVERSED,
     RULE,
     UNTESTED,
     VERDICTS,
@@ -50,8 +56,6 @@ from fedrec.reporting.tables.table import (
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs",), selection="judged")
-ALL = "all"
-"""Stands for the dataset in the row of a claim as a whole."""
 _COLUMNS = (
     ReportColumn("claim", "claim", align="left"),
     ReportColumn("dataset", "dataset", align="left"),
@@ -63,6 +67,19 @@ _COLUMNS = (
     ReportColumn("clean", "effect, clean [interval]", "{:+.4f}"),
     ReportColumn("clean_seeds", "seeds", align="left"),
     ReportColumn("verdict", "verdict", align="left"),
+)
+_SUMMARY_COLUMNS = (
+    ReportColumn("paper", "paper", align="left"),
+    ReportColumn("rows", "claims on datasets"),
+    ReportColumn("decided", "decided"),
+    ReportColumn("reproduced", "reproduced"),
+    ReportColumn("reproduced_reversed", "reproduced, then reversed"),
+    ReportColumn("unfound_reversed", "reversed, not found under published"),
+    ReportColumn("few_seeds_reversed", f"reversed, fewer than {FULL_SEEDS} seeds"),
+    ReportColumn("weaker", "weaker"),
+    ReportColumn("holds", "holds"),
+    ReportColumn("diverges", "diverges"),
+    ReportColumn("untested", "not testable here"),
 )
 EFFECTS = (
     "differences between the line a claim is about and the best of those it is compared with, in metrics of "
@@ -80,7 +97,7 @@ CHAPTER = Chapter(
     "The verdict follows from the clean interval and the printed number by rule, never by hand; beside it "
     "stands what the same rule says of the effect under the paper’s own protocol, so that what the leak made "
     "is told apart from what we do not find at all. “Reversed” speaks of a claim under the clean protocol, "
-    "with the paper’s settings; it does not say that a method cannot be made to work.",
+    f"with the paper’s settings. {UNTUNED} So it does not say that a method cannot be made to work.",
     rule=f"Effects are {EFFECTS}",
     order=1,
 )
@@ -106,8 +123,13 @@ def write_verdicts(
 ) -> None:
     """Judge claims and write all forms of the table."""
     rows = verdict_rows(judge(claims, evidence), evidence.results)
-    chapter = replace(CHAPTER, counts=list(claim_counts(rows, papers)))
-    write_forms(stem, rows, verdict_tables(rows), chapter, verdict_tables(rows, on_page=True))
+    chapter = replace(
+        CHAPTER,
+        counts=list(claim_counts(rows, papers)),
+        finding=summary_sentences(summarise_verdicts(rows)),
+    )
+    tables = [summary_table(rows), *verdict_tables(rows)]
+    write_forms(stem, rows, tables, chapter, verdict_tables(rows, on_page=True))
 
 
 def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
@@ -126,14 +148,10 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
     """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
 
     `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`;
-    `elsewhere` counts all others. Of the reversed, `found` are those that hold under the published protocol.
+    `elsewhere` counts all others. Of the reversed, `reproduced` are those that were reproduced first.
     """
     for paper in dict.fromkeys(str(row["paper"]) for row in rows):
-        own = [
-            row
-            for row in rows
-            if (row["paper"], row["metric"]) == (paper, JUDGED_BY) and row["dataset"] != ALL
-        ]
+        own = [row for row in deciding_rows(rows) if row["paper"] == paper]
         tested = [row for row in own if row["verdict"] not in OPEN]
         datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row["verdict"] != UNTESTED))
         reached = Counter(row["verdict"] for row in own if row["dataset"] in datasets)
@@ -143,26 +161,43 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
             "tested": len({row["claim"] for row in tested}),
             "datasets": datasets,
             "elsewhere": len(own) - reached.total(),
-            "found": sum(row["verdict"] == REVERSED and row["published_verdict"] == HOLDS for row in own),
+            "reproduced": summarise_verdicts(own).reproduced_reversed,
+            "seeds": FULL_SEEDS,
             "verdicts": [
                 [verdict, reached[verdict]] for verdict in VERDICTS if verdict not in OPEN or reached[verdict]
             ],
         }
 
 
+def summary_table(rows: Sequence[Row]) -> ReportTable:
+    """How many claims of each paper survive, and of all; its caption states the rule for all tables."""
+    papers = dict.fromkeys(str(row["paper"]) for row in rows)
+    groups = {paper: [row for row in rows if row["paper"] == paper] for paper in papers}
+    counted = [(name, summarise_verdicts(group)) for name, group in (*groups.items(), (ALL, rows))]
+    caption = (
+        f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. A claim is "
+        "reproduced where it holds under its paper's published protocol and every line it compares has "
+        f"{FULL_SEEDS} seeds under both protocols. {UNTUNED} Effects are {EFFECTS}"
+    )
+    lines = [
+        {"paper": name, "rows": summary.rows, "decided": summary.decided, **asdict(summary)}
+        for name, summary in counted
+    ]
+    return ReportTable(caption, _SUMMARY_COLUMNS, lines)
+
+
 def verdict_tables(rows: Sequence[Row], *, on_page: bool = False) -> list[ReportTable]:
     """One table per paper.
 
-    On a page tables are sorted, are wider than a narrow screen and have the rule above them: there a claim is
-    said in every row, the verdict comes second, and captions tell no more than where the numbers come from.
+    On a page tables are sorted and are wider than a narrow screen: there every row names its claim, and the
+    verdict comes second.
     """
     first, *others, last = _COLUMNS
     columns = (first, last, *others) if on_page else _COLUMNS
-    explained = "." if on_page else f": {EFFECTS}"
     tables = []
     for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
         of_paper = list(group)
-        caption = f"What becomes of the claims of {paper}{explained} {_trained(of_paper)}"
+        caption = f"What becomes of the claims of {paper}. {_trained(of_paper)}"
         tables.append(ReportTable(caption, columns, _shown(of_paper, repeated=on_page), _notes(of_paper)))
     return tables
 

@@ -105,7 +105,7 @@ def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
     assert (tested["paper"], tested["claims"], tested["tested"]) == ("PFedCLR", 3, 2)
     # ml-1m, where nothing could be tested, is not counted, though two claims are made on it.
     assert tested["datasets"] == ["ml-100k", "filmtrust"]
-    assert (tested["elsewhere"], tested["found"]) == (2, 1)
+    assert (tested["elsewhere"], tested["reproduced"], tested["seeds"]) == (2, 0, 5)
     assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
         ("holds", 1),
         ("weaker", 1),
@@ -145,8 +145,8 @@ def test_verdicts_that_decide_nothing_do_not_come_first(results):
 def test_the_summary_is_on_the_page(page):
     words = page.prose
     assert (
-        "PFedCLR holds 1 weaker 1 reversed 1 1 of the reversed hold under the published protocol; 2 of 3 claims "
-        "tested, on ml-100k, filmtrust; 2 more on datasets without runs here"
+        "PFedCLR holds 1 weaker 1 reversed 1 0 of the reversed reproduced under the published protocol with 5 "
+        "seeds; 2 of 3 claims tested, on ml-100k, filmtrust; 2 more on datasets without runs here"
     ) in words
     assert "FedEM none of 1 claims could be tested here" in words
     assert '<span class="kind reversed">reversed 1</span>' in page.text

@@ -32,11 +32,11 @@ def made(results, claim, hit, rounds=None, dataset="ml-100k"):
                 write_run(results, run, METHODS, ranks=HIT if name in hit else MISS)
 
 
-def low_rank(results, *, clean, published):
+def low_rank(results, *, clean, published, seeds=(0,)):
     """A claim of which one line alone hits everyone, another one under each protocol."""
     claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
     (artefact,) = claim.artefacts
-    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
+    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, seeds, None, ()).items():
         best = clean if protocol == "clean" else published
         for run in runs:
             write_run(results, run, METHODS, ranks=HIT if name == best else MISS)
@@ -119,7 +119,7 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
         ["ml-100k"],
     )
     assert count["verdicts"] == [["holds", 1], ["weaker", 1], ["reversed", 1], ["not testable here", 1]]
-    assert (count["elsewhere"], count["found"]) == (1, 0)
+    assert (count["elsewhere"], count["reproduced"]) == (1, 0)
 
 
 def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tmp_path):
@@ -128,8 +128,19 @@ def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tm
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
     assert (row["published_verdict"], row["verdict"]) == ("holds", "reversed")
     assert (row["published_seeds"], row["clean_seeds"]) == ("0", "0")
-    (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
-    assert count["found"] == 1
+
+
+def test_a_claim_of_all_seeds_that_the_clean_protocol_reverses_makes_the_headline(tmp_path):
+    claim = low_rank(tmp_path, clean="w/ CF", published="w/ CLR", seeds=range(5))
+    evidence = Evidence(tmp_path, METHODS, range(5), None, {})
+    write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
+    chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
+    assert chapter.counts[0]["reproduced"] == 1
+    assert chapter.finding[0].startswith("Of 1 decided claims")
+    first, *_ = (tmp_path / "tables/verdicts.md").read_text().split("\n\nWhat becomes of")
+    of_paper, of_all = ([cell.strip() for cell in line.split("|")[1:-1]] for line in first.splitlines()[-2:])
+    assert of_paper == ["pfedclr", "1", "1", "1", "1", *["0"] * 6]
+    assert of_all == ["all", *of_paper[1:]]
 
 
 def test_lines_that_were_not_run_are_named_beside_the_rival(tmp_path):
@@ -208,7 +219,7 @@ def test_a_run_that_diverged_is_told_below_the_table_and_counted_by_itself(tmp_p
 
 
 def test_nothing_is_said_of_divergence_where_no_run_diverged(tmp_path):
-    assert not any("iverge" in text or "†" in text for text in written(tmp_path, four(tmp_path)).values())
+    assert not any("iverged" in text or "†" in text for text in written(tmp_path, four(tmp_path)).values())
 
 
 def test_what_print_itself_does_not_bear_out_is_told(tmp_path):
