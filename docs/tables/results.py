@@ -47,7 +47,7 @@ def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
 def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[str, float]], bool]:
     """By protocol what a store has of a row with today's settings; whether a search found some of these."""
     from fedrec.config.methods import load_methods, resolve
-    from fedrec.plan.agreement import has_todays_settings
+    from fedrec.plan.run_matching import has_current_settings
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
 
@@ -57,7 +57,7 @@ def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[st
     found = {}
     for protocol in _PROTOCOLS:
         said = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
-        if said is not None and has_todays_settings(said, known):
+        if said is not None and has_current_settings(said, known):
             found[protocol] = said["metrics"][said["protocol"]["round_rule"]]["test"]
     _, sources, _ = resolve(known, method, paper, "ml-100k")
     return found, any(source.startswith("searched") for source in sources.values())

@@ -76,14 +76,14 @@ def _methods(parsed: argparse.Namespace) -> None:
 def _papers(parsed: argparse.Namespace) -> None:
     """List the papers' tables and figures: what each needs, what is built, what the rest would cost."""
     from fedrec.config.papers import artefacts_of
-    from fedrec.plan.standing import listing, standing_text
+    from fedrec.plan.artefact_status import artefact_text, list_artefacts
 
     project = project_of(parsed)
     artefacts = artefacts_of(project.papers, parsed.names or project.papers)
     if [artefact.target for artefact in artefacts] == parsed.names and len(artefacts) == 1:
-        print(standing_text(project, artefacts[0], os.cpu_count() or 1))
+        print(artefact_text(project, artefacts[0], os.cpu_count() or 1))
     else:
-        print(listing(project, artefacts))
+        print(list_artefacts(project, artefacts))
 
 
 def _audit(parsed: argparse.Namespace) -> None:

@@ -109,7 +109,7 @@ def _pack(parsed: argparse.Namespace) -> None:
 
 def _add(parsed: argparse.Namespace) -> None:
     """Add finished runs to the reference: those that are there give way, unless theirs is the newer code."""
-    from fedrec.plan.agreement import TodaysCode
+    from fedrec.plan.code_matching import CodeMatcher
     from fedrec.plan.selection import runs_of
     from fedrec.runs.store import RunStore
 
@@ -122,15 +122,15 @@ def _add(parsed: argparse.Namespace) -> None:
         for runs in runs_of(artefact, project.methods, project.seeds).values()
         for run in runs
     }
-    store, is_todays = RunStore(parsed.store), TodaysCode()
+    store, matcher = RunStore(parsed.store), CodeMatcher()
     for source in parsed.sources:
         other = RunStore(source)
         brought = list(other.every_run() if RunStore.is_at(source) else _packed(source))
-        outdated = {run.name for run in brought if not is_todays(run.summary, run.summary["method"])}
+        outdated = {run.name for run in brought if not matcher.is_current_run(run.summary)}
         newer = {
             run.name
             for run in store.every_run()
-            if run.name in outdated and is_todays(run.summary, run.summary["method"])
+            if run.name in outdated and matcher.is_current_run(run.summary)
         }
         runs = [run if run.name in among_all else run.without_catalogue() for run in brought]
         _tell(store, store.add(runs, keeps=newer))
@@ -168,17 +168,18 @@ def _show(parsed: argparse.Namespace) -> None:
     from collections import defaultdict
 
     from fedrec.config.methods import load_methods
-    from fedrec.plan.agreement import TodaysCode, has_todays_settings
+    from fedrec.plan.code_matching import CodeMatcher
+    from fedrec.plan.run_matching import has_current_settings
     from fedrec.plan.runs import DIVERGED
     from fedrec.progress import span_text
 
-    store, is_todays, methods = _opened(parsed.store), TodaysCode(), load_methods(parsed.methods)
+    store, matcher, methods = _opened(parsed.store), CodeMatcher(), load_methods(parsed.methods)
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     every = outdated = 0
     for dataset in store.datasets():
         runs = store.runs_on(dataset).values()
-        older = sum(not is_todays(run.summary, run.summary["method"]) for run in runs)
-        other = sum(not has_todays_settings(run.summary, methods) for run in runs)
+        older = sum(not matcher.is_current_run(run.summary) for run in runs)
+        other = sum(not has_current_settings(run.summary, methods) for run in runs)
         diverged = sum(DIVERGED in run.summary for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from fedrec.cli.options import Commands
+    from fedrec.plan.run_matching import RunSpec
 
 _STREAM = "-"
 """Stands for standard input or output, where a file is named."""
@@ -113,8 +114,7 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
 
 def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
     """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
-    from fedrec.plan.asked import check_asked, runs_asked
-    from fedrec.plan.exportable import exportable, runs_there
+    from fedrec.plan.asked import check_asked, runs_asked, runs_in_results
 
     project = project_of(parsed)
     nameless: dict[str, str] = {}
@@ -122,37 +122,45 @@ def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, st
         check_asked(project, parsed.targets, dict.fromkeys(project.groups))
         runs = runs_asked(project, parsed.targets)
     else:
-        runs, nameless = runs_there(project)
+        runs, nameless = runs_in_results(project)
     for name in parsed.dataset:
         _ = project.catalogue[name]
     is_chosen = _filter(parsed, project.methods)
-    chosen, left_out = exportable(project, (run for run in runs if is_chosen(run.method, run.dataset)))
+    wanted = sorted({run for run in runs if is_chosen(run.method, run.dataset)})
+    chosen, left_out = _current({run.folder: project.spec(run) for run in wanted})
     return chosen, nameless | left_out
 
 
 def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
     """The same of the runs that a list has, where there is no more than training needs."""
     from fedrec.config.methods import load_methods
-    from fedrec.plan.run_list import listed_runs
+    from fedrec.plan.run_list import listed_runs, spec_of
     from fedrec.plan.runs import below_results
-    from fedrec.plan.state import DONE, states_of
 
     methods = load_methods(parsed.methods)
     is_chosen = _filter(parsed, methods)
-    chosen, left_out = {}, {}
-    for state in states_of(listed_runs(Path(parsed.targets[0]), methods), methods):
-        asked, folder = state.run.request, below_results(state.run.out)
-        if not is_chosen(asked.method, asked.dataset):
+    specs: dict[str, RunSpec] = {}
+    nameless: dict[str, str] = {}
+    for run in listed_runs(Path(parsed.targets[0]), methods):
+        folder = below_results(run.out)
+        if not is_chosen(run.request.method, run.request.dataset):
             continue
         if folder is None:
-            left_out[str(state.run.out)] = (
-                "its folder does not end in runs/paper/dataset/protocol/method/seed0."
-            )
-        elif state.kind != DONE:
-            left_out[folder.as_posix()] = f"it is {state.kind}, not done."
+            nameless[str(run.out)] = "its folder does not end in runs/paper/dataset/protocol/method/seed0."
         else:
-            chosen[folder.as_posix()] = state.run.out
-    return chosen, left_out
+            specs[folder.as_posix()] = spec_of(run, methods, needs_model=True)
+    chosen, left_out = _current(specs)
+    return chosen, nameless | left_out
+
+
+def _current(specs: "Mapping[str, RunSpec]") -> "tuple[dict[str, Path], dict[str, str]]":
+    """The folders of the runs that are current, and for every other run the reason why it is not."""
+    from fedrec.plan.run_matching import RunMatcher
+
+    matcher = RunMatcher()
+    reasons = {folder: matcher.match(spec).reason for folder, spec in specs.items()}
+    chosen = {folder: spec.folder for folder, spec in specs.items() if not reasons[folder]}
+    return chosen, {folder: reason for folder, reason in reasons.items() if reason}
 
 
 def _filter(parsed: argparse.Namespace, methods: "Mapping[str, Any]") -> "Callable[[str, str], bool]":

@@ -52,7 +52,7 @@ def _status(parsed: argparse.Namespace) -> None:
         raise ConfigurationError(f"--watch {parsed.watch:g}: give seconds as a number above 0.")
     runs, methods, since = _asked(parsed)
     while True:
-        states = states_of(runs, methods, since)
+        states = states_of(runs, methods, since, needs_models=not is_list(parsed.targets))
         forecast = forecast_of(states)
         if parsed.json:
             text = json.dumps(states_as_json(states, forecast), indent=2)

@@ -111,6 +111,18 @@ def run_in(project: Project, folder: str) -> RunId:
     return run
 
 
+def runs_in_results(project: Project) -> tuple[list[RunId], dict[str, str]]:
+    """The runs that have a run.json among the results; for each folder that names no run here, the reason."""
+    runs, nameless = [], {}
+    for path in sorted((project.results / "runs").glob(f"*/*/*/*/*/{SUMMARY}")):
+        folder = path.parent.relative_to(project.results).as_posix()
+        try:
+            runs.append(run_in(project, folder))
+        except ConfigurationError as error:
+            nameless[folder] = str(error)
+    return runs, nameless
+
+
 def _check_data(project: Project, path: str) -> None:
     dataset, *rest = path.split("/")
     _ = project.catalogue[dataset]

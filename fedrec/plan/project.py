@@ -22,6 +22,7 @@ from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.run_list import ListedRun
+from fedrec.plan.run_matching import RunSpec
 from fedrec.plan.runs import KEPT, REFUSED, SUMMARY, RunId
 from fedrec.plan.selection import records_of_run
 from fedrec.plan.targets import Target, Targets, files_of, splits_of
@@ -76,6 +77,19 @@ class RunJob:
     def reads(self) -> tuple[str, str]:
         """Its split and the candidates, below the results."""
         return f"{self.run.split}/split.parquet", f"{self.run.split}/candidates.parquet"
+
+    def spec(self, results: Path) -> RunSpec:
+        """What a finished run in its folder must agree with."""
+        run = self.run
+        return RunSpec(
+            folder=results / run.folder,
+            method=run.method,
+            seed=run.seed,
+            settings=self.settings,
+            records=self.records,
+            split=results / self.reads[0],
+            may_diverge=self.may_diverge,
+        )
 
     def request(self, results: Path) -> TrainRequest:
         """The options that train it, with the folder of results."""
@@ -242,6 +256,10 @@ class Project(Workspace):
                 is_kept_diverged=self.keeps_diverged,
             )
         return self._jobs[run]
+
+    def spec(self, run: RunId) -> RunSpec:
+        """What a finished run in the folder of `run` must agree with."""
+        return self.job(run).spec(self.results)
 
     def protocol(self, name: str) -> Protocol:
         """A protocol by its full name."""

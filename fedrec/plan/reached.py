@@ -1,12 +1,10 @@
-"""What finished runs reached on validation: all that a plan asks of results, to know which trials go on."""
+"""The validation result of finished trials, by which a search selects those that it trains further."""
 
 from collections.abc import Callable
 
 from fedrec.config.methods import resolve
-from fedrec.errors import StorageError
-from fedrec.files.sealed import read_sealed
-from fedrec.plan.agreement import Agreement
-from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.run_matching import RunMatcher, RunSpec
+from fedrec.plan.runs import RunId
 from fedrec.plan.workspace import Workspace
 
 CHOSEN_BY = "ndcg@10"
@@ -16,18 +14,26 @@ AT = "best_validation"
 
 
 def validation_reached(workspace: Workspace) -> Callable[[RunId], float | None]:
-    """Tells what a run reached on validation; None of one that is not finished, or another than is meant."""
-    agreement = Agreement()
+    """A function that returns the validation result of a trial; None if the trial is not done."""
+    matcher = RunMatcher()
 
     def reached(run: RunId) -> float | None:
-        try:
-            there = read_sealed(workspace.results / run.folder / SUMMARY)
-        except (FileNotFoundError, StorageError, ValueError):
-            # No run yet, or a damaged one: it is to be trained.
-            return None
-        settings, _, _ = resolve(workspace.methods, run.method, run.paper, run.dataset)
-        if not agreement.holds(there, run.method, settings):
-            return None
-        return float(there["metrics"][AT]["validation"][CHOSEN_BY])
+        match = matcher.match(_trial(workspace, run))
+        return float(match.summary["metrics"][AT]["validation"][CHOSEN_BY]) if match.is_current else None
 
     return reached
+
+
+def _trial(workspace: Workspace, run: RunId) -> RunSpec:
+    """A trial as a search wants it: targets, which decide on records, are not known before the search."""
+    settings, _, _ = resolve(workspace.methods, run.method, run.paper, run.dataset)
+    return RunSpec(
+        folder=workspace.results / run.folder,
+        method=run.method,
+        seed=run.seed,
+        settings=settings,
+        records=(),
+        split=workspace.results / run.split / "split.parquet",
+        may_diverge=True,
+        needs_model=False,
+    )

@@ -9,11 +9,10 @@ from fedrec.config.methods import canonical
 from fedrec.config.names import parse
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
-from fedrec.plan.agreement import has_todays_settings
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
-from fedrec.plan.finished import agreeing, unfinished
 from fedrec.plan.project import Project, RunJob
+from fedrec.plan.run_matching import RunMatcher, has_current_settings, unfinished
 from fedrec.plan.runs import DIVERGED, RunId
 
 
@@ -53,7 +52,7 @@ def reference_plan(
         of_step = replace(project, configuration={**project.configuration, "seeds": step["seeds"]})
         asked = [run for run in _runs(of_step, step) if run not in planned]
         known = {run: stored[run] for run in asked if run in stored}
-        there = _shown(known, project) if gaps else agreeing(of_step, known)
+        there = _shown(known, project) if gaps else _current(known, of_step)
         there -= _unmeasured(of_step, step, stored, measured or {})
         left = unfinished(of_step, [run for run in asked if run not in there])
         cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
@@ -124,7 +123,13 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
 
 def _shown(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
     """Those of stored runs that tables show: of any code, but not of other settings."""
-    return {run for run, said in stored.items() if has_todays_settings(said, project.methods)}
+    return {run for run, said in stored.items() if has_current_settings(said, project.methods)}
+
+
+def _current(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
+    """Those of stored runs that are current: of the project's code, settings and split."""
+    matcher = RunMatcher()
+    return {run for run, said in stored.items() if not any(matcher.differences(project.spec(run), said))}
 
 
 def _unmeasured(

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrec.config.methods import canonical, resolve
-from fedrec.config.modules import modules_of
+from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.plan.fingerprint import run_fingerprint
+from fedrec.plan.code_matching import CodeMatcher
+from fedrec.plan.fingerprint import PREFERRED_ENGINE
+from fedrec.plan.run_matching import RunSpec
+from fedrec.plan.runs import KEPT
 from fedrec.plan.train_request import OPTIONS, REQUIRED, Option, TrainRequest, is_number, is_text
 
 ASKED = "plan/runs.jsonl"
@@ -85,6 +88,23 @@ def listed_runs(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
     return _once(runs)
 
 
+def spec_of(run: ListedRun, methods: Mapping[str, Any], *, needs_model: bool) -> RunSpec:
+    """What a finished run in the folder of a listed run must agree with."""
+    asked = run.request
+    method = canonical(methods, asked.method)
+    settings, _, paper = resolve(methods, method, asked.paper, asked.dataset, asked.changes)
+    return RunSpec(
+        folder=run.out,
+        method=method,
+        seed=asked.seed,
+        settings=settings,
+        records=asked.records,
+        split=asked.data / full_name(asked.protocol, paper) / "split.parquet",
+        may_diverge=asked.diverged == KEPT,
+        needs_model=needs_model,
+    )
+
+
 def _read_line(origin: str, text: str) -> ListedRun:
     line = _checked(origin, text)
     return ListedRun(origin, TrainRequest.from_line(line), line.get("code"), float(line.get("seconds", 1.0)))
@@ -121,13 +141,10 @@ def _check_names(run: ListedRun, methods: Mapping[str, Any]) -> None:
 
 def _check_code(runs: Sequence[ListedRun], methods: Mapping[str, Any]) -> None:
     """Runs of other code than the plan's would be trained again where the plan was made."""
-    here: dict[tuple[str, ...], str] = {}
+    matcher = CodeMatcher()
     for run in runs:
         method = canonical(methods, run.request.method)
-        modules = tuple(modules_of(method))
-        if modules not in here:
-            here[modules] = run_fingerprint(method)
-        if run.code not in (None, here[modules]):
+        if run.code is not None and not matcher.is_current(run.code, method, PREFERRED_ENGINE):
             raise ConfigurationError(
                 f"{run.origin}: it was planned with other code of {method} than is here, and would be "
                 "trained again there. Bring the sources to the same state, or plan anew with these."

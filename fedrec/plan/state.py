@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import canonical, resolve
 from fedrec.config.names import parse
-from fedrec.config.protocol import full_name
-from fedrec.errors import StorageError
 from fedrec.files.lock import LockHolder, holder_of
-from fedrec.files.sealed import read_sealed
-from fedrec.plan.agreement import RunComparison, WantedRun
 from fedrec.plan.cost import START_SECONDS
-from fedrec.plan.run_list import ListedRun
-from fedrec.plan.runs import FILES, KEPT, MODEL, NOT_KEPT, STATE, SUMMARY, log_of
+from fedrec.plan.run_list import ListedRun, spec_of
+from fedrec.plan.run_matching import RunMatcher
+from fedrec.plan.runs import SUMMARY, log_of
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
@@ -83,12 +79,18 @@ class Forecast:
 
 
 def states_of(
-    runs: Sequence[ListedRun], methods: Mapping[str, Any], since: float | None = None
+    runs: Sequence[ListedRun],
+    methods: Mapping[str, Any],
+    since: float | None = None,
+    *,
+    needs_models: bool = False,
 ) -> list[RunState]:
-    """How far runs are. What logs said before the time `since` is of an earlier attempt, and not counted."""
-    known = {canonical(methods, run.request.method): run.code for run in runs if run.code is not None}
-    comparison = RunComparison(known)
-    return [_done(run, methods, comparison) or _unfinished(run, since) for run in runs]
+    """How far runs are. Logs older than the time `since` belong to an earlier attempt and are ignored.
+
+    The workflow `needs_models`. A list is done without them where it was trained without.
+    """
+    matcher = RunMatcher()
+    return [_done(run, methods, matcher, needs_model=needs_models) or _unfinished(run, since) for run in runs]
 
 
 def forecast_of(states: Sequence[RunState]) -> Forecast:
@@ -121,32 +123,19 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
     return Forecast(waiting + sum(running.values()), len(running), bool(paces), left)
 
 
-def _done(run: ListedRun, methods: Mapping[str, Any], comparison: RunComparison) -> RunState | None:
+def _done(
+    run: ListedRun, methods: Mapping[str, Any], matcher: RunMatcher, *, needs_model: bool
+) -> RunState | None:
     """The state of a run that is done; None of any other."""
     try:
-        there = read_sealed(run.out / SUMMARY)
         ended = (run.out / SUMMARY).stat().st_mtime
-    except (OSError, StorageError, ValueError):
-        # It is not there, gone by now, or damaged: it is to be trained.
+    except OSError:
         return None
-    unwritten = {STATE} if there.get(MODEL) == NOT_KEPT else set()
-    if not all((run.out / file).is_file() for file in FILES if file not in unwritten):
+    match = matcher.match(spec_of(run, methods, needs_model=needs_model))
+    if not match.is_current:
         return None
-    wanted = _wanted(run, methods)
-    if there.get("seed") != run.request.seed or there.get("method") != wanted.method:
-        return None
-    if next(comparison.differences(wanted, there), None) is not None:
-        return None
-    measured = there.get("measured", {})
+    measured = match.summary.get("measured", {})
     return RunState(run, DONE, measured=measured.get("seconds"), device=measured.get("device"), ended=ended)
-
-
-def _wanted(run: ListedRun, methods: Mapping[str, Any]) -> WantedRun:
-    asked = run.request
-    method = canonical(methods, asked.method)
-    settings, _, paper = resolve(methods, method, asked.paper, asked.dataset, asked.changes)
-    split = asked.data / full_name(asked.protocol, paper) / "split.parquet"
-    return WantedRun(method, settings, asked.record, asked.diverged == KEPT, split)
 
 
 def _unfinished(run: ListedRun, since: float | None) -> RunState:

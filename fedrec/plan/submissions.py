@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrec.plan.finished import unfinished
 from fedrec.plan.project import Project
+from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
 from fedrec.workers.crew import last_words
 

@@ -18,8 +18,9 @@ from fedrec.config.document import Document
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ResultError
 from fedrec.files.atomic import unflushed
-from fedrec.plan.agreement import TodaysCode, has_todays_settings
+from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.project import Project
+from fedrec.plan.run_matching import has_current_settings
 from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target, splits_of
 from fedrec.plan.workspace import Stored
@@ -80,7 +81,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
     runs = {
         run.id: run
         for run in store.every_run()
-        if has_todays_settings(run.summary, project.methods)
+        if has_current_settings(run.summary, project.methods)
         and (project.keeps_diverged or DIVERGED not in run.summary)
     }
     return Stored(
@@ -279,8 +280,8 @@ def _build_one(project: Project, store: RunStore, name: str) -> None:
     if project.is_kept(name):
         take_out(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
-        codes, is_todays = kept_codes(store.folder, target), TodaysCode()
-        outdated = {run for run, code in codes.items() if not is_todays(code, run.method)}
+        codes, matcher = kept_codes(store.folder, target), CodeMatcher()
+        outdated = {run for run, code in codes.items() if not matcher.is_current_run(code, run.method)}
         if older := project.counted(codes, outdated):
             add_remark(target, project, older_text(older, len(codes)))
     else:
@@ -319,5 +320,5 @@ def _page(project: Project, name: str, names: Sequence[str]) -> Target:
 
 
 def _older(runs: Mapping[RunId, PackedRun]) -> list[RunId]:
-    is_todays = TodaysCode()
-    return [name for name, run in runs.items() if not is_todays(run.summary, name.method)]
+    matcher = CodeMatcher()
+    return [name for name, run in runs.items() if not matcher.is_current_run(run.summary, name.method)]

@@ -1,19 +1,16 @@
 """The folder a run is written to: nothing in its way, and no other run's result in it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedrec.errors import ResultError, StorageError
-from fedrec.files.atomic import canonical_json, remove_remains
-from fedrec.plan.agreement import told_changes, told_difference
+from fedrec.files.atomic import remove_remains
+from fedrec.plan.code_matching import CodeMatcher
+from fedrec.plan.run_matching import identity_differences
 from fedrec.plan.runs import FILES, SUMMARY
 from fedrec.runs.checkpoint import CHECKPOINT
 from fedrec.runs.record import RunRecord
-
-_HASHES = ("code", "split", "interactions")
-_PROSE = "sources"
-"""Whose a setting is decides no number."""
 
 
 def clear_folder(folder: Path) -> None:
@@ -44,7 +41,7 @@ def finished_before(
     if not (folder / SUMMARY).exists():
         return None
     record = RunRecord(folder)
-    differences = list(_differences(record.summary, identity))
+    differences = list(identity_differences(record.summary, identity, CodeMatcher()))
     if differences and replace:
         return None
     if differences:
@@ -60,18 +57,3 @@ def finished_before(
         return None
     record.check(with_model=record.keeps_model)
     return record.summary
-
-
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    """What tells two identities apart, in words."""
-    for key, value in here.items():
-        other = there.get(key)
-        if key == _PROSE or canonical_json(other) == canonical_json(value):
-            continue
-        if key in _HASHES:
-            yield f"its {key}"
-        elif isinstance(value, Mapping) and isinstance(other, Mapping):
-            if there.get("method") == here.get("method"):  # another method has other settings
-                yield told_changes(other, value)
-        else:
-            yield told_difference(key, other, value)

@@ -17,10 +17,10 @@ from fedrec.errors import ConfigurationError, ResultError, StorageError
 from fedrec.files.atomic import as_storage_error, make_folder
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import extract_archive
-from fedrec.files.sealed import read_sealed, unsealed
+from fedrec.files.sealed import unsealed
 from fedrec.plan.asked import run_in
-from fedrec.plan.finished import PlannedRuns, is_whole
 from fedrec.plan.project import Project
+from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import FILES, SUMMARY, RunId
 from fedrec.runs.record import RunRecord
 
@@ -72,7 +72,7 @@ class _Judge:
     def __init__(self, project: Project, *, replace: bool) -> None:
         self._project = project
         self._replace = replace
-        self._planned = PlannedRuns(project)
+        self._matcher = RunMatcher()
         self.same: list[str] = []
         self.refused: dict[str, str] = {}
 
@@ -101,38 +101,30 @@ class _Judge:
         named = RunId(said["paper"], said["dataset"], said["protocol"]["name"], said["method"], said["seed"])
         if named != run:
             return f"its {SUMMARY} is that of another run, {named.folder}."
-        if self._planned.split_hash(run) is None:
-            split = self._project.results / run.split / "split.parquet"
-            return f"its split is not here to compare. Make it first: snakemake --cores 2 '{split}'"
-        differences = list(self._planned.differences(run, said))
+        spec = self._project.spec(run)
+        if self._matcher.split_hash(spec.split) is None:
+            return f"its split is not here to compare. Make it first: snakemake --cores 2 '{spec.split}'"
+        differences = list(self._matcher.differences(spec, said))
         if differences:
             return f"it differs from what would be trained here in {'; '.join(differences)}."
         return None if self._replace else self._why_kept(run, said)
 
     def _why_kept(self, run: RunId, said: Mapping[str, Any]) -> str | None:
         """Why the run that is there stays; None where none is, or half of one, or the same."""
-        folder = self._project.results / run.folder
-        if not (folder / SUMMARY).is_file() or self._is_there(run, said):
+        there = self._matcher.match(self._project.spec(run))
+        if SUMMARY in there.missing or self._is_there(run, said):
             return None
-        try:
-            there = read_sealed(folder / SUMMARY)
-        except (StorageError, ValueError) as error:
-            return f"what lies there cannot be read ({error}). {_REPLACED}"
-        outdated = list(self._planned.differences(run, there))
-        if outdated:
-            return f"one lies there that differs from the plan in {'; '.join(outdated)}. {_REPLACED}"
-        files = ", ".join(sorted(_unlike(there, said))) or "how many of its files are there"
+        if there.damage:
+            return f"what lies there cannot be read ({there.damage}). {_REPLACED}"
+        if there.differences:
+            return f"one lies there that differs from the plan in {'; '.join(there.differences)}. {_REPLACED}"
+        files = ", ".join(sorted(_unlike(there.summary, said))) or "how many of its files are there"
         return f"one lies there, finished, that differs in {files}. {_REPLACED}"
 
     def _is_there(self, run: RunId, said: Mapping[str, Any]) -> bool:
         """Whether a whole run of the plan lies there with the numbers of one that is brought, times aside."""
-        if not is_whole(self._project, run):
-            return False
-        try:
-            there = read_sealed(self._project.results / run.folder / SUMMARY)
-        except (StorageError, ValueError):
-            return False
-        return self._planned.agrees(run, there) and not _unlike(there, said)
+        there = self._matcher.match(self._project.spec(run))
+        return there.is_current and not _unlike(there.summary, said)
 
 
 def _unlike(there: Mapping[str, Any], said: Mapping[str, Any]) -> set[str]:

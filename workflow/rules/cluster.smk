@@ -3,7 +3,7 @@
 from functools import cache
 
 from fedrec.plan.demand import Demands
-from fedrec.plan.finished import unfinished
+from fedrec.plan.run_matching import unfinished
 from fedrec.plan.submissions import FailedJob, Submission, submission_words
 from fedrec.workers.slurm_jobs import end_jobs, jobs_left_behind, why_refused
 

@@ -12,10 +12,10 @@ from fedrec.plan.asked import check_asked, runs_asked
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cost import announcement
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.plan.finished import finished, outdated
 from fedrec.plan.forecast import forecast
 from fedrec.plan.project import Project
 from fedrec.plan.run_list import ASKED, list_text
+from fedrec.plan.run_matching import current, outdated
 from fedrec.plan.runs import FILES, SUMMARY
 
 

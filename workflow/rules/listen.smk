@@ -106,7 +106,7 @@ def forget_replaced():
     if not workflow.is_main_process:
         return
     noted = workflow.persistence
-    for run in finished(PROJECT, asked_runs()):
+    for run in current(PROJECT, asked_runs()):
         files = [
             IOFile(path) for path in results([f"{run.folder}/{file}" for file in FILES])
         ]

@@ -89,7 +89,7 @@ def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path)
     status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")
     assert (status, said.partition(",")[0]) == (0, f"{out}: 4 runs")
     assert "my-run: its folder does not end in runs/paper/dataset/protocol/method/seed0." in said
-    assert "it is waiting, not done." in said
+    assert "it is not finished." in said
     command("export", "alpha_comparison", "--out", str(tmp_path / "planned.tar"))
     assert sorted(names_in(out)) == names_in(tmp_path / "planned.tar")
     status, _, said = command("export", str(path), "alpha_comparison", "--out", str(out))

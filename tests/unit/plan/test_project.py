@@ -15,11 +15,12 @@ from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
 from fedrec.files.sealed import write_sealed
+from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
 from fedrec.plan.cost import announcement, seconds_of
 from fedrec.plan.runs import RunId, papers_in
-from fedrec.plan.standing import listing, standing, standing_text
 from fedrec.plan.targets import Target
 from tests.conftest import ROOT, entry
+from tests.planned_runs import finish
 from tests.projects import AUDIT, Made, configuration, content_of, made_entries
 
 PAPERS = ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap")
@@ -175,7 +176,7 @@ def test_a_papers_table_may_be_of_some_of_its_datasets(made):
         assert (
             of_part.content["unavailable"]["filmtrust"] == "left out by `paper_datasets` of the configuration"
         )
-    assert "filmtrust" in standing(part, part.artefact_named("pfedclr_table1")).missing
+    assert "filmtrust" in artefact_status(part, part.artefact_named("pfedclr_table1")).missing
     assert {run.dataset for run in part.target("audit_protocols_pfedclr").runs} == {"ml-100k"}
     assert jobs(whole, "all") == jobs(part, "all")
     # A figure on another dataset alone is none of the paper's that is built.
@@ -385,16 +386,16 @@ def test_an_artefact_without_data_is_not_built_and_one_that_needs_none_is(made):
 def test_how_far_a_paper_is(with_movielens):
     project = with_movielens.project()
     artefact = project.artefact_named("pfedclr_table1")
-    found = standing(project, artefact)
+    found = artefact_status(project, artefact)
     assert (found.built, found.done) == (False, 0)
-    assert found.runs == len(project.target("pfedclr_table1").runs)
+    assert found.runs == project.target("pfedclr_table1").runs
     assert "ml-1m" in found.missing
-    folder = project.results / project.target("pfedclr_table1").runs[0].folder
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text("{}")
-    assert standing(project, artefact).done == 1
-    assert standing(project, artefact).seconds < found.seconds
-    text = listing(project, [artefact])
+    finish(project, found.runs[0])
+    finish(project, found.runs[1], code="0" * 64)
+    after = artefact_status(project, artefact)
+    assert after.unfinished == {*found.runs[1:]}
+    assert after.seconds < found.seconds
+    text = list_artefacts(project, [artefact])
     assert text.startswith("PFedCLR: snakemake --cores 2 pfedclr\n  pfedclr_table1")
     assert "without ml-1m, unavailable: " in text
     assert "FedRAP" not in text
@@ -408,8 +409,8 @@ def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
     table.write_text("")
     artefact = project.artefact_named("pfedclr_table1")
     line = "the reference has it: results/reference/tables/pfedclr_table1.md"
-    assert line in listing(project, [artefact])
-    assert line in standing_text(project, artefact, cores=2)
+    assert line in list_artefacts(project, [artefact])
+    assert line in artefact_text(project, artefact, cores=2)
 
 
 # What an edit re-runs

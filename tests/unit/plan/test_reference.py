@@ -37,6 +37,7 @@ def said_by(job):
         "method": job.run.method,
         "paper": job.run.paper,
         "dataset": job.run.dataset,
+        "seed": job.run.seed,
         "settings": dict(job.settings),
         "record": list(job.records),
         "engine": "fused",

@@ -2,9 +2,10 @@
 
 import pytest
 
-from fedrec.plan.runs import FILES, RunId
+from fedrec.plan.runs import RunId
 from fedrec.plan.submissions import FailedJob, Submission, submission_words
 from tests.made_project import project_with
+from tests.planned_runs import finish
 
 FIRST, SECOND = (RunId("pfedclr", "ml-100k", "clean", method, 0) for method in ("fedmf", "popularity"))
 
@@ -12,14 +13,6 @@ FIRST, SECOND = (RunId("pfedclr", "ml-100k", "clean", method, 0) for method in (
 @pytest.fixture
 def project(tmp_path):
     return project_with(tmp_path)
-
-
-def finish(project, run):
-    """Files of which none can be read: whoever reads them will say so."""
-    folder = project.results / run.folder
-    folder.mkdir(parents=True)
-    for name in FILES:
-        (folder / name).touch()
 
 
 def log_of(project, run, text):

@@ -1,6 +1,5 @@
 """The trials of a search: fixed in advance, spelt as runs, and which of them go on."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,13 +9,12 @@ from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.names import parse
 from fedrec.config.tuning import Halving, Range, Search, Tuning
 from fedrec.federation.engines.engine import engine_named
-from fedrec.files.sealed import write_sealed
 from fedrec.plan.asked import runs_asked
-from fedrec.plan.fingerprint import run_fingerprint
-from fedrec.plan.finished import outdated
+from fedrec.plan.run_matching import outdated
 from fedrec.plan.runs import RunId
 from fedrec.plan.trials import best, design, section_of, stages
 from fedrec.runs.registry import make_learner, make_method
+from tests import planned_runs
 from tests.conftest import ROOT
 from tests.federations import clients_of, planted_blocks
 from tests.made_project import project_with
@@ -216,11 +214,10 @@ def test_trials_that_are_finished_decide_which_go_on(made):
     second = made.project().target("tune_fedmf_pfedrec")
     assert list(second.content["stages"][1]["runs"]) == ["12", "13", "14", "15"]
     assert len(second.runs) == 20
-    # A run of other settings, or of other code, says nothing about this one.
-    finish(project, first.runs[0], 0.5, settings={})
-    assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
-    finish(project, first.runs[0], 0.5, code="other")
-    assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
+    # A run of other settings, code or split says nothing about this one.
+    for changes in ({"settings": {}}, {"code": "other"}, {"split": "other"}):
+        finish(project, first.runs[0], 0.5, **changes)
+        assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
 
 
 def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
@@ -246,12 +243,6 @@ def test_where_runs_that_diverge_are_kept_they_are_finished_too(made):
 
 
 def finish(project, run, score, **changes):
-    """Leave what a finished run says of itself."""
-    job = project.job(run)
-    said = {
-        "settings": json.loads(json.dumps(job.settings)),
-        "engine": "batched",
-        "code": run_fingerprint(run.method, "batched"),
-        "metrics": {"best_validation": {"validation": {"ndcg@10": score}}},
-    }
-    write_sealed(project.results / run.folder / "run.json", said | changes)
+    """Let a trial be finished with this score."""
+    metrics = {"best_validation": {"validation": {"ndcg@10": score}}}
+    planned_runs.finish(project, run, **({"metrics": metrics} | changes))

@@ -108,7 +108,7 @@ def test_a_run_says_what_its_files_are_and_how_much_memory_clients_had(trained, 
         ({"method": "popularity", "changes": []}, r"fedmf on made under clean .*method \(fedmf there, popularity"),
         ({"protocol": "published"}, r"name \(clean there, published-fedem here\).*; its split"),
         ({"paper": "pfedclr"}, r"paper \(fedem there, pfedclr here\)"),
-        ({"engine": "loop"}, rf"engine \({PREFERRED_ENGINE} there, loop here\); its code\. .* replace it with --force"),
+        ({"engine": "loop"}, rf"engine \({PREFERRED_ENGINE} there, loop here\)\. .* replace it with --force"),
     ],
 )  # fmt: skip
 def test_another_run_is_not_overwritten(trained, tmp_path, changes, said):

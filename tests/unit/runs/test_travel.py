@@ -16,9 +16,8 @@ from fedrec.files.atomic import unflushed
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import write_archive
 from fedrec.files.sealed import read_sealed, write_sealed
-from fedrec.plan.asked import runs_asked
-from fedrec.plan.exportable import exportable, runs_there
-from fedrec.plan.finished import finished
+from fedrec.plan.asked import runs_asked, runs_in_results
+from fedrec.plan.run_matching import RunMatcher, current
 from fedrec.plan.runs import FILES
 from fedrec.runs.exporting import export_runs
 from fedrec.runs.importing import import_runs
@@ -85,11 +84,11 @@ def is_untouched(project, before=None):
 
 def test_runs_that_were_brought_are_finished(there, here):
     runs = runs_of(here)
-    assert finished(here, runs) == []
+    assert current(here, runs) == []
     done = imported(here, exported(there))
     assert done.taken == tuple(run.folder for run in runs)
     assert (done.same, done.refused) == ((), {})
-    assert finished(here, runs) == runs
+    assert current(here, runs) == runs
     assert files_of(here.results / "runs") == files_of(there.results / "runs")
     for run in runs:
         RunRecord(here.results / run.folder).check()
@@ -114,23 +113,23 @@ def test_a_damaged_run_is_not_exported(there):
 
 
 def test_what_is_unfinished_or_of_another_plan_is_left_out_with_the_reason(there):
-    older, half, gone, *rest = runs_of(there)
+    older, half, gone, whole = runs_of(there)
     finish(there, older, code="0" * 64)
     (there.results / half.folder / "curve.parquet").unlink()
     shutil.rmtree(there.results / gone.folder)
-    chosen, left_out = exportable(there, runs_of(there))
-    assert chosen == {run.folder: there.results / run.folder for run in rest}
-    assert left_out == {
-        older.folder: "it differs from the plan in its code.",
-        half.folder: "it is not finished.",
-        gone.folder: "it is not finished.",
+    matcher = RunMatcher()
+    assert {run: matcher.match(there.spec(run)).reason for run in runs_of(there)} == {
+        older: "it differs from the plan in its code.",
+        half: "it is not finished.",
+        gone: "it is not finished.",
+        whole: "",
     }
 
 
 def test_every_run_that_lies_there_is_found_by_its_name(there):
     stranger = there.results / "runs/pfedclr/alpha/clean/nobody/seed0"
     shutil.copytree(there.results / runs_of(there)[0].folder, stranger)
-    runs, nameless = runs_there(there)
+    runs, nameless = runs_in_results(there)
     assert runs == sorted(runs_of(there))
     ((folder, why),) = nameless.items()
     assert folder == "runs/pfedclr/alpha/clean/nobody/seed0"
@@ -257,7 +256,7 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     assert same.folder in done.same
     assert {other.folder, older.folder, half.folder} <= set(done.taken)
     assert not done.refused
-    assert finished(here, runs_of(here)) == runs_of(here)
+    assert current(here, runs_of(here)) == runs_of(here)
 
 
 def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(there, here):
@@ -267,7 +266,7 @@ def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(the
     done = imported(here, exported(there, [run]))
     assert "differs from the plan in its code" in done.refused[run.folder]
     assert imported(here, exported(there, [run]), replace=True).taken == (run.folder,)
-    assert finished(here, [run]) == [run]
+    assert current(here, [run]) == [run]
 
 
 def test_half_of_a_run_gives_way(there, here):
@@ -326,7 +325,7 @@ def test_an_import_that_is_killed_leaves_nothing_half_and_the_next_one_clears_up
     outcome = subprocess.run([sys.executable, "-c", KILLED, *words], cwd=ROOT, check=False)
     assert outcome.returncode == -signal.SIGKILL
     first, *others = runs_of(here)
-    assert finished(here, runs_of(here)) == [first]
+    assert current(here, runs_of(here)) == [first]
     assert not any((here.results / run.folder).exists() for run in others)
     (stage,) = here.results.rglob(".import.*")
     assert list(stage.rglob("run.json"))
@@ -342,7 +341,7 @@ def test_runs_may_lie_on_another_disk_than_other_results(there, here, tmp_path):
     (here.results / "runs").symlink_to(tmp_path / "disk")
     assert len(imported(here, exported(there)).taken) == 4
     assert (here.results / "runs").is_symlink()
-    assert finished(here, runs_of(here)) == runs_of(here)
+    assert current(here, runs_of(here)) == runs_of(here)
 
 
 def test_two_imports_at_once_leave_each_other_alone(there, here):

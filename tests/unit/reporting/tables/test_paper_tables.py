@@ -12,8 +12,8 @@ from fedrec.config.printed import printed_for
 from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.plan.artefact_status import artefact_status, list_artefacts
 from fedrec.plan.cost import START_SECONDS, seconds_of, size_of
-from fedrec.plan.standing import listing, standing
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import subject_of
 from fedrec.reporting.tables.metrics import metric_rows
@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 from tests.made_data import made_interactions
 from tests.made_project import build_artefact, project_with
 from tests.made_runs import made, write_run
+from tests.planned_runs import finish
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
 PAPERS = load_papers(ROOT / "config/papers")
@@ -338,17 +339,21 @@ def test_space_time_and_effort_stand_beside_print(tmp_path):
 def test_how_far_an_artefact_is_and_what_is_left_to_do(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
     project = project_with(tmp_path, {}, one, seeds=[0])
-    before = standing(project, one)
-    assert (before.built, before.runs, before.done) == (False, 4, 0)
+    before = artefact_status(project, one)
+    assert (before.built, len(before.runs), before.done) == (False, 4, 0)
     # 100 rounds of PFedCLR on 100,000 rows, four times, and twice noise on the tables of six clients in ten.
     noise = 100 * 0.6 * 943 * 1682 * 16 * 35e-9
     plain = START_SECONDS + 100 * METHODS["pfedclr"]["seconds"]
     assert before.seconds == pytest.approx(4 * plain + 2 * noise)
     made(tmp_path, one, METHODS, ["ml-100k"])
     build_artefact(tmp_path, one)
-    after = standing(project, one)
+    built = artefact_status(project, one)
+    assert (built.built, built.done, built.seconds) == (True, 0, before.seconds), "runs of other code"
+    for run in built.runs:
+        finish(project, run)
+    after = artefact_status(project, one)
     assert (after.built, after.done, after.seconds) == (True, 4, 0.0)
-    text = listing(project, [one])
+    text = list_artefacts(project, [one])
     assert (
         "pfedclr_table3   PFedCLR with local differential privacy (metrics): built; 4 of 4 runs done" in text
     )

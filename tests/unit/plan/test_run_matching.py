@@ -1,4 +1,4 @@
-"""Runs that lie among the results: which are those of the plan, and which are to be trained again."""
+"""Runs among the results: which of them are current, and which are to be trained."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from fedrec.files.parquet import write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.fingerprint import run_fingerprint
-from fedrec.plan.finished import outdated, unfinished
+from fedrec.plan.run_matching import current, outdated, unfinished
 from fedrec.plan.runs import FILES
 from tests.projects import Made
 
@@ -31,7 +31,13 @@ def place(project, run, **changes):
     folder.mkdir(parents=True)
     for name in FILES:
         (folder / name).touch()
-    said = {"settings": dict(job.settings), "record": list(job.records), "engine": "batched", "split": "abc"}
+    said = {
+        "method": run.method,
+        "seed": run.seed,
+        "settings": dict(job.settings),
+        "record": list(job.records),
+    }
+    said |= {"engine": "batched", "split": "abc"}
     said["code"] = run_fingerprint(run.method, said["engine"])
     write_sealed(folder / "run.json", said | changes)
 
@@ -51,6 +57,7 @@ def test_a_run_of_this_code_is_finished_whichever_engine_trained_it(project, run
     place(project, run, engine=engine, code=run_fingerprint(run.method, engine), device="cuda")
     split(project, run, "abc")
     assert unfinished(project, [run]) == outdated(project, [run]) == []
+    assert current(project, [run]) == [run]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,8 @@ def test_a_run_of_this_code_is_finished_whichever_engine_trained_it(project, run
         {"engine": "loop"},
         {"engine": "unknown here"},
         {"settings": {"d": 3}},
+        {"seed": 7},
+        {"method": "ncf"},
         {"record": []},
         {"split": "another"},
     ],
@@ -80,10 +89,13 @@ def test_a_split_that_is_not_here_judges_nothing(project, run):
     assert outdated(project, [run]) == []
 
 
-def test_a_damaged_run_is_left_to_who_reads_it_and_half_of_one_is_unfinished(project, run):
+def test_an_incomplete_run_is_unfinished_and_one_with_a_damaged_summary_is_outdated(project, run):
     place(project, run)
-    (project.results / run.folder / "state.safetensors").unlink()
+    model, summary = (project.results / run.folder / name for name in ("state.safetensors", "run.json"))
+    model.unlink()
     assert outdated(project, [run]) == []
     assert unfinished(project, [run]) == [run]
-    (project.results / run.folder / "run.json").write_text("{")
-    assert outdated(project, [run]) == []
+    model.touch()
+    assert unfinished(project, [run]) == []
+    summary.write_text("{")
+    assert outdated(project, [run]) == unfinished(project, [run]) == [run]

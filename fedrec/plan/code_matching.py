@@ -1,0 +1,33 @@
+"""Whether a stored code fingerprint is current: the only module that compares fingerprints of runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedrec.config.modules import modules_of
+from fedrec.plan.fingerprint import run_fingerprint
+
+
+class CodeMatcher:
+    """Compares stored code fingerprints with the current code; computes each current fingerprint once."""
+
+    def __init__(self) -> None:
+        self._fingerprints: dict[tuple[str, ...], str | None] = {}
+
+    def is_current(self, fingerprint: object, method: str, engine: str) -> bool:
+        """Whether this fingerprint of a run of `method` on `engine` stands for the current code."""
+        current = self._current(method, engine)
+        return current is not None and fingerprint == current
+
+    def is_current_run(self, summary: Mapping[str, Any], method: str | None = None) -> bool:
+        """Whether the `code` and `engine` of a run.json are current, for its own or another `method`."""
+        return self.is_current(summary.get("code"), method or summary["method"], str(summary.get("engine")))
+
+    def _current(self, method: str, engine: str) -> str | None:
+        """The current fingerprint; None where the engine or the method does not exist."""
+        key = (*modules_of(method), engine)
+        if key not in self._fingerprints:
+            try:
+                self._fingerprints[key] = run_fingerprint(method, engine)
+            except FileNotFoundError:
+                self._fingerprints[key] = None
+        return self._fingerprints[key]

@@ -1,0 +1,194 @@
+"""Whether a run is done: the one comparison of a run's folder with the run that is wanted there.
+
+A run is current if its folder holds every file and its run.json names the wanted method, seed, settings,
+split and records, and current code. Engines and devices are not compared: any of them trains the same run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedrec.config.methods import resolve, setting_text
+from fedrec.errors import ConfigurationError, StorageError
+from fedrec.files.atomic import canonical_json
+from fedrec.files.sealed import read_sealed
+from fedrec.plan.code_matching import CodeMatcher
+from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, STATE, SUMMARY, RunId
+
+_HASHES = ("split", "interactions")
+_IGNORED = ("sources", "code")
+"""Sources of settings decide no number; `CodeMatcher` compares the code."""
+_MOST_CHANGES = 5
+"""How many changed settings a message lists."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run that is wanted: its folder, and everything that a finished run there must agree with."""
+
+    folder: Path
+    method: str
+    seed: int
+    settings: Mapping[str, Any]
+    records: tuple[str, ...]
+    split: Path
+    """The file of its split; it is not compared while this file does not exist."""
+    may_diverge: bool
+    needs_model: bool = True
+    """Whether a run that was trained without writing its model is incomplete."""
+
+
+class RunPlan(Protocol):
+    """Anything that specifies runs, as a project does."""
+
+    def spec(self, run: RunId) -> RunSpec:
+        """The specification of a run."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunMatch:
+    """A run's folder, compared with the run that is wanted there."""
+
+    summary: Mapping[str, Any]
+    """The content of run.json; empty if it does not exist or cannot be read."""
+    missing: tuple[str, ...] = ()
+    """Files that do not exist."""
+    differences: tuple[str, ...] = ()
+    """Differences from the wanted run, in words."""
+    damage: str = ""
+    """Why run.json cannot be read."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the run need not be trained."""
+        return not (self.missing or self.differences or self.damage)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the folder holds a run.json, but not that of the wanted run."""
+        return bool(self.differences or self.damage)
+
+    @property
+    def reason(self) -> str:
+        """Why the run is not current, as a sentence; empty if it is."""
+        if self.missing:
+            return "it is not finished."
+        if self.damage:
+            return f"its {SUMMARY} cannot be read: {self.damage}."
+        return f"it differs from the plan in {'; '.join(self.differences)}." if self.differences else ""
+
+
+class RunMatcher:
+    """Compares finished runs with wanted ones; reads each fingerprint and each split's hash once."""
+
+    def __init__(self) -> None:
+        self.code = CodeMatcher()
+        self._split_hashes: dict[Path, str | None] = {}
+
+    def match(self, spec: RunSpec) -> RunMatch:
+        """Compare the folder of a run with its specification."""
+        missing = [file for file in FILES if not (spec.folder / file).is_file()]
+        try:
+            summary = read_sealed(spec.folder / SUMMARY)
+        except FileNotFoundError:
+            return RunMatch({}, (SUMMARY,))
+        except (StorageError, ValueError) as error:
+            return RunMatch({}, tuple(missing), damage=str(error))
+        if not spec.needs_model and summary.get(MODEL) == NOT_KEPT:
+            missing = [file for file in missing if file != STATE]
+        return RunMatch(summary, tuple(missing), tuple(self.differences(spec, summary)))
+
+    def is_current(self, spec: RunSpec) -> bool:
+        """Whether a run is done."""
+        return self.match(spec).is_current
+
+    def differences(self, spec: RunSpec, summary: Mapping[str, Any]) -> Iterator[str]:
+        """Differences of a run.json from the wanted run, in words."""
+        wanted = {"method": spec.method, "seed": spec.seed, "settings": spec.settings}
+        yield from identity_differences(summary, wanted, self.code)
+        if DIVERGED in summary and not spec.may_diverge:
+            yield "that it diverged"
+        unrecorded = sorted(set(spec.records) - set(summary.get("record", ())))
+        if unrecorded:
+            yield f"what it recorded (not {', '.join(unrecorded)})"
+        if self.split_hash(spec.split) not in (None, summary.get("split")):
+            yield "its split"
+
+    def split_hash(self, split: Path) -> str | None:
+        """The hash that the file of a split states; None if the file does not exist or states none."""
+        if split not in self._split_hashes:
+            # Imported here: most plans are made before any run exists, and importing pyarrow takes a while.
+            from fedrec.files.parquet import about_table
+
+            try:
+                about: Mapping[str, Any] = about_table(split)
+            except StorageError:
+                about = {}
+            self._split_hashes[split] = about.get("split")
+        return self._split_hashes[split]
+
+
+def current(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
+    """The runs that are done and need not be trained."""
+    matcher = RunMatcher()
+    return [run for run in runs if matcher.is_current(plan.spec(run))]
+
+
+def unfinished(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
+    """The runs that are to be trained: missing, incomplete or outdated ones."""
+    matcher = RunMatcher()
+    return [run for run in runs if not matcher.is_current(plan.spec(run))]
+
+
+def outdated(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
+    """The runs whose folder holds a finished run that differs from the wanted one, or is damaged."""
+    matcher = RunMatcher()
+    return [run for run in runs if matcher.match(plan.spec(run)).is_outdated]
+
+
+def has_current_settings(summary: Mapping[str, Any], methods: Mapping[str, Any]) -> bool:
+    """Whether a run has the settings that its name stands for by `methods`."""
+    try:
+        values, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
+    except ConfigurationError:
+        # The method or a setting does not exist any more.
+        return False
+    return canonical_json(values) == canonical_json(summary["settings"])
+
+
+def identity_differences(
+    summary: Mapping[str, Any], wanted: Mapping[str, Any], code: CodeMatcher
+) -> Iterator[str]:
+    """Differences of a run.json from an identity, in words; the code is always compared."""
+    same_method = summary.get("method") == wanted["method"]
+    for key, value in wanted.items():
+        stored = summary.get(key)
+        if key in _IGNORED or canonical_json(stored) == canonical_json(value):
+            continue
+        if key in _HASHES:
+            yield f"its {key}"
+        elif not isinstance(value, Mapping):
+            yield _change_text(key, stored, value)
+        elif not isinstance(stored, Mapping):
+            yield f"its {key}"
+        elif same_method:  # another method has other settings
+            yield _changes_text(stored, value)
+    if not code.is_current_run(summary, wanted["method"]):
+        yield "its code"
+
+
+def _changes_text(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    changed = [
+        name
+        for name in {**there, **here}
+        if canonical_json(there.get(name)) != canonical_json(here.get(name))
+    ]
+    texts = [_change_text(name, there.get(name), here.get(name)) for name in changed[:_MOST_CHANGES]]
+    more = [f"{len(changed) - len(texts)} more"] if len(changed) > len(texts) else []
+    return ", ".join([*texts, *more])
+
+
+def _change_text(name: str, there: object, here: object) -> str:
+    return f"{name} ({setting_text(there)} there, {setting_text(here)} here)"
