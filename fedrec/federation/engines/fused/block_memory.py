@@ -4,27 +4,23 @@ from collections.abc import Iterator, Sequence
 
 from fedrec.federation.engines.fused.arrays import KernelMemory
 from fedrec.federation.engines.fused.gpu_blocks import Local, places, samples_of_block
-
-_BYTES_PER_LANE = 352
-"""Of a block's memory on the GPU, for each of its lanes: with all lanes a block has a processor's memory."""
-_FEWEST = 32
-"""Samples of a block that finds no room near its lanes."""
+from fedrec.federation.engines.fused.target import TargetDevice
 
 
 class BlockMemory:
     """The memory of blocks of samples, which all steps of a fit share: near the lanes, if it has room."""
 
     def __init__(
-        self, of_steps: Sequence[Sequence[Local]], *, lanes: int, size: int, near: int | None
+        self, of_steps: Sequence[Sequence[Local]], *, lanes: int, size: int, target: TargetDevice
     ) -> None:
-        """Numbers have `size` bytes; a block can be given `near` bytes, None for an H200's."""
+        """Numbers have `size` bytes."""
         self._of_steps = of_steps
         placed = [places(arrays) for arrays in of_steps]
         self._places = {name: place for given, _ in placed for name, place in given.items()}
         width = max(1, *(width for _, width in placed))
-        most = _BYTES_PER_LANE * lanes
-        fitting = samples_of_block(width, size, most if near is None else min(most, near))
-        self._samples = fitting or _FEWEST
+        most, given = target.bytes_per_lane * lanes, target.block_bytes
+        fitting = samples_of_block(width, size, most if given is None else min(most, given), target)
+        self._samples = fitting or target.distant_samples
         self._numbers = width * self._samples
         self.pool_bytes = self._numbers * size if fitting else 0
         """What a launch gives a block for it."""

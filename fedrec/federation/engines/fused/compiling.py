@@ -10,6 +10,7 @@ from fedrec.federation.engines.fused.adam import adam_tables, corrections
 from fedrec.federation.engines.fused.kernel import FitCode, fit_code, lanes_for, lowered_steps
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.engines.fused.target import H200, TargetDevice
 from fedrec.federation.model.client import Fit
 from fedrec.native.kernel import Kernel
 from fedrec.native.on_gpu import memory_of_block
@@ -26,29 +27,27 @@ class Compiled:
 def compiled_fit(method: Model, fit: Fit, device: torch.device, batch: int) -> Compiled:
     """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
     gpu = device.type == "cuda"
-    code = code_of(method, fit, gpu=gpu, batch=batch, near=memory_of_block(device) if gpu else None)
+    target = TargetDevice(block_bytes=memory_of_block(device)) if gpu else H200
+    code = code_of(method, fit, gpu=gpu, batch=batch, target=target)
     return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
 
 
-def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, near: int | None = None) -> FitCode:
-    """The code of a fit; raise `UnsupportedError` where there is none.
-
-    `near` is how much memory a block of a GPU can be given, None for an H200's.
-    """
+def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDevice = H200) -> FitCode:
+    """The code of a fit; raise `UnsupportedError` where there is none."""
     if any(step.guarded for step in fit.steps):
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
     if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
         raise UnsupportedError("rates of its steps shrink each in their own way")
     lifted = True
     try:
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=True)
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=True, target=target)
     except UnsupportedError:
         # A number may decide which way a loss goes: then there is a kernel for every number.
         lifted = False
-        steps = lowered_steps(method, fit, gpu=gpu, lifted=False)
+        steps = lowered_steps(method, fit, gpu=gpu, lifted=False, target=target)
     double = torch.get_default_dtype() == torch.float64
     name = f"{name_of(method)}_fit"
-    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch, near=near)
+    code = fit_code(method, fit, steps, name=name, gpu=gpu, double=double, batch=batch, target=target)
     return replace(code, lifted=lifted)
 
 

@@ -8,9 +8,8 @@ same place. In a block a turn has what waits for nothing of that turn; lanes mee
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_MOST = 256
-_STEP = 16
-"""Samples of a block at most, and what they are a multiple of."""
+from fedrec.federation.engines.fused.target import H200, TargetDevice
+
 _APART, _EVEN = 4, 8
 """Where rows of numbers would begin in few of the memory's banks, they are moved by so many numbers."""
 
@@ -69,6 +68,7 @@ def _first_gap(count: int, taken: Sequence[tuple[int, int]]) -> int:
     return place
 
 
-def samples_of_block(width: int, size: int, budget: int) -> int:
+def samples_of_block(width: int, size: int, budget: int, target: TargetDevice = H200) -> int:
     """How many samples a block may have, of so many numbers of `size` bytes; 0 where there is no room."""
-    return max(0, min(_MOST, budget // (width * size) // _STEP * _STEP))
+    step = target.samples_step
+    return max(0, min(target.block_samples, budget // (width * size) // step * step))

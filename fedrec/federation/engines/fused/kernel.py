@@ -19,6 +19,7 @@ from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.moves import Moves
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.engines.fused.opening import Opening
+from fedrec.federation.engines.fused.target import H200, TargetDevice
 from fedrec.federation.model.client import Fit, Step
 from fedrec.native.source import KernelSource
 
@@ -53,12 +54,14 @@ def lanes_for(batch: int) -> int:
 
 
 def fit_code(model: Model, fit: Fit, graphs: Iterable[Lowered], *, name: str, gpu: bool, double: bool,
-             batch: int, near: int | None = None) -> FitCode:  # fmt: skip
-    """The kernel of a fit whose losses are lowered; `near` bounds the memory a GPU's block is given."""
-    return _Writer(FitParts(model, fit, list(graphs)), name, gpu, double, batch, near).code()
+             batch: int, target: TargetDevice = H200) -> FitCode:  # fmt: skip
+    """The kernel of a fit whose losses are lowered."""
+    return _Writer(FitParts(model, fit, list(graphs)), name, gpu, double, batch, target).code()
 
 
-def lowered_steps(model: Model, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lowered]:
+def lowered_steps(
+    model: Model, fit: Fit, *, gpu: bool, lifted: bool, target: TargetDevice = H200
+) -> list[Lowered]:
     """The losses of a fit's steps as statements; raise `UnsupportedError` where one cannot be.
 
     With `lifted`, numbers that losses close over are given with each call.
@@ -68,7 +71,7 @@ def lowered_steps(model: Model, fit: Fit, *, gpu: bool, lifted: bool) -> list[Lo
         loss = step.loss or fit.loss
         graph = traced(model, loss, list(step.rates), numbers_of(loss) if lifted else None)
         first = sum(len(code.constants) for code in codes)
-        codes.append(lowered(graph, f"s{number}_", gpu=gpu, first_constant=first))
+        codes.append(lowered(graph, f"s{number}_", gpu=gpu, target=target, first_constant=first))
     return codes
 
 
@@ -76,7 +79,7 @@ class _Writer:
     """Writes the text of a kernel."""
 
     def __init__(
-        self, layout: FitParts, name: str, gpu: bool, double: bool, batch: int, near: int | None
+        self, layout: FitParts, name: str, gpu: bool, double: bool, batch: int, target: TargetDevice
     ) -> None:
         self.layout = layout
         self.fit = layout.fit
@@ -90,7 +93,7 @@ class _Writer:
         if any(stage.in_blocks for graph in self.graphs for stage in graph.stages):
             self.blocks = BlockMemory(
                 [graph.locals for graph in self.graphs],
-                lanes=lanes_for(batch), size=8 if double else 4, near=near,
+                lanes=lanes_for(batch), size=8 if double else 4, target=target,
             )  # fmt: skip
         self.opening = Opening(layout, self.arrays, self.blocks, gpu=gpu)
         self.moves = Moves(layout, gpu=gpu)

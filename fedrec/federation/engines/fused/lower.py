@@ -54,12 +54,11 @@ from fedrec.federation.engines.fused.placing import Placing
 from fedrec.federation.engines.fused.readers import (
     goes_over_varying,
 )
+from fedrec.federation.engines.fused.target import H200, TargetDevice
 
 NodeT = TypeVar("NodeT", bound=Node)
 _LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 """Numbers that are written into the code; others are given with each call, since rounds may change them."""
-_MANY = 64
-"""Numbers of a client that lanes of a GPU add up together, and not each for itself."""
 
 
 @dataclass
@@ -148,19 +147,24 @@ class Gradient:
         return isinstance(node, Constant) and node.value == 0
 
 
-def lowered(graph: LossGraph, prefix: str, *, gpu: bool, first_constant: int = 0) -> Lowered:
+def lowered(
+    graph: LossGraph, prefix: str, *, gpu: bool, target: TargetDevice = H200, first_constant: int = 0
+) -> Lowered:
     """The code of a graph; names of its arrays begin with `prefix`."""
-    return Lowering(graph, prefix, gpu, first_constant).result()
+    return Lowering(graph, prefix, gpu, target, first_constant).result()
 
 
 class Lowering:
     """Turns a graph into statements."""
 
-    def __init__(self, graph: LossGraph, prefix: str, gpu: bool, first_constant: int) -> None:
+    def __init__(
+        self, graph: LossGraph, prefix: str, gpu: bool, target: TargetDevice, first_constant: int
+    ) -> None:
         self._prefix = prefix
         self._gpu = gpu
         self._first_constant = first_constant
-        self._placing = Placing(graph, gpu=gpu)
+        self._target = target
+        self._placing = Placing(graph, gpu=gpu, target=target)
         self._graph = self._placing.graph
         self._number = {node: number for number, node in enumerate(self._placing.order)}
         self._sum_place: dict[Node, int] = {}
@@ -368,7 +372,7 @@ class Lowering:
     def _of_client(self, node: Node) -> list[str]:
         """Statements that compute a tensor of the client: each lane some, or all lanes one number."""
         if node.count == 1:
-            return self._total(node) if self._gpu and _adds_many(node) else self._assigned(node)
+            return self._total(node) if self._gpu and self._adds_many(node) else self._assigned(node)
         self._arrays[self._name(node)] = node.count
         return [*self._computed(node, by_lanes=True), "SYNC();"]
 
@@ -604,7 +608,7 @@ class Lowering:
         ]  # fmt: skip
         return [*own, *self._here.values()]
 
-
-def _adds_many(node: Node) -> bool:
-    """Whether a number of the client is a sum of many."""
-    return isinstance(node, Reduction) and not node.largest and math.prod(node.over) >= _MANY
+    def _adds_many(self, node: Node) -> bool:
+        """Whether a number of the client is a sum of many."""
+        many = self._target.shared_sum
+        return isinstance(node, Reduction) and not node.largest and math.prod(node.over) >= many

@@ -34,11 +34,8 @@ from fedrec.federation.engines.fused.readers import (
     static_count,
     written_where_read,
 )
+from fedrec.federation.engines.fused.target import TargetDevice
 
-_FEW = 40
-"""Sums over samples that every lane of a GPU keeps in registers; of more, each lane adds up some."""
-_SMALL = 256
-"""Products of numbers that one lane of a GPU does for its sample; larger ones are shared out."""
 _DEAR = ("EXP", "LOG", "TANH", "POW", "sigmoid(", "entropy(")
 """What formulas have of functions that take long."""
 _PLAIN, _THIN, _TILED = range(3)
@@ -49,8 +46,9 @@ _KINDS = 3
 class Placing:
     """The places of all tensors of a graph."""
 
-    def __init__(self, graph: LossGraph, *, gpu: bool) -> None:
+    def __init__(self, graph: LossGraph, *, gpu: bool, target: TargetDevice) -> None:
         self._gpu = gpu
+        self._target = target
         self.graph = graph = replace(
             graph, gradients={leaf: own_array(node) for leaf, node in graph.gradients.items()}
         )
@@ -148,8 +146,9 @@ class Placing:
         """
         if SAMPLES in node.over:
             spread = any(each in self.spread for each in node.inputs)
-            return node.count > 1 and (spread or sums + node.count > _FEW)
-        return SAMPLES in node.shape and len(node.inputs) > 1 and node.count * math.prod(node.over) > _SMALL
+            return node.count > 1 and (spread or sums + node.count > self._target.register_sums)
+        products = node.count * math.prod(node.over)
+        return SAMPLES in node.shape and len(node.inputs) > 1 and products > self._target.lane_products
 
     def _is_wide(self, node: Node) -> bool:
         """Whether lanes can share out the numbers of all samples: where these follow from what is there."""

@@ -1,12 +1,16 @@
 """The text for a GPU, run by threads of the CPU as its lanes, against the plain loop."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 
 from fedrec.central import compiled
-from fedrec.federation.engines.fused import block_memory, compiling, gpu_blocks, lower, placing
+from fedrec.federation.engines.fused import compiling
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.kernel import lanes_for
+from fedrec.federation.engines.fused.target import H200, TargetDevice
 from fedrec.federation.program import Fit, trace
 from tests.federations import (
     assert_same,
@@ -32,8 +36,12 @@ CASES = {
 """What a kernel has to do, and a method that asks for it."""
 
 
-def made_for_lanes(method, fit, _device, batch):
-    code = compiling.code_of(method, fit, gpu=True, batch=batch)
+SMALL = TargetDevice(lane_products=8, register_sums=4, shared_sum=8)
+"""Small as tables are here, lanes of it share out the work that an H200's share out of wider tables."""
+
+
+def made_for_lanes(method, fit, _device, batch, target=SMALL):
+    code = compiling.code_of(method, fit, gpu=True, batch=batch, target=target)
     return compiling.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
 
@@ -43,14 +51,10 @@ def changes_of(case):
     return name, gentle(name, *own)
 
 
-def both_ends(case, monkeypatch):
+def both_ends(case, monkeypatch, target=SMALL):
     """What a round of the plain loop and one of lanes come to."""
     name, changes = changes_of(case)
-    monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
-    # Small as they are here, lanes share out what they would of wider tables.
-    monkeypatch.setattr(placing, "_SMALL", 8)
-    monkeypatch.setattr(placing, "_FEW", 4)
-    monkeypatch.setattr(lower, "_MANY", 8)
+    monkeypatch.setattr(fused, "compiled_fit", partial(made_for_lanes, target=target))
     ends = []
     with precision(torch.float64):
         for engine in ("loop", "fused"):
@@ -68,18 +72,16 @@ def test_lanes_together_do_what_the_plain_loop_does(case, monkeypatch):
 
 @pytest.mark.parametrize("bytes_per_lane", [0, 300])
 def test_blocks_of_some_samples_make_up_a_mini_batch(bytes_per_lane, monkeypatch):
-    # Without room blocks lie elsewhere; with little of it they have few samples.
-    monkeypatch.setattr(block_memory, "_BYTES_PER_LANE", bytes_per_lane)
-    monkeypatch.setattr(block_memory, "_FEWEST", 8)
-    monkeypatch.setattr(gpu_blocks, "_STEP", 4)
+    """Without room blocks lie elsewhere; with little of it they have few samples."""
+    target = replace(SMALL, bytes_per_lane=bytes_per_lane, distant_samples=8, samples_step=4)
     for case in ("products and sums by tiles", "layers, whose sums lanes share out"):
-        assert_same(*both_ends(case, monkeypatch), relative=1e-9)
+        assert_same(*both_ends(case, monkeypatch, target), relative=1e-9)
 
 
 @pytest.mark.parametrize("name", ["mf", "ncf"])
 def test_lanes_train_a_model_of_all_users(name, monkeypatch):
     """Samples are about rows of two kinds, of which each has its own chains."""
-    monkeypatch.setattr(compiled, "compiled_fit", made_for_lanes)
+    monkeypatch.setattr(compiled, "compiled_fit", partial(made_for_lanes, target=H200))
     ends = []
     with precision(torch.float64):
         for engine in ("loop", "fused"):
@@ -114,8 +116,10 @@ def test_a_block_takes_no_more_memory_than_its_gpu_has():
     method = method_of(name, *changes)
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     pools = [
-        compiling.code_of(method, fit, gpu=True, batch=256, near=near).source.pool_bytes
-        for near in (0, 60_000, 100_000, None)
+        compiling.code_of(
+            method, fit, gpu=True, batch=256, target=TargetDevice(block_bytes=given)
+        ).source.pool_bytes
+        for given in (0, 60_000, 100_000, None)
     ]
     assert pools == sorted(pools)
     assert pools[0] == 0
