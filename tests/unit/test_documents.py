@@ -3,6 +3,7 @@
 import csv
 import re
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import yaml
@@ -35,11 +36,14 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROSE = " ".join(README.split())
+"""README in one line."""
 EXAMPLES = {"fedrec/methods/fedgmf.py"}
 """Files that a page tells its reader to make."""
-COMPUTED = {"protocols.md"}
-"""Whose numbers are computed by a test of its own (tests/unit/config/test_protocols_document.py)."""
-NUMBER = re.compile(r"(?<![\w.@=-])(?:\d{1,3}(?:,\d{3})+|\d+\.\d{2,})(?![\w.]*\w)")
+COMPUTED = {"README.md", "protocols.md"}
+"""Pages with a test of their own: here, and tests/unit/config/test_protocols_document.py."""
+KEYED = re.compile(r"(?<![\w.])([\d,]*\d(?:\.\d+)?)<!-- number: (.*?) -->")
+"""A number, and behind it the file, the row and the column that hold it."""
 
 
 def rows(name):
@@ -47,16 +51,14 @@ def rows(name):
         return list(csv.DictReader(stream))
 
 
-def known_numbers():
-    """Every number in the files of measured and printed numbers and in the configuration."""
-    files = [
-        *(ROOT / "docs/numbers").glob("*.csv"),
-        ROOT / "fedrec/config/printed.csv",
-        *(ROOT / "config").rglob("*.yaml"),
-        ROOT / "pyproject.toml",
-    ]
-    found = {number for path in files for number in re.findall(r"\d+(?:\.\d+)?", path.read_text("utf-8"))}
-    return {float(number) for number in found}
+def cell(key):
+    """The cell that a key names: a file of docs/numbers or of the project, `column=value` of its row, a column."""
+    file, *wanted, column = key.split("; ")
+    path = ROOT / file if "/" in file else ROOT / "docs/numbers" / file
+    with path.open(encoding="utf-8", newline="") as stream:
+        pairs = [one.split("=", 1) for one in wanted]
+        (row,) = (row for row in csv.DictReader(stream) if all(row[name] == value for name, value in pairs))
+    return row[column]
 
 
 def test_tables_and_picture_show_the_numbers_of_their_files():
@@ -99,37 +101,60 @@ def test_a_row_of_a_method_whose_settings_were_searched_is_of_one_setting(tmp_pa
     assert all(filled[1][name] != before[name] for name in ("published_hr", "clean_hr"))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_number_is_that_of_the_cell_it_names(page):
+    for number, key in KEYED.findall(page.read_text(encoding="utf-8")):
+        decimals = len(number.partition(".")[2])
+        assert number.replace(",", "") == f"{float(cell(key)):.{decimals}f}", key
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in COMPUTED], ids=lambda page: page.name
 )
-def test_every_number_in_prose_is_in_a_file(page):
-    known = known_numbers() | {float(len(published()))}
-    text = re.sub(r"<!-- table.*?end of table -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    unknown = [number for number in NUMBER.findall(text) if float(number.replace(",", "")) not in known]
-    assert unknown == []
+def test_every_number_of_three_or_more_decimals_in_prose_names_its_cell(page):
+    """Such a number was measured or printed; the key behind it is a comment, which no reader sees."""
+    text = page.read_text(encoding="utf-8")
+    for apart in (r"<!-- table.*?end of table -->", r"^    .*$", r"^```.*?^```", r"`[^`]*`"):
+        text = re.sub(apart, "", text, flags=re.DOTALL | re.MULTILINE if "*?" in apart else re.MULTILINE)
+    text = KEYED.sub("", text)
+    assert re.findall(r"(?<![\w.])\d+\.\d{3,}", text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("0.6178<!-- number: diverged.csv; paper=fedem; hr@10 -->", True),
+        ("0.62<!-- number: diverged.csv; paper=fedem; hr@10 -->", True),
+        ("0.6210<!-- number: diverged.csv; paper=fedem; hr@10 -->", False),
+    ],
+)
+def test_a_number_of_the_same_file_and_another_column_is_wrong(tmp_path, text, is_right):
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    with nullcontext() if is_right else pytest.raises(AssertionError):
+        test_a_number_is_that_of_the_cell_it_names(page)
 
 
 def test_the_counts_of_the_front_page_are_right():
     papers = load_papers(ROOT / "config/papers")
     artefacts = sum(len(paper.artefacts) for paper in papers.values())
     words = {3: "three", 4: "four", 5: "five"}
-    assert f"{artefacts} tables and figures with {len(published()):,} printed numbers" in " ".join(
-        README.split()
-    )
+    assert f"{artefacts} tables and figures" in PROSE
+    assert f"{len(published()):,} printed numbers" in PROSE
     # What a user adds is counted nowhere.
     tables = re.findall(r"^\| .*$", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.M)
     own = set(re.findall(r"`([a-z-]+)`", " ".join(row for row in tables if not row.startswith("| `+"))))
     plugins = {row.split("`")[1] for row in tables if row.startswith("| `+")}
     assert own <= set(method_names())
     assert plugins <= {f"+{name}" for name in plugin_names()}
-    assert f"{len(own)} methods and {words[len(plugins)]} plug-ins" in " ".join(README.split())
+    assert f"{len(own)} methods" in PROSE
+    assert f"{words[len(plugins)]} plug-ins" in PROSE
     pfedrec, fedrap = (1000 * float(row["theirs_s"]) / float(row["ours_ms"]) for row in rows("authors-h200"))
     assert (round(pfedrec / 1000), round(fedrap / 1000)) == (9, 17)
-    assert "nine thousand times as fast as by PFedRec's own code" in " ".join(README.split())
-    assert "seventeen thousand times as by FedRAP's" in " ".join(README.split())
+    assert re.findall(r"\b([a-z]+) thousand times", PROSE) == ["nine", "seventeen"]
     counter = next(row for row in rows("ml-100k") if row["method"] == "draw-counter")
-    assert f"finds {counter['published_hr']} of them on MovieLens 100K" in " ".join(README.split())
-    assert f"like any other, {counter['clean_hr']}" in " ".join(README.split())
+    stated = re.findall(r"\b\d\.\d{4}\b", README.partition("<!-- table")[0])
+    assert stated == [counter["published_hr"], counter["clean_hr"]]
 
 
 def test_the_front_page_counts_the_verdicts_of_the_reference():
@@ -154,7 +179,8 @@ def test_the_front_page_says_how_many_printed_numbers_agree():
         sum(bool(row["published"]) for row in numbers),
         sum(row["standing"] == "agrees" for row in numbers),
     )
-    assert f"Of the printed HR and NDCG {ours} have ours, {agree} [agree](" in " ".join(README.split())
+    (sentence,) = re.findall(r"[^.]*\[agree\]\([^)]*\)", PROSE.partition("<!-- end of table -->")[2])
+    assert {ours, agree} <= set(map(int, re.findall(r"\b\d+\b", sentence)))
 
 
 def test_the_rounds_and_hours_of_the_front_page_are_right():
@@ -162,42 +188,32 @@ def test_the_rounds_and_hours_of_the_front_page_are_right():
     methods = load_methods(ROOT / "config/methods.yaml")
     catalogue, papers = load_catalogue(ROOT / "config/datasets.yaml"), load_papers(ROOT / "config/papers")
     rounds = {resolve(methods, "fedmf", paper, "ml-100k")[0]["rounds"] for paper in papers}
-    said = " ".join(str(number) for number in sorted(rounds)).replace(" ", " or ")
-    assert (
-        f"`all` trains {configuration['rounds']} rounds, where the papers train {said}: a first look"
-        in README
-    )
+    (sentence,) = re.findall(r"`all` trains [^.]*\.", PROSE)
+    assert set(map(int, re.findall(r"\d+", sentence))) == {configuration["rounds"], *rounds}
     table = papers["pfedclr"].artefacts["table1"]
     runs = {run for group in runs_of(table, methods, [0]).values() for run in group}
     hours = sum(seconds_of(run, methods, catalogue) for run in runs) / 3600
     on_one = sum(seconds_of(run, methods, catalogue) for run in runs if run.dataset == "ml-100k") / 3600
-    assert "'paper_datasets=[ml-100k]' -- pfedclr_table1    # one dataset: half a core-hour" in README
+    (command,) = re.findall(r"^.*'paper_datasets=\[ml-100k\]' -- pfedclr_table1.*$", README, re.M)
+    assert "half a core-hour" in command
     assert on_one == pytest.approx(0.5, abs=0.1)
-    (least,) = re.findall(r"this one: over (\d+) core-hours", README)
+    (least,) = re.findall(r"over (\d+) core-hours", README)
     assert hours > int(least)
 
 
 def test_the_ranks_of_the_results_are_right():
     text = " ".join((ROOT / "docs/results.md").read_text(encoding="utf-8").split())
+    (sentence,) = re.findall(r"opening the pool alone [^.]*\.", text)
     on = [row for row in rows("audit_protocols") if row["dataset"] == "ml-100k"]
 
     def rank(method, step):
         (value,) = (float(row[step]) for row in on if row["method"] == method)
         return 1 + sum(float(row[step]) > value for row in on)
 
-    def ranks(step):
-        first, second, third = (rank(method, step) for method in ("PFedCLR", "FedRAP", "FedEM"))
-        return f"{first}, {second} and {third}"
-
-    counter = f"from rank {rank('draw-counter', 'published')} to {rank('draw-counter', 'only_pool')}"
-    assert f"moves `draw-counter` {counter}, " in text
-    assert f"from {ranks('published')} to {ranks('only_pool')}." in text
-    (popular,) = (
-        row
-        for row in rows("audit_protocols")
-        if (row["dataset"], row["method"]) == ("filmtrust", "popularity")
-    )
-    assert f"plain popularity finds {float(popular['clean']):.2f} of the items" in text
+    steps, others = ("published", "only_pool"), ("PFedCLR", "FedRAP", "FedEM")
+    ranks = [rank("draw-counter", step) for step in steps]
+    ranks += [rank(method, step) for step in steps for method in others]
+    assert list(map(int, re.findall(r"\b\d+\b", sentence))) == ranks
 
 
 def test_the_front_page_is_short():
