@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
@@ -40,9 +40,17 @@ steps of a kind as show what they do: FedCIA's hundred towards the server's prod
 
 def split_of(rows, items, protocol="clean", **changes) -> Split:
     # Not by what checks the file's schema: a machine with a GPU need not have it.
-    known = read(ROOT / "config/protocols.yaml").content
-    settings = Protocol(name=protocol, **known[protocol] | changes)
-    return make_split(made_interactions(rows, items=items), settings)
+    entries = read(ROOT / "config/protocols.yaml").content
+    known = {name: Protocol(name=name, **settings) for name, settings in entries.items()}
+    rules = known[protocol] if protocol in known else _step_between(known, protocol)
+    return make_split(made_interactions(rows, items=items), replace(rules, **changes))
+
+
+def _step_between(known: Mapping[str, Protocol], name: str) -> Protocol:
+    """A protocol that has no entry, such as `only-pool-fedem`."""
+    from fedrec.config.protocol_file import protocol_named
+
+    return protocol_named(known, name)
 
 
 def planted_blocks(users=60, items=80, per_user=20, seed=0, **changes) -> Split:

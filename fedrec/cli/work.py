@@ -13,7 +13,7 @@ from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.workers.order import ORDERS_OF_WORK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fedrec.cli.options import Commands
     from fedrec.plan.project import RunJob
@@ -104,15 +104,19 @@ def _braced(splits: "Sequence[Path]") -> str:
 def _work(parsed: argparse.Namespace) -> None:
     """Train a list of runs, several at once, and many in one process; those that train alike, once."""
     from fedrec.config.methods import load_methods
-    from fedrec.plan.run_list import read_list
+    from fedrec.plan.run_list import read_list, spec_of
+    from fedrec.plan.run_matching import RunMatcher
     from fedrec.runs.alike import trained_once
     from fedrec.runs.stopping import stoppable
     from fedrec.workers.crew import Crew
     from fedrec.workers.gpu_sharing import shared_gpus
 
-    runs = read_list(parsed.list, load_methods(parsed.methods))
+    methods = load_methods(parsed.methods)
+    runs = read_list(parsed.list, methods)
+    matcher, needs_model = RunMatcher(), not parsed.without_model
+    done = {run.out for run in runs if matcher.is_current(spec_of(run, methods, needs_model=needs_model))}
     jobs = _jobs(parsed.jobs)
-    tasks = [_command(group, parsed) for group in trained_once(runs)]
+    tasks = [_command(group, parsed, done) for group in trained_once(runs)]
     with stoppable() as stop, shared_gpus(jobs) as sharing:
         crew = Crew(tasks, jobs, lambda: _worker(jobs, sharing), parsed.order)
         try:
@@ -125,13 +129,22 @@ def _work(parsed: argparse.Namespace) -> None:
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
 
 
-def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace) -> "Command":
-    """The command that trains runs which train alike; where it fails they are trained one by one."""
+def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Collection[Path]") -> "Command":
+    """The command that trains runs which train alike; where it fails they are trained one by one.
+
+    Runs that are `done`, by their folders, take no time.
+    """
     from fedrec.plan.runs import log_of
     from fedrec.workers.crew import Command
 
     apart = tuple(
-        Command(str(run.out), _arguments(run.request, parsed), run.kind, _seconds(run), log_of(run.out))
+        Command(
+            str(run.out),
+            _arguments(run.request, parsed),
+            run.kind,
+            0.0 if run.out in done else run.seconds,
+            log_of(run.out),
+        )
         for run in runs
     )
     if len(apart) == 1:
@@ -165,13 +178,6 @@ def _failed(failures: "Mapping[str, str]", runs: int) -> str:
     """Which runs failed, and why."""
     reasons = "\n".join(f"  {name}: {reason}" for name, reason in sorted(failures.items()))
     return f"{len(failures)} of {runs} runs failed:\n{reasons}"
-
-
-def _seconds(run: "ListedRun") -> float:
-    """How long a run takes; one that seems finished, next to nothing."""
-    from fedrec.plan.runs import SUMMARY
-
-    return 0.0 if (run.out / SUMMARY).is_file() else run.seconds
 
 
 def _jobs(asked: int | None) -> int:

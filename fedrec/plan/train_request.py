@@ -10,6 +10,8 @@ from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.runs import OUTCOMES, REFUSED
 
+AUTO = "auto"
+"""Leaves the choice of an engine or a device to the machine that trains."""
 _SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "checkpoint-seconds"}
 """Options whose names differ from those of the fields."""
 _NOT_LISTED = ("also", "with_model", "force", "replace")
@@ -29,8 +31,8 @@ class TrainRequest:
     seed: int
     changes: tuple[str, ...] = ()
     """Settings that differ from the paper's, as texts `name=value`."""
-    engine: str = "auto"
-    device: str = "auto"
+    engine: str = AUTO
+    device: str = AUTO
     memory_gib: float | None = None
     """Memory for clients that train at once; None for the default of the device."""
     checkpoint_seconds: float = 30.0

@@ -36,12 +36,17 @@ def finished_before(
     """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
 
     None, too, if it is to record more than it did, or is to be there `with_model` and is not. `ResultError`
-    if the run there is another one: it is not to be lost, unless it is there to `replace`.
+    if the run there is another one, or damaged: it is not to be lost, unless it is there to `replace`.
     """
     if not (folder / SUMMARY).exists():
         return None
     record = RunRecord(folder)
-    differences = list(identity_differences(record.summary, identity, CodeMatcher()))
+    try:
+        differences = list(identity_differences(record.summary, identity, CodeMatcher()))
+    except ResultError:
+        if replace:
+            return None
+        raise
     if differences and replace:
         return None
     if differences:

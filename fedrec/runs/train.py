@@ -23,7 +23,7 @@ from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
-from fedrec.plan.train_request import TrainRequest
+from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import RoundsDone, rounds_told
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
@@ -174,12 +174,18 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
         if not request.force:
             summary = finished_before(
                 run.out,
-                run.identity,
+                _compared(run.identity, request),
                 request.records,
                 with_model=request.with_model,
                 replace=request.replace,
             )
     return peers.led(summary)
+
+
+def _compared(identity: Mapping[str, Any], request: TrainRequest) -> dict[str, Any]:
+    """The identity without an engine or device that the request leaves open: any of them trains this run."""
+    left_open = {key for key in ("engine", "device") if getattr(request, key) == AUTO}
+    return {key: value for key, value in identity.items() if key not in left_open}
 
 
 def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict[Path, Mapping[str, Any]]:

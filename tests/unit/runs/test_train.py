@@ -120,6 +120,22 @@ def test_another_run_is_not_overwritten(trained, tmp_path, changes, said):
     RunRecord(tmp_path / "run").check()
 
 
+def test_a_run_of_any_engine_is_taken_where_none_is_asked_for(trained, tmp_path):
+    trained(engine="loop")
+    before = contents(tmp_path / "run")
+    assert trained(device="auto")["engine"] == "loop"
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_run_with_a_damaged_summary_is_an_error_unless_it_is_replaced(trained, tmp_path):
+    trained()
+    (tmp_path / "run/run.json").write_text("{")
+    with pytest.raises(ResultError, match=r"run\.json: this file is not whole"):
+        trained()
+    trained(replace=True)
+    RunRecord(tmp_path / "run").check()
+
+
 def test_force_replaces_another_run(trained, tmp_path):
     trained()
     trained(seed=1, force=True)

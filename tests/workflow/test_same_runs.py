@@ -1,0 +1,89 @@
+"""`fedrec papers`, `fedrec plan`, `fedrec status` and Snakemake name the same runs to train after an edit."""
+
+import json
+import re
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.workflow.test_workflow import built, copied
+
+__all__ = ["built", "copied"]
+TARGET = "pfedrec_table9"
+ARTEFACT = {
+    "title": "Two quick methods",
+    "layout": "metrics",
+    "datasets": ["alpha"],
+    "metrics": ["hr@10"],
+    "lines": [{"run": "popularity"}, {"run": "draw-counter[rounds=2]"}],
+}
+"""A table of a paper whose runs are those of the comparison, which are trained."""
+DRAWS = """value: 100, source: ours}
+    negatives: {meaning: training negatives per positive, type: integer, range: [1, 1000], value: 4"""
+"""Settings of the draw-counter as its entry spells them."""
+LIST = "runs.jsonl"
+COMMANDS = f"""
+from fedrec.cli.main import main
+
+for words in (["plan", "{TARGET}"], ["papers", "{TARGET}"], ["status", "{LIST}", "--json"]):
+    assert not main(words)
+    print("====")
+"""
+"""The three commands in one process, so that Python starts once."""
+
+
+@contextmanager
+def edited(checkout, path, old, new):
+    """A file of the checkout with a text replaced, until the end of the block."""
+    file = checkout.folder / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    yield
+    file.write_text(text)
+
+
+def runs_to_train(checkout):
+    """The folders below `runs/` that each of the four names as runs to train."""
+    plan, papers, status, _ = checkout.python("-c", COMMANDS).split("====\n")
+    planned = {_below_runs(json.loads(line)["out"]) for line in plan.splitlines()}
+    waiting = {_below_runs(run["folder"]) for run in json.loads(status)["each"] if run["state"] != "done"}
+    jobs = checkout.planned(TARGET).get("train", [])
+    by_snakemake = {"/".join(job.values()) for job in jobs}
+    # `fedrec papers` counts runs by dataset and protocol, and names none.
+    counted = Counter(tuple(folder.split("/")[1:3]) for folder in planned)
+    assert _unfinished_by_papers(papers) == counted
+    assert planned == waiting == by_snakemake
+    return planned
+
+
+def _below_runs(folder):
+    return Path(folder).as_posix().rpartition("/runs/")[2]
+
+
+def _unfinished_by_papers(text):
+    found = re.findall(r"^ +(\S+), (\S+): (\d+) of (\d+) done$", text, flags=re.MULTILINE)
+    assert found
+    return +Counter({(dataset, protocol): int(every) - int(done) for dataset, protocol, done, every in found})
+
+
+def test_every_command_names_the_same_runs_to_train_after_an_edit(copied):
+    copied.edit(
+        "config/papers/pfedrec.yaml",
+        lambda paper: paper | {"artefacts": paper["artefacts"] | {"table9": ARTEFACT}},
+    )
+    copied.write(LIST, copied.fedrec("plan", TARGET, "--finished"))
+    every = {_below_runs(json.loads(line)["out"]) for line in (copied.folder / LIST).read_text().splitlines()}
+    counting = {folder for folder in every if "draw-counter" in folder}
+    assert (len(every), len(counting)) == (4, 2)
+
+    assert runs_to_train(copied) == set()
+    with edited(copied, "fedrec/methods/draw_counter.py", "\nclass ", "\nEDITED = True\n\n\nclass "):
+        assert runs_to_train(copied) == counting
+    with edited(copied, "config/methods.yaml", DRAWS, DRAWS.replace("value: 4", "value: 5")):
+        assert runs_to_train(copied) == counting
+    assert runs_to_train(copied) == set()
+    # A run is compared with the split that exists, so the edited protocol takes effect once it is made.
+    copied.edit("config/protocols.yaml", lambda known: known | {"clean": known["clean"] | {"candidates": 50}})
+    copied.snakemake(str(copied.result("data/alpha/clean/split.parquet").relative_to(copied.folder)))
+    assert runs_to_train(copied) == {folder for folder in every if "/clean/" in folder}
