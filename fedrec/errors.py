@@ -5,7 +5,7 @@ the message alone; a traceback means a defect in fedrec.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -21,6 +21,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the nearest of `known`, or nothing where none is near."""
     near = nearest(word, known)
     return f" Did you mean '{near}'?" if near else ""
+
+
+def first_lines(lines: Sequence[str], most: int, indent: str = "  ") -> list[str]:
+    """The first lines of many, and in one more line how many are left out."""
+    more = len(lines) - most
+    return [*lines[:most], *([f"{indent}... and {more} more"] if more > 0 else [])]
 
 
 class FedrecError(Exception):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
-from fedrec.errors import ResultError
+from fedrec.errors import ResultError, first_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -180,6 +180,5 @@ def _filter(parsed: argparse.Namespace, methods: "Mapping[str, Any]") -> "Callab
 
 def _told(reasons: "Mapping[str, str]") -> str:
     """Runs by folder, each with a reason, below each other; the first few."""
-    lines = [f"\n  {folder}: {why}" for folder, why in list(reasons.items())[:_MOST_TOLD]]
-    more = len(reasons) - len(lines)
-    return "".join([*lines, f"\n  ... and {more} more" if more else ""])
+    lines = [f"  {folder}: {why}" for folder, why in reasons.items()]
+    return "".join(f"\n{line}" for line in first_lines(lines, _MOST_TOLD))

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from fedrec.config.yaml_text import parse_yaml, read_text, values_of
-from fedrec.errors import ConfigurationError, did_you_mean, nearest
+from fedrec.errors import ConfigurationError, did_you_mean, first_lines, nearest
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in a document: names of keys, and numbers in lists."""
@@ -109,10 +109,7 @@ def refuse(document: Document, mistakes: Sequence[Mistake]) -> None:
     """Raise `ConfigurationError` with all mistakes, each told once; nothing happens where there are none."""
     messages = _told_once(document, mistakes)
     if messages:
-        shown = messages[:_MOST_ERRORS_SHOWN]
-        if len(messages) > len(shown):
-            shown.append(f"... and {len(messages) - len(shown)} more")
-        raise ConfigurationError("\n".join(shown))
+        raise ConfigurationError("\n".join(first_lines(messages, _MOST_ERRORS_SHOWN, indent="")))
 
 
 def schema_named(name: str) -> Mapping[str, Any]:

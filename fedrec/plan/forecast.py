@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from fedrec.errors import first_lines
 from fedrec.plan.cost import duration
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
@@ -24,7 +25,7 @@ def forecast(project: Project, runs: Iterable[RunId], cached: Sequence[RunId], a
     missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, asked).items()]
     first = first if total else "Runs to train: none."
     others = f" From the cache: {len(cached)}." if cached else ""
-    return "\n".join([first + others, *_cut(lines), *_cut(missing)])
+    return "\n".join([first + others, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
 
 
 def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:
@@ -43,8 +44,3 @@ def _left_out(project: Project, asked: Iterable[str]) -> dict[str, str]:
     known = [name for name in asked if name in project.groups or name in project.targets.names]
     targets = [target for name in known for target in project.group(name)]
     return {name: why for target in targets for name, why in target.content.get("unavailable", {}).items()}
-
-
-def _cut(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - _MOST_LINES
-    return [*lines[:_MOST_LINES], *([f"  ... and {more} more"] if more > 0 else [])]

@@ -26,7 +26,7 @@ REFUSED, KEPT = OUTCOMES = ("refused", "kept")
 """What may become of a training that leaves the finite numbers: an error, or a result that says so."""
 
 
-_DEPTH = 6
+RUN_DEPTH = 6
 """Folders of a run: runs/paper/dataset/protocol/method/seed."""
 
 
@@ -39,6 +39,12 @@ class RunId:
     protocol: str
     method: str
     seed: int
+
+    @classmethod
+    def of_summary(cls, summary: Mapping[str, Any]) -> "RunId":
+        """The run that a run.json names."""
+        protocol = summary["protocol"]["name"]
+        return cls(summary["paper"], summary["dataset"], protocol, summary["method"], summary["seed"])
 
     @property
     def folder(self) -> str:
@@ -54,13 +60,13 @@ class RunId:
 def below_results(folder: Path) -> Path | None:
     """A run's folder from that of its results on; None for one that lies otherwise than the workflow's."""
     parts = folder.parts
-    return Path(*parts[-_DEPTH:]) if len(parts) >= _DEPTH and parts[-_DEPTH] == "runs" else None
+    return Path(*parts[-RUN_DEPTH:]) if len(parts) >= RUN_DEPTH and parts[-RUN_DEPTH] == "runs" else None
 
 
 def log_of(folder: Path) -> Path | None:
     """The log of the run in a folder; None for one that lies otherwise than the workflow's."""
     below = below_results(folder)
-    return None if below is None else Path(*folder.parts[:-_DEPTH], "logs", below, "train.log")
+    return None if below is None else Path(*folder.parts[:-RUN_DEPTH], "logs", below, "train.log")
 
 
 def run_of(

@@ -21,12 +21,11 @@ from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun, spec_of
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import SUMMARY, log_of
+from fedrec.workers.log_tail import OWN_WORDS, log_tail
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
-_OWN_WORDS = "fedrec: "
-"""How the message begins with which a command ends that fails, or is stopped."""
-_STOPPED = ("fedrec: stopped", "fedrec: interrupted")
+_STOPPED = (f"{OWN_WORDS}stopped", f"{OWN_WORDS}interrupted")
 _TRACEBACK = "Traceback (most recent call last)"
 _MOST_LINES = 10
 _MOST_BYTES = 20_000
@@ -173,16 +172,17 @@ def _last_words(log: Path, since: float | None) -> tuple[str, ...]:
         with log.open("rb") as stream:
             about = log.stat()
             stream.seek(max(0, about.st_size - _MOST_BYTES))
-            lines = stream.read().decode("utf-8", "replace").strip().splitlines()
+            text = stream.read().decode("utf-8", "replace")
     except OSError:
         # There is none yet.
         return ()
     if since is not None and about.st_mtime < since:
         return ()
-    own = [place for place, line in enumerate(lines) if line.startswith(_OWN_WORDS)]
-    if own:
-        return () if lines[own[-1]].startswith(_STOPPED) else tuple(lines[own[-1] :][:_MOST_LINES])
-    return tuple(lines[-_MOST_LINES:]) if any(line.startswith(_TRACEBACK) for line in lines) else ()
+    tail = log_tail(text, _MOST_LINES)
+    if not tail or tail[0].startswith(_STOPPED):
+        return ()
+    failed = tail[0].startswith(OWN_WORDS) or any(line.startswith(_TRACEBACK) for line in text.splitlines())
+    return tail if failed else ()
 
 
 def _kinds(run: ListedRun) -> Iterable[tuple[str, ...]]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fedrec.errors import first_lines
 from fedrec.plan.cost import duration
 from fedrec.plan.state import DONE, FAILED, LOST, RUNNING, STATES, WAITING, Forecast, RunState
 from fedrec.progress import span_text
@@ -23,8 +24,7 @@ def told_states(states: Sequence[RunState], forecast: Forecast) -> str:
     for kind, line in ((RUNNING, _running), (FAILED, _failed), (LOST, _lost)):
         of_kind = [state for state in states if state.kind == kind]
         lines += [f"{kind}:"] if of_kind else []
-        lines += [text for state in of_kind[:_MOST_RUNS] for text in line(state, forecast)]
-        lines += [f"  ... and {len(of_kind) - _MOST_RUNS} more"] if len(of_kind) > _MOST_RUNS else []
+        lines += first_lines(["\n".join(line(state, forecast)) for state in of_kind], _MOST_RUNS)
     begun = sum(state.begun for state in states if state.kind == WAITING)
     lines += [f"{begun} of those that wait go on from a checkpoint."] if begun else []
     return "\n".join(lines)

@@ -98,7 +98,7 @@ class _Judge:
 
     def _why_refused(self, run: RunId, said: Mapping[str, Any]) -> str | None:
         """Why a run is not taken; None where it is, or is there already."""
-        named = RunId(said["paper"], said["dataset"], said["protocol"]["name"], said["method"], said["seed"])
+        named = RunId.of_summary(said)
         if named != run:
             return f"its {SUMMARY} is that of another run, {named.folder}."
         spec = self._project.spec(run)

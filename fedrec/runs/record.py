@@ -39,7 +39,7 @@ from fedrec.files.atomic import behind_link, canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
-from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, STATE, SUMMARY, TABLES, RunId
+from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
 """What `run.json` must say for a run to be read."""
-_DEPTH = 6
-"""Folders from a run up to the results: runs/paper/dataset/protocol/method/seed."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class RunRecord:
 
     def _check_place(self, content: Mapping[str, Any]) -> None:
         """Refuse the record of another run where the folder's own name says which one lies there."""
-        folder = _id_of(content).folder
+        folder = RunId.of_summary(content).folder
         if self._is_planned and not self.folder.absolute().as_posix().endswith(f"/{folder}"):
             path = self.folder / SUMMARY
             raise ResultError(f"{path}: is the record of another run, of {folder}. {self._rebuild(path)}")
@@ -140,8 +138,8 @@ class RunRecord:
         """Whether the folder lies where the workflow puts runs: runs/paper/dataset/protocol/method/seed0."""
         parts = self.folder.absolute().parts
         return (
-            len(parts) >= _DEPTH
-            and parts[-_DEPTH] == "runs"
+            len(parts) >= RUN_DEPTH
+            and parts[-RUN_DEPTH] == "runs"
             and re.fullmatch(r"seed\d+", parts[-1]) is not None
         )
 
@@ -182,7 +180,7 @@ class RunRecord:
     @property
     def id(self) -> RunId:
         """What names the run: paper, dataset, protocol, method and seed."""
-        return _id_of(self.summary)
+        return RunId.of_summary(self.summary)
 
     @property
     def protocol(self) -> str:
@@ -426,7 +424,7 @@ class RunRecord:
     @property
     def _results(self) -> Path:
         parents = self.folder.absolute().parents
-        return parents[min(_DEPTH, len(parents)) - 1]
+        return parents[min(RUN_DEPTH, len(parents)) - 1]
 
 
 def without_brackets(folder: Path) -> str:
@@ -438,11 +436,6 @@ def without_brackets(folder: Path) -> str:
     except ConfigurationError:
         spelled = Path("runs/.../fedmf@rounds-20/seed0")
     return f"Folders spell a method without brackets: {spelled}"
-
-
-def _id_of(summary: Mapping[str, Any]) -> RunId:
-    named = (summary["paper"], summary["dataset"], summary["protocol"]["name"], summary["method"])
-    return RunId(*named, summary["seed"])
 
 
 def _file(table: str) -> str:

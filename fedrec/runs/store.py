@@ -79,8 +79,7 @@ class PackedRun:
     @property
     def id(self) -> RunId:
         """What names it."""
-        said = self.summary
-        return RunId(said["paper"], said["dataset"], said["protocol"]["name"], said["method"], said["seed"])
+        return RunId.of_summary(self.summary)
 
     def without_catalogue(self) -> "PackedRun":
         """The same without ranks among all items, which few tables read and which take the most room."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
+from fedrec.workers.log_tail import OWN_WORDS, log_tail
 from fedrec.workers.order import Order
 from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of
 from fedrec.workers.room import Room
@@ -25,8 +26,6 @@ logger = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LOOKS = 0.5
 _MOST_LINES = 30
 """Of what a command said before it failed."""
-_OWN_WORDS = "fedrec: "
-"""How the message begins of an error that is the input's or the machine's."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,7 @@ def _keep(task: Command, said: str, reason: str) -> None:
     if task.log is None:
         return
     try:
-        write_text(task.log, said if reason in said else f"{said}{_OWN_WORDS}{reason}\n")
+        write_text(task.log, said if reason in said else f"{said}{OWN_WORDS}{reason}\n")
     except StorageError as error:
         # The reason is told all the same, when all is over.
         logger.warning("%s", error)
@@ -289,13 +288,9 @@ def _reason(status: int, said: str) -> str:
 def _in_a_line(reason: str, said: str) -> str:
     """What is wrong, in short: a message of its own begins with it, a traceback ends with it."""
     lines = reason.splitlines()
-    return lines[0 if f"{_OWN_WORDS}{lines[0]}" in said else -1]
+    return lines[0 if f"{OWN_WORDS}{lines[0]}" in said else -1]
 
 
 def last_words(said: str) -> str:
     """What a command said before it failed: its own message, or the end of all it said where it has none."""
-    lines = said.strip().splitlines()
-    own = [place for place, line in enumerate(lines) if line.startswith(_OWN_WORDS)]
-    if own:
-        return "\n".join(lines[own[-1] :]).removeprefix(_OWN_WORDS)
-    return "\n".join(lines[-_MOST_LINES:])
+    return "\n".join(log_tail(said, _MOST_LINES)).removeprefix(OWN_WORDS)
