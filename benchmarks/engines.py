@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from fedrec.config.methods import canonical, load_methods, resolve
+from fedrec.config.methods import Methods, canonical, load_methods, resolve
 from fedrec.config.population import Population
 from fedrec.config.protocol import Protocol
 from fedrec.config.yaml_text import values_of
@@ -147,9 +147,7 @@ def made_up(shape: str, config: Path) -> Split:
     return make_split(population_interactions(population, shape), protocol)
 
 
-def maker_of(
-    methods: Mapping[str, Any], name: str, paper: str | None, changes: Sequence[str]
-) -> tuple[Maker, str]:
+def maker_of(methods: Methods, name: str, paper: str | None, changes: Sequence[str]) -> tuple[Maker, str]:
     """What makes federations of a method in which every client takes part, and the paper it follows.
 
     Raise `ConfigurationError` for a method that has no clients.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.significance import ALPHA, Comparison, compare, holm, least_seeds, over_seeds
-from fedrec.config.methods import title
+from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
@@ -20,7 +20,7 @@ _Trained = tuple[str, str]
 """The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
 
 
-def difference_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str, Any]]:
     """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
 
     Users are paired, each with its mean over seeds; p-values of one table are corrected together. Runs that
@@ -41,7 +41,7 @@ def _trained(record: RunRecord) -> _Trained:
     return record.id.paper, record.id.method
 
 
-def _about(key: _Trained, methods: Mapping[str, Any]) -> dict[str, str]:
+def _about(key: _Trained, methods: Methods) -> dict[str, str]:
     paper, method = key
     return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 
@@ -66,7 +66,7 @@ def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_
 
 
 def _compared(
-    runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Mapping[str, Any]
+    runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Methods
 ) -> list[dict[str, Any]]:
     numbered = {key: there for key, group in runs.items() if (there := _with_numbers(group))}
     values = _values(numbered, about["metric"]) if numbered else {}

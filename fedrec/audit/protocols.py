@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrec.config.methods import title
+from fedrec.config.methods import Methods, title
 from fedrec.config.protocol import Protocol
 from fedrec.plan.runs import RunId
 from fedrec.plan.steps import ProtocolStep, ProtocolSteps, runs_of_step, steps
@@ -19,7 +19,7 @@ METRICS_AT_STEPS = ("hr@10", "ndcg@10")
 def step_rows(
     results: Path,
     audited: Iterable[ProtocolSteps],
-    methods: Mapping[str, Any],
+    methods: Methods,
     protocols: Mapping[str, Protocol],
     seeds: Sequence[int],
     shown: Container[RunId] | None = None,

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedrec.audit.significance import bootstrap_interval
 from fedrec.config.claims import Claim, named_lines
+from fedrec.config.methods import Methods
 from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.printed import printed
 from fedrec.config.protocol import full_name, short_name
@@ -143,7 +143,7 @@ class Evidence:
 
     results: Path
     """Where runs are."""
-    methods: Mapping[str, Any]
+    methods: Methods
     seeds: Sequence[int]
     rounds: int | None
     """That runs train for at most; None for each paper's own number."""

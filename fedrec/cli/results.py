@@ -4,7 +4,7 @@ import argparse
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
 from fedrec.errors import ResultError, first_lines
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from fedrec.cli.options import Commands
+    from fedrec.config.methods import Methods
     from fedrec.plan.run_matching import RunSpec
 
 _STREAM = "-"
@@ -163,7 +164,7 @@ def _current(specs: "Mapping[str, RunSpec]") -> "tuple[dict[str, Path], dict[str
     return chosen, {folder: reason for folder, reason in reasons.items() if reason}
 
 
-def _filter(parsed: argparse.Namespace, methods: "Mapping[str, Any]") -> "Callable[[str, str], bool]":
+def _filter(parsed: argparse.Namespace, methods: "Methods") -> "Callable[[str, str], bool]":
     """Tells whether a run of a method on a dataset is wanted."""
     from fedrec.config.methods import canonical
     from fedrec.config.names import parse

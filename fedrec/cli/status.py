@@ -5,15 +5,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fedrec.cli.options import Commands
+    from fedrec.config.methods import Methods
     from fedrec.plan.run_list import ListedRun
 
 _CLEARED = "\033[H\033[2J"
@@ -65,7 +64,7 @@ def _status(parsed: argparse.Namespace) -> None:
         time.sleep(parsed.watch)
 
 
-def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
     """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
     from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import listed_runs
@@ -80,7 +79,7 @@ def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Mapping[str, A
 
 def _of_the_workflow(
     parsed: argparse.Namespace,
-) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+) -> "tuple[list[ListedRun], Methods, float | None]":
     """What the workflow noted when it last began; where it never did, all that it would be asked for."""
     from fedrec.config.configuration import read_configuration
     from fedrec.config.methods import load_methods
@@ -96,7 +95,7 @@ def _of_the_workflow(
 
 def _planned(
     parsed: argparse.Namespace, targets: list[str]
-) -> "tuple[list[ListedRun], Mapping[str, Any], float | None]":
+) -> "tuple[list[ListedRun], Methods, float | None]":
     from fedrec.plan.asked import check_asked, runs_asked
 
     project = project_of(parsed)

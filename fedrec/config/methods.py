@@ -13,52 +13,52 @@ all they compare; in any other run the source reads `taken from fedmf`, unless i
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedrec.config.document import read
-from fedrec.config.method_entries import allowed_values, check_entries, is_allowed
+from fedrec.config.method_entries import OURS, MethodEntry, Setting, SourcedValue
+from fedrec.config.method_file import read_entries
 from fedrec.config.modules import file_of, method_names, plugin_names
 from fedrec.config.names import Composition, parse, parse_change
 from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError, did_you_mean
 
 Settings = dict[str, Any]
-OURS = "ours"
-"""The source of a value that no paper and no code states."""
 _READERS: Mapping[str, Callable[[str], object]] = {
     "integer": int,
     "number": float,
     "choice": str,
     "integers": lambda text: [] if text == "none" else [int(part) for part in text.split("x")],
 }
+Result = TypeVar("Result")
 
 
-Answer = TypeVar("Answer")
+class Methods(Mapping[str, MethodEntry]):
+    """The entries of `config/methods.yaml` by name, never changed once they are read."""
 
+    def __init__(self, entries: Mapping[str, MethodEntry]) -> None:
+        self._entries = dict(entries)
+        self._cache: dict[Hashable, Any] = {}
 
-class Methods(dict[str, Any]):
-    """The content of `config/methods.yaml`, never changed once it is read.
+    def __getitem__(self, name: str) -> MethodEntry:
+        return self._entries[name]
 
-    `answers` caches what is worked out from it: a plan asks thousands of times for a few hundred answers.
-    """
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
-        super().__init__(content)
-        self.answers: dict[Hashable, Any] = {}
+    def __len__(self) -> int:
+        return len(self._entries)
 
-
-def remembered(methods: Mapping[str, Any], question: Hashable, ask: Callable[[], Answer]) -> Answer:
-    """Cached result of `ask`, which is called once for each question about the same `Methods`."""
-    if not isinstance(methods, Methods):
-        return ask()
-    if question not in methods.answers:
-        methods.answers[question] = ask()
-    answer: Answer = methods.answers[question]
-    return answer
+    def memoised(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """Cached result of `compute`, called once for each key: a plan asks thousands of times for a few."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        result: Result = self._cache[key]
+        return result
 
 
 def load_methods(path: Path) -> Methods:
@@ -70,44 +70,38 @@ def load_methods(path: Path) -> Methods:
 @lru_cache(maxsize=1)
 def _loaded(path: Path, _state: Hashable) -> Methods:
     """Read once by a process that trains run after run."""
-    document = read(path)
-    check_entries(document)
-    return Methods(document.content)
+    return Methods(read_entries(read(path)))
 
 
 def resolve(
-    methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str] = ()
+    methods: Methods, name: str, paper: str | None, dataset: str, changes: Sequence[str] = ()
 ) -> tuple[Settings, dict[str, str], str]:
     """The value of every setting, the source of each, and the paper the run follows (`OWN` for none).
 
     The name's own changes win over the file, and `changes`, texts `name=value`, over both.
     """
-    question = ("resolve", name, paper, dataset, *changes)
-    values, sources, paper = remembered(
-        methods, question, lambda: _resolve(methods, name, paper, dataset, changes)
-    )
+    key = ("resolve", name, paper, dataset, *changes)
+    values, sources, paper = methods.memoised(key, lambda: _resolve(methods, name, paper, dataset, changes))
     return dict(values), dict(sources), paper
 
 
 def _resolve(
-    methods: Mapping[str, Any], name: str, paper: str | None, dataset: str, changes: Sequence[str]
+    methods: Methods, name: str, paper: str | None, dataset: str, changes: Sequence[str]
 ) -> tuple[Settings, dict[str, str], str]:
     composition = parse(name)
     entries = entries_of(methods, composition)
-    paper = paper or next((entry["paper"] for entry in reversed(entries) if "paper" in entry), OWN)
+    paper = paper or next((entry.paper for entry in reversed(entries) if entry.paper is not None), OWN)
     settings = settings_in(entries)
-    specials = _specials(entries, composition, paper)
-    origins = remembered(methods, "origins", lambda: _origins(methods))
+    differing = _differing(entries, composition, paper)
+    own_names = [entry.name for entry in entries]
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
-        special = specials.get(key) or setting.get("papers", {}).get(paper, setting)
-        values[key] = special.get("datasets", {}).get(dataset, special["value"])
-        origin = origins[id(setting)]
-        written_here = key in specials or any(methods[origin] is entry for entry in entries)
-        own = special["source"] == OURS or written_here
-        stated = own or paper in _papers_of(methods, origin)
-        sources[key] = source_text(special) if stated else f"taken from {origin}"
+        sourced = differing.get(key) or setting.papers.get(paper, setting.default)
+        values[key] = sourced.on(dataset)
+        is_own = key in differing or setting.origin in own_names or sourced.source == OURS
+        is_stated = is_own or paper in methods[setting.origin].papers_named
+        sources[key] = sourced.source_text if is_stated else f"taken from {setting.origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
         sources[key] = "user"
@@ -116,50 +110,24 @@ def _resolve(
     return values, sources, paper
 
 
-def _specials(
-    entries: Sequence[Mapping[str, Any]], composition: Composition, paper: str
-) -> dict[str, Mapping[str, Any]]:
-    """What the entries say of settings under a paper; what they say of both together comes first."""
-    apart = (entry.get("papers", {}).get(paper, {}) for entry in entries)
-    together = entries[-1].get("composed", {}).get(f"{composition.backbone}@{paper}", {})
-    return {key: special for part in (*apart, together) for key, special in part.items()}
+def _differing(
+    entries: Sequence[MethodEntry], composition: Composition, paper: str
+) -> dict[str, SourcedValue]:
+    """The values that entries give to settings under a paper; those of both together come first."""
+    apart = (entry.papers.get(paper, {}) for entry in entries)
+    together = entries[-1].composed.get(f"{composition.backbone}@{paper}", {})
+    return {key: value for part in (*apart, together) for key, value in part.items()}
 
 
-def source_text(special: Mapping[str, Any]) -> str:
-    """Where a value comes from, in words; of one that was searched, in how many trials."""
-    trials = special.get("trials")
-    return special["source"] if trials is None else f"{special['source']}, {trials} trials"
-
-
-def _papers_of(methods: Mapping[str, Any], name: str) -> list[str]:
-    return remembered(methods, ("papers", name), lambda: papers_named(methods[name]))
-
-
-def papers_named(entry: Mapping[str, Any]) -> list[str]:
-    """The papers that an entry speaks of: its own, and those in which a setting differs."""
-    own = [entry["paper"]] if "paper" in entry else []
-    differing = (paper for setting in entry["settings"].values() for paper in setting.get("papers", ()))
-    return list(dict.fromkeys((*own, *differing, *entry.get("papers", ()))))
-
-
-def _origins(methods: Mapping[str, Any]) -> dict[int, str]:
-    """The entry that each setting is written in, by the setting's identity: an anchor copies nothing."""
-    origins: dict[int, str] = {}
-    for name, entry in methods.items():
-        for setting in entry["settings"].values():
-            origins.setdefault(id(setting), name)
-    return origins
-
-
-def canonical(methods: Mapping[str, Any], name: str) -> str:
+def canonical(methods: Methods, name: str) -> str:
     """The one spelling of a composition: settings sorted, values as short as they read back equal.
 
     A change to what is the default anyway stays: the default may differ by paper and dataset.
     """
-    return remembered(methods, ("canonical", name), lambda: _canonical(methods, name))
+    return methods.memoised(("canonical", name), lambda: _canonical(methods, name))
 
 
-def _canonical(methods: Mapping[str, Any], name: str) -> str:
+def _canonical(methods: Methods, name: str) -> str:
     composition = parse(name)
     settings = settings_in(entries_of(methods, composition))
     changes = []
@@ -170,7 +138,7 @@ def _canonical(methods: Mapping[str, Any], name: str) -> str:
     return str(replace(composition, changes=tuple(changes)))
 
 
-def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def canonical_all(methods: Methods, names: Iterable[str]) -> list[str]:
     """The canonical spelling of each name; two names of one run are refused."""
     spelt: dict[str, str] = {}
     for name in names:
@@ -181,15 +149,15 @@ def canonical_all(methods: Mapping[str, Any], names: Iterable[str]) -> list[str]
     return list(spelt)
 
 
-def title(methods: Mapping[str, Any], name: str, leave_out: Sequence[str] = ()) -> str:
+def title(methods: Methods, name: str, leave_out: Sequence[str] = ()) -> str:
     """The name in tables: titles of the parts, then the settings changed, but for those to leave out."""
     composition = parse(canonical(methods, name))
-    titles = (entry["title"] for entry in entries_of(methods, composition))
+    titles = (entry.title for entry in entries_of(methods, composition))
     changes = tuple(change for change in composition.changes if change[0] not in leave_out)
     return str(Composition("+".join(titles), changes=changes))
 
 
-def entries_of(methods: Mapping[str, Any], composition: Composition) -> list[Mapping[str, Any]]:
+def entries_of(methods: Methods, composition: Composition) -> list[MethodEntry]:
     """The file's entry of the backbone and, where there is a plug-in that goes with it, the plug-in's."""
     backbone, plugin = composition.backbone, composition.plugin
     known = [key for key in methods if not key.startswith("+")]
@@ -211,10 +179,10 @@ def entries_of(methods: Mapping[str, Any], composition: Composition) -> list[Map
             f"Known: {', '.join(plugins) or 'none'}."
         )
     entry = methods[f"+{plugin}"]
-    if backbone not in entry["backbones"]:
-        reason = entry.get("refused", {}).get(backbone, "its entry does not say how it would apply there")
+    if backbone not in entry.backbones:
+        reason = entry.refused.get(backbone, "its entry does not say how it would apply there")
         raise ConfigurationError(
-            f"{plugin} does not go with {backbone}: {reason}. It goes with: {', '.join(entry['backbones'])}."
+            f"{plugin} does not go with {backbone}: {reason}. It goes with: {', '.join(entry.backbones)}."
         )
     return [methods[backbone], entry]
 
@@ -229,25 +197,25 @@ def without_entry(key: str) -> str:
     )
 
 
-def settings_in(entries: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def settings_in(entries: Sequence[MethodEntry]) -> dict[str, Setting]:
     """The settings of entries by name; those of a later one take the place of an earlier one's."""
-    return {key: setting for entry in entries for key, setting in entry["settings"].items()}
+    return {key: setting for entry in entries for key, setting in entry.settings.items()}
 
 
-def _read(composition: Composition, settings: Mapping[str, Any], key: str, text: str) -> object:
+def _read(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> object:
     name = composition.name
     if key not in settings:
         raise ConfigurationError(
             f"{name} has no setting '{key}'.{did_you_mean(key, settings)} It has: {', '.join(settings)}."
         )
     setting = settings[key]
-    if setting.get("nullable") and text in ("null", "none"):
+    if setting.nullable and text in ("null", "none"):
         return None
     try:
-        return _READERS[setting["type"]](text)
+        return _READERS[setting.type](text)
     except ValueError:
         raise ConfigurationError(
-            f"{name}: {key}={text} is no {setting['type']}: {setting['meaning']}; {allowed_values(setting)}."
+            f"{name}: {key}={text} is no {setting.type}: {setting.meaning}; {setting.allowed_values}."
         ) from None
 
 
@@ -263,9 +231,8 @@ def setting_text(value: object) -> str:
     return str(value)
 
 
-def _check(composition: Composition, key: str, setting: Mapping[str, Any], value: object) -> None:
-    if not is_allowed(setting, value):
+def _check(composition: Composition, key: str, setting: Setting, value: object) -> None:
+    if not setting.allows(value):
         raise ConfigurationError(
-            f"{composition.name}: {key}={value} is not allowed: {setting['meaning']}; "
-            f"{allowed_values(setting)}."
+            f"{composition.name}: {key}={value} is not allowed: {setting.meaning}; {setting.allowed_values}."
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedrec.config.catalogue import TableFormat, catalogue_of
 from fedrec.config.document import Document, document_of, told_at
-from fedrec.config.method_entries import check_entries
+from fedrec.config.method_file import read_entries
 from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
 from fedrec.config.schema import check
 from fedrec.config.yaml_text import read_text
@@ -70,7 +70,7 @@ def new_method(name: str, methods_file: Path) -> Path:
     # A class must not take the name of a word that it is written with.
     class_name = f"{title}Method" if re.search(rf"\b{title}\b", template) else title
     new = _with_entry(old, _METHOD_ENTRY.format(name=name, title=title))
-    check_entries(_checked(new, name, methods_file, "methods"))
+    read_entries(_checked(new, name, methods_file, "methods"))
     _write_both(file, template.replace(_TEMPLATE.capitalize(), class_name), methods_file, old, new)
     return file
 

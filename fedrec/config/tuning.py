@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.config.document import Document, KeyPath, Mistake, quoted_value, refuse, told_at
-from fedrec.config.method_entries import SEARCHED, allowed_values, is_allowed
-from fedrec.config.methods import Settings, canonical, entries_of, resolve, setting_text, settings_in
+from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
+from fedrec.config.method_entries import SEARCHED, Setting
+from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import parse
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -80,7 +80,7 @@ class Tuning:
     """By the name of their target."""
 
 
-def load_tuning(path: Path, methods: Mapping[str, Any]) -> Tuning:
+def load_tuning(path: Path, methods: Methods) -> Tuning:
     """Read and check the file of searches; the catalogue is not asked, nor which papers there are."""
     document = load(path, "tuning")
     content = document.content
@@ -97,7 +97,7 @@ def load_tuning(path: Path, methods: Mapping[str, Any]) -> Tuning:
     return Tuning(content["trials"], content["design"], content["seed"], halving, searches)
 
 
-def check_searched(document: Document, tuning: Tuning) -> None:
+def check_searched(document: Document, methods: Methods, tuning: Tuning) -> None:
     """Raise `ConfigurationError` where a value is marked `searched` and no search there is would find it.
 
     `document` holds the methods. What an entry takes over by an anchor is looked at where it is written.
@@ -116,7 +116,7 @@ def check_searched(document: Document, tuning: Tuning) -> None:
                 f"no search looks for {setting} of {name} under {paper}. Declare it in the file of searches, "
                 "or name another source.",
             )
-            for key, name, paper, setting in _marked(document)
+            for key, name, paper, setting in _marked(methods)
             if (name, paper, setting) not in found and not document.taken_over(key)
         ],
     )
@@ -129,25 +129,25 @@ def _names(search: Search) -> list[str]:
     return [composition.name, *plugin]
 
 
-def _marked(document: Document) -> Iterator[tuple[KeyPath, str, str, str]]:
+def _marked(methods: Methods) -> Iterator[tuple[KeyPath, str, str, str]]:
     """Every value that is marked `searched`: its key, whose it is, the paper and the setting."""
-    for name, entry in document.content.items():
-        for setting, content in entry["settings"].items():
-            key = (name, "settings", setting)
-            if content["source"] == SEARCHED:
-                yield (*key, "source"), name, entry.get("paper", "no paper"), setting
-            for paper, special in content.get("papers", {}).items():
-                if special["source"] == SEARCHED:
-                    yield (*key, "papers", paper, "source"), name, paper, setting
-        for part in ("papers", "composed"):
-            for place, specials in entry.get(part, {}).items():
+    for name, entry in methods.items():
+        for key, setting in entry.settings.items():
+            at = (name, "settings", key)
+            if setting.default.source == SEARCHED:
+                yield (*at, "source"), name, entry.paper or "no paper", key
+            for paper, sourced in setting.papers.items():
+                if sourced.source == SEARCHED:
+                    yield (*at, "papers", paper, "source"), name, paper, key
+        for part, places in (("papers", entry.papers), ("composed", entry.composed)):
+            for place, values in places.items():
                 backbone, _, paper = place.rpartition("@")
-                for setting, special in specials.items():
-                    if special["source"] == SEARCHED:
-                        yield (name, part, place, setting, "source"), f"{backbone}{name}", paper, setting
+                for key, sourced in values.items():
+                    if sourced.source == SEARCHED:
+                        yield (name, part, place, key, "source"), f"{backbone}{name}", paper, key
 
 
-def _search(document: Document, key: str, methods: Mapping[str, Any]) -> Search:
+def _search(document: Document, key: str, methods: Methods) -> Search:
     content, at = document.content["searches"][key], ("searches", key)
     name, _, paper = key.rpartition("@")
     dataset: str = document.content["dataset"]
@@ -178,18 +178,18 @@ def _search(document: Document, key: str, methods: Mapping[str, Any]) -> Search:
 
 
 def _of_held(
-    key: KeyPath, held: Settings, known: Mapping[str, Any], searched: Mapping[str, Any]
+    key: KeyPath, held: Settings, known: Mapping[str, Setting], searched: Mapping[str, Any]
 ) -> Iterator[Mistake]:
     """What is held has a value that is allowed, and is not searched at the same time."""
     for setting, value in held.items():
         if setting in searched:
             yield Mistake((*key, setting), "is searched below, too. Keep one of both.")
-        elif not is_allowed(known[setting], value):
-            yield _not_allowed((*key, setting), value, known[setting])
+        elif not known[setting].allows(value):
+            yield Mistake((*key, setting), known[setting].refusal(value))
 
 
 def _of_range(
-    key: KeyPath, entry: Mapping[str, Any], setting: Mapping[str, Any], paper: str, value: object, source: str
+    key: KeyPath, entry: Mapping[str, Any], setting: Setting, paper: str, value: object, source: str
 ) -> Iterator[Mistake]:
     """A setting that may be searched, and a range of values that it may have."""
     if key[-1] == _LENGTH:
@@ -209,42 +209,34 @@ def _of_range(
     (kind,) = kinds
     if kind == "choice":
         for place, one in enumerate(entry["choice"]):
-            if not is_allowed(setting, one):
-                yield _not_allowed((*key, kind, place), one, setting)
+            if not setting.allows(one):
+                yield Mistake((*key, kind, place), setting.refusal(one))
     else:
         yield from _of_bounds((*key, kind), kind, entry[kind], setting)
-    if not is_allowed(setting, entry["was"]):
-        yield _not_allowed((*key, "was"), entry["was"], setting)
+    if not setting.allows(entry["was"]):
+        yield Mistake((*key, "was"), setting.refusal(entry["was"]))
 
 
-def _of_bounds(
-    key: KeyPath, kind: RangeKind, bounds: list[float], setting: Mapping[str, Any]
-) -> Iterator[Mistake]:
+def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Setting) -> Iterator[Mistake]:
     low, high = bounds
-    if setting["type"] not in ("integer", "number"):
-        yield Mistake(key, f"goes with numbers; this is {allowed_values(setting)}. Write choice: [...].")
+    if setting.type not in ("integer", "number"):
+        yield Mistake(key, f"goes with numbers; this is {setting.allowed_values}. Write choice: [...].")
     elif not low < high:
         yield Mistake(key, f"the least value, {low:g}, must lie below the largest, {high:g}.")
     elif kind == "log" and low <= 0:
         yield Mistake(key, f"a range of type log starts above 0, not at {low:g}. Raise it, or write linear.")
     else:
-        yield from (_not_allowed(key, one, setting) for one in bounds if not is_allowed(setting, one))
+        yield from (Mistake(key, setting.refusal(one)) for one in bounds if not setting.allows(one))
 
 
-def _not_allowed(key: KeyPath, value: object, setting: Mapping[str, Any]) -> Mistake:
-    return Mistake(
-        key, f"{quoted_value(value)} is not allowed: {setting['meaning']}; {allowed_values(setting)}."
-    )
-
-
-def _range(name: str, entry: Mapping[str, Any], setting: Mapping[str, Any]) -> Range:
+def _range(name: str, entry: Mapping[str, Any], setting: Setting) -> Range:
     (kind,) = (kind for kind in RANGE_KINDS if kind in entry)
     choices = tuple(setting_text(value) for value in entry.get("choice", ()))
     bounds = None if kind == "choice" else (float(entry[kind][0]), float(entry[kind][1]))
-    return Range(name, kind, bounds, choices, setting["type"] == "integer", setting_text(entry["was"]))
+    return Range(name, kind, bounds, choices, setting.type == "integer", setting_text(entry["was"]))
 
 
-def _halving(document: Document, searches: Iterable[Search], methods: Mapping[str, Any]) -> Halving:
+def _halving(document: Document, searches: Iterable[Search], methods: Methods) -> Halving:
     """The rule by which trials end early, all of it before the last round of any search."""
     content, place = document.content["halving"], document.place(("halving", "rounds"))
     rounds = tuple(content["rounds"])

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from fedrec.config.methods import resolve
+from fedrec.config.method_entries import MethodEntry
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.names import parse
 from fedrec.config.population import Population
 from fedrec.config.size import Size
@@ -31,10 +32,10 @@ START_SECONDS = 1.0
 """Seconds that a run takes besides its rounds, in a process that did others: reading, compiling, writing."""
 
 
-def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -> float:
+def seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue") -> float:
     """About how long a run takes on one CPU core, by its rounds, epochs, interactions, users and items."""
-    seconds = sum(methods[name].get("seconds", _DEFAULT_SECONDS) for name in _entries(run))
-    whole = sum(methods[name].get("table_seconds", 0.0) for name in _entries(run))
+    seconds = sum(_seconds(methods[name]) for name in _entries(run))
+    whole = sum(methods[name].table_seconds for name in _entries(run))
     size = size_of(catalogue[run.dataset])
     work = _work_of(run, methods, size)
     trained = (seconds - whole) * work.training * size.interactions / _MEASURED.interactions
@@ -42,9 +43,7 @@ def seconds_of(run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue") -
     return float(START_SECONDS + work.rounds * (trained + on_tables + _NOISE_SECONDS * work.noise))
 
 
-def gpu_seconds_of(
-    run: RunId, methods: Mapping[str, Any], catalogue: "Catalogue", costs: Mapping[str, Any]
-) -> float:
+def gpu_seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue", costs: Mapping[str, Any]) -> float:
     """About how long a run takes on a GPU, by the `gpu_costs` of a configuration."""
     entries = _entries(run)
     million = sum(costs["million"].get(name, _DEFAULT_GPU_SECONDS) for name in entries)
@@ -81,6 +80,10 @@ def announcement(seconds: list[float], cores: int | None, cached: int = 0) -> st
     )
 
 
+def _seconds(entry: MethodEntry) -> float:
+    return _DEFAULT_SECONDS if entry.seconds is None else entry.seconds
+
+
 def _entries(run: RunId) -> list[str]:
     """The names of a run's method and plug-in in `config/methods.yaml`."""
     composition = parse(run.method)
@@ -98,7 +101,7 @@ class _Work:
     """For how many numbers it draws noise in a round."""
 
 
-def _work_of(run: RunId, methods: Mapping[str, Any], size: Size) -> _Work:
+def _work_of(run: RunId, methods: Methods, size: Size) -> _Work:
     values, _, _ = resolve(methods, run.method, run.paper, run.dataset)
     usual, _, _ = resolve(methods, parse(run.method).name, None, run.dataset)
     epochs = values.get("local_epochs", 1) / usual.get("local_epochs", 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import canonical, resolve
+from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.code_matching import CodeMatcher
@@ -62,7 +62,7 @@ def list_text(runs: Iterable[ListedRun]) -> str:
     return "".join(json.dumps(run.as_line(), ensure_ascii=False) + "\n" for run in runs)
 
 
-def read_list(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
+def read_list(path: Path, methods: Methods) -> list[ListedRun]:
     """The runs that a file lists, each once, to be trained here.
 
     `ConfigurationError` names the line that is no run, names an unknown method or setting, would write into
@@ -73,7 +73,7 @@ def read_list(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
     return runs
 
 
-def listed_runs(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
+def listed_runs(path: Path, methods: Methods) -> list[ListedRun]:
     """The same, whatever code they were planned with."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def listed_runs(path: Path, methods: Mapping[str, Any]) -> list[ListedRun]:
     return _once(runs)
 
 
-def spec_of(run: ListedRun, methods: Mapping[str, Any], *, needs_model: bool) -> RunSpec:
+def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
     """What a finished run in the folder of a listed run must agree with."""
     asked = run.request
     method = canonical(methods, asked.method)
@@ -130,7 +130,7 @@ def _checked(origin: str, text: str) -> dict[str, Any]:
     return line
 
 
-def _check_names(run: ListedRun, methods: Mapping[str, Any]) -> None:
+def _check_names(run: ListedRun, methods: Methods) -> None:
     asked = run.request
     try:
         name = canonical(methods, asked.method)
@@ -139,7 +139,7 @@ def _check_names(run: ListedRun, methods: Mapping[str, Any]) -> None:
         raise ConfigurationError(f"{run.origin}: {error}") from None
 
 
-def _check_code(runs: Sequence[ListedRun], methods: Mapping[str, Any]) -> None:
+def _check_code(runs: Sequence[ListedRun], methods: Methods) -> None:
     """Runs of other code than the plan's would be trained again where the plan was made."""
     matcher = CodeMatcher()
     for run in runs:

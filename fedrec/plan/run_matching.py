@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedrec.config.methods import resolve, setting_text
+from fedrec.config.methods import Methods, resolve, setting_text
 from fedrec.errors import ConfigurationError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
@@ -148,7 +148,7 @@ def outdated(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
     return [run for run in runs if matcher.match(plan.spec(run)).is_outdated]
 
 
-def has_current_settings(summary: Mapping[str, Any], methods: Mapping[str, Any]) -> bool:
+def has_current_settings(summary: Mapping[str, Any], methods: Methods) -> bool:
     """Whether a run has the settings that its name stands for by `methods`."""
     try:
         values, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import canonical, papers_named, remembered, resolve
+from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.names import folder_name, parse
 from fedrec.config.protocol import full_name, paper_of
 
@@ -69,26 +69,21 @@ def log_of(folder: Path) -> Path | None:
     return None if below is None else Path(*folder.parts[:-RUN_DEPTH], "logs", below, "train.log")
 
 
-def run_of(
-    methods: Mapping[str, Any], paper: str, dataset: str, protocol: str, method: str, seed: int
-) -> RunId:
+def run_of(methods: Methods, paper: str, dataset: str, protocol: str, method: str, seed: int) -> RunId:
     """The run that trains `method` as `paper` would, under its one name.
 
     `protocol` may be short for the paper's own: `published`, `only-pool`.
     """
     protocol = full_name(protocol, paper)
     shared = paper_of(protocol) is None
-    paper, name = remembered(
-        methods,
+    paper, name = methods.memoised(
         ("run_of", paper, dataset, shared, method),
         lambda: _settings_of(methods, paper, dataset, method, shared=shared),
     )
     return RunId(paper, dataset, protocol, name, seed)
 
 
-def _settings_of(
-    methods: Mapping[str, Any], paper: str, dataset: str, method: str, *, shared: bool
-) -> tuple[str, str]:
+def _settings_of(methods: Methods, paper: str, dataset: str, method: str, *, shared: bool) -> tuple[str, str]:
     """The paper a run is filed under, and its method's name there."""
     name = minimal(methods, method, paper, dataset)
     if not shared:
@@ -97,7 +92,7 @@ def _settings_of(
     return first, minimal(methods, method, first, dataset)
 
 
-def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> str:
+def minimal(methods: Methods, name: str, paper: str, dataset: str) -> str:
     """The canonical name without changes to what is the paper's own value on the dataset anyway."""
     composition = parse(canonical(methods, name))
     plain, _, _ = resolve(methods, str(replace(composition, changes=())), paper, dataset)
@@ -107,7 +102,7 @@ def minimal(methods: Mapping[str, Any], name: str, paper: str, dataset: str) -> 
 
 
 def shortened(
-    methods: Mapping[str, Any], names: Iterable[str], paper: str, dataset: str, rounds: int | None
+    methods: Methods, names: Iterable[str], paper: str, dataset: str, rounds: int | None
 ) -> list[str]:
     """The names of the same methods trained for `rounds` at most; unless a name sets its own number."""
     spellings = []
@@ -121,7 +116,7 @@ def shortened(
 
 
 def papers_alike(
-    methods: Mapping[str, Any], name: str, paper: str, dataset: str, changes: Sequence[str] = ()
+    methods: Methods, name: str, paper: str, dataset: str, changes: Sequence[str] = ()
 ) -> list[str]:
     """The papers whose settings train `name` as those of `paper` do, itself included; in order."""
     wanted, _, _ = resolve(methods, name, paper, dataset, changes)
@@ -133,10 +128,9 @@ def papers_alike(
     ]
 
 
-def papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
+def papers_in(methods: Methods) -> tuple[str, ...]:
     """Every paper that `config/methods.yaml` mentions, in the order of their first mention."""
-    return remembered(methods, "papers", lambda: _papers_in(methods))
-
-
-def _papers_in(methods: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paper for entry in methods.values() for paper in papers_named(entry)))
+    return methods.memoised(
+        "papers",
+        lambda: tuple(dict.fromkeys(paper for entry in methods.values() for paper in entry.papers_named)),
+    )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedrec.config.claims import Claim, named_lines
+from fedrec.config.methods import Methods
 from fedrec.config.papers import BOTH, Artefact, Paper
 from fedrec.config.printed import published
 from fedrec.config.protocol import SWITCHES, full_name, short_name
@@ -17,7 +18,7 @@ from fedrec.plan.workspace import Workspace
 
 
 def runs_of(
-    artefact: Artefact, methods: Mapping[str, Any], seeds: Sequence[int], unavailable: Container[str] = ()
+    artefact: Artefact, methods: Methods, seeds: Sequence[int], unavailable: Container[str] = ()
 ) -> dict[tuple[int, str, str], list[RunId]]:
     """The runs of an artefact on those of its datasets, and splits of them, that are available.
 
@@ -83,9 +84,7 @@ def _lines_of_splits(runs: Iterable[RunId]) -> list[list[list[RunId]]]:
     return [list(of_split.values()) for of_split in lines.values()]
 
 
-def records_of(
-    papers: Mapping[str, Paper], methods: Mapping[str, Any], seeds: Sequence[int]
-) -> dict[RunId, list[str]]:
+def records_of(papers: Mapping[str, Paper], methods: Methods, seeds: Sequence[int]) -> dict[RunId, list[str]]:
     """What runs record for any table or figure, as `--record` takes it; only runs that record something.
 
     It does not depend on what is to be built: a run's files are the same whatever they were made for.
@@ -102,7 +101,7 @@ def records_of(
 def runs_by_line(
     claim: Claim,
     artefact: Artefact,
-    methods: Mapping[str, Any],
+    methods: Methods,
     seeds: Sequence[int],
     rounds: int | None,
     unavailable: Container[str],
@@ -129,7 +128,7 @@ def runs_by_line(
 
 def runs_of_claim(
     claim: Claim,
-    methods: Mapping[str, Any],
+    methods: Methods,
     seeds: Sequence[int],
     rounds: int | None,
     unavailable: Container[str] = (),

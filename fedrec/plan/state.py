@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedrec.config.methods import Methods
 from fedrec.config.names import parse
 from fedrec.files.lock import LockHolder, holder_of
 from fedrec.plan.cost import START_SECONDS
@@ -79,7 +80,7 @@ class Forecast:
 
 def states_of(
     runs: Sequence[ListedRun],
-    methods: Mapping[str, Any],
+    methods: Methods,
     since: float | None = None,
     *,
     needs_models: bool = False,
@@ -122,9 +123,7 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
     return Forecast(waiting + sum(running.values()), len(running), bool(paces), left)
 
 
-def _done(
-    run: ListedRun, methods: Mapping[str, Any], matcher: RunMatcher, *, needs_model: bool
-) -> RunState | None:
+def _done(run: ListedRun, methods: Methods, matcher: RunMatcher, *, needs_model: bool) -> RunState | None:
     """The state of a run that is done; None of any other."""
     try:
         ended = (run.out / SUMMARY).stat().st_mtime

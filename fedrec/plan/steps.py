@@ -11,8 +11,8 @@ and a switch both protocols agree on, or one the dataset gives nothing to, chang
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from fedrec.config.methods import Methods
 from fedrec.config.protocol import SWITCHES, Protocol, full_name
 from fedrec.config.protocol_file import protocol_named, switched, switches_of
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -43,7 +43,7 @@ class ProtocolSteps:
 
 
 def protocol_steps(
-    methods: Mapping[str, Any],
+    methods: Methods,
     names: Iterable[str],
     *,
     dataset: str,
@@ -78,7 +78,7 @@ def steps(audited: ProtocolSteps, protocols: Mapping[str, Protocol]) -> list[Pro
 
 
 def runs_of_step(
-    audited: ProtocolSteps, methods: Mapping[str, Any], step: ProtocolStep, seeds: Iterable[int]
+    audited: ProtocolSteps, methods: Methods, step: ProtocolStep, seeds: Iterable[int]
 ) -> dict[str, list[RunId]]:
     """The runs a step reads, by method: one per seed."""
     return {

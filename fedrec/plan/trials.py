@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Any
 
-from fedrec.config.methods import setting_text
+from fedrec.config.methods import Methods, setting_text
 from fedrec.config.names import parse
 from fedrec.config.tuning import Range, Search, Tuning
 from fedrec.plan.runs import RunId, run_of
@@ -51,7 +50,7 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
 def stages(
     search: Search,
     tuning: Tuning,
-    methods: Mapping[str, Any],
+    methods: Methods,
     reached: Callable[[RunId], float | None],
 ) -> list[TrialStage]:
     """The stages of a search that can be named: where trials end early, none behind one that is not done.
@@ -93,9 +92,7 @@ def section_of(one: Range, value: str, parts: int) -> int | None:
     return min(parts - 1, max(0, int(parts * share))) if inside else None
 
 
-def _run(
-    search: Search, values: TrialValues, methods: Mapping[str, Any], seed: int, rounds: int | None
-) -> RunId:
+def _run(search: Search, values: TrialValues, methods: Methods, seed: int, rounds: int | None) -> RunId:
     composition = parse(search.method)
     length = () if rounds is None else (("rounds", str(rounds)),)
     kept = tuple(change for change in composition.changes if not (length and change[0] == "rounds"))

@@ -10,7 +10,7 @@ from typing import Any, Self
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, KeyPath, told_at
-from fedrec.config.method_entries import check_entries
+from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
@@ -57,7 +57,7 @@ class Workspace:
     root: Path
     """The folder that paths of the configuration start from."""
     mirror: Path | None
-    methods: Mapping[str, Any]
+    methods: Methods
     catalogue: Catalogue
     protocols: Mapping[str, Protocol]
     papers: Mapping[str, Paper]
@@ -255,11 +255,10 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
     check(document, "config")
     paths = {key: _named(document, key, root) for key in _FILES}
     entries = load(paths["method_file"], "methods")
-    check_entries(entries)
-    methods = Methods(entries.content)
+    methods = Methods(read_entries(entries))
     papers = load_papers(paths["paper_folder"])
     tuning = load_tuning(paths["tuning_file"], methods)
-    check_searched(entries, tuning)
+    check_searched(entries, methods, tuning)
     fields: dict[str, Any] = {
         "configuration": _spelled(document, methods),
         "root": root,
@@ -288,7 +287,7 @@ def _named(document: Document, key: str, root: Path) -> Path:
     return path
 
 
-def _spelled(document: Document, methods: Mapping[str, Any]) -> dict[str, Any]:
+def _spelled(document: Document, methods: Methods) -> dict[str, Any]:
     """The content of the configuration with its methods spelt canonically."""
     content = document.content
     audit = dict(content["audit"])
@@ -298,9 +297,7 @@ def _spelled(document: Document, methods: Mapping[str, Any]) -> dict[str, Any]:
     return content | {"methods": compared, "audit": audit}
 
 
-def _canonical(
-    document: Document, key: KeyPath, names: Sequence[str], methods: Mapping[str, Any]
-) -> list[str]:
+def _canonical(document: Document, key: KeyPath, names: Sequence[str], methods: Methods) -> list[str]:
     for index, name in enumerate(names):
         with told_at(document.place((*key, index))):
             canonical(methods, name)

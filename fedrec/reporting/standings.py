@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedrec.audit.differences import REFERENCE
 from fedrec.audit.significance import bootstrap_interval
-from fedrec.config.methods import resolve, title
+from fedrec.config.methods import Methods, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
@@ -83,7 +83,7 @@ class MethodScore:
         return parse(self.method).name
 
 
-def standings(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[MethodScore]:
+def standings(records: Sequence[RunRecord], methods: Methods) -> list[MethodScore]:
     """The standings of finished runs, given `config/methods.yaml`; in the order of the runs.
 
     A method all of whose runs diverged before there was a number has none.
@@ -113,7 +113,7 @@ def groups_over_seeds(records: Sequence[RunRecord]) -> dict[tuple[str, str, str,
     return groups
 
 
-def titles_of(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> dict[str, str]:
+def titles_of(records: Sequence[RunRecord], methods: Methods) -> dict[str, str]:
     """What each method is called: captions say once how many rounds most were given, others say it."""
     changed = [run.settings["rounds"] for run in records if run.summary["sources"]["rounds"] == "user"]
     usual = [rounds for rounds, _ in Counter(changed).most_common(1)]
@@ -140,7 +140,7 @@ def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.floa
     return mean
 
 
-def own_rounds(record: RunRecord, methods: Mapping[str, Any]) -> int:
+def own_rounds(record: RunRecord, methods: Methods) -> int:
     """The rounds that the settings of a run's paper ask for, whatever the run was given."""
     composition = parse(record.id.method)
     plain = replace(composition, changes=tuple(c for c in composition.changes if c[0] != "rounds"))
@@ -177,7 +177,7 @@ def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]
 
 def _standing(
     group: Sequence[RunRecord],
-    methods: Mapping[str, Any],
+    methods: Methods,
     name: str,
     hits: NDArray[np.float64],
     popular: NDArray[np.float64] | None,

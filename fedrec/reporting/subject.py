@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedrec.config.catalogue import Catalogue
-from fedrec.config.methods import title
+from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Line
 from fedrec.data.split import how_to_split
@@ -29,7 +29,7 @@ class Subject:
 
     artefact: Artefact
     groups: RunGroups
-    methods: Mapping[str, Any]
+    methods: Methods
     results: Path
     catalogue: Catalogue
     unavailable: Mapping[str, str]

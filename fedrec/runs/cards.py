@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fedrec.config.method_entries import allowed_values
-from fedrec.config.methods import resolve, setting_text, source_text, without_entry
+from fedrec.config.method_entries import MethodEntry
+from fedrec.config.methods import Methods, resolve, setting_text, without_entry
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.config.names import Composition
 from fedrec.config.protocol import OWN
@@ -37,7 +36,7 @@ class Card:
     backbones: list[str]
 
 
-def cards(methods: Mapping[str, Any]) -> list[Card]:
+def cards(methods: Methods) -> list[Card]:
     """Every method and plug-in, given `config/methods.yaml`; a broken one has a card that says why."""
     entries = [key.removeprefix("+") for key in methods]
     own = dict.fromkeys((*method_names(), *(name for name in entries if name in methods)))
@@ -52,7 +51,7 @@ def listed(shown: Sequence[Card]) -> str:
     return "\n\n".join(map(_text, shown))
 
 
-def card_text(methods: Mapping[str, Any], name: str) -> str:
+def card_text(methods: Methods, name: str) -> str:
     """The card of one method or plug-in as text, and every setting of its entry: value, source, meaning."""
     known = [*method_names(), *(f"+{plugin}" for plugin in plugin_names())]
     name = f"+{name}" if f"+{name}" in known else name
@@ -64,26 +63,26 @@ def card_text(methods: Mapping[str, Any], name: str) -> str:
     composed = f"{card.backbones[0]}{name}" if card.backbones else name
     values, sources, paper = resolve(methods, composed, None, "any")
     entry = methods[name]
-    lines = [line for key in entry["settings"] for line in _setting(entry, key, values[key], sources[key])]
+    lines = [line for key in entry.settings for line in _setting(entry, key, values[key], sources[key])]
     whose = "of no paper" if paper == OWN else f"of the paper {paper}"
-    for place, specials in entry.get("composed", {}).items():
-        told = (f"{key} = {setting_text(one['value'])} ({source_text(one)})" for key, one in specials.items())
+    for place, specials in entry.composed.items():
+        told = (f"{key} = {setting_text(one.value)} ({one.source_text})" for key, one in specials.items())
         lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
     return "\n".join([_text(card), f"    settings, {whose}:", *lines])
 
 
-def _setting(entry: Mapping[str, Any], key: str, value: object, source: str) -> list[str]:
+def _setting(entry: MethodEntry, key: str, value: object, source: str) -> list[str]:
     """What a setting of an entry is, and what it is in papers in which it differs."""
-    setting = entry["settings"][key]
-    first = {paper: specials[key] for paper, specials in entry.get("papers", {}).items() if key in specials}
-    others = {**setting.get("papers", {}), **first, "in others": setting}
+    setting = entry.settings[key]
+    first = {paper: specials[key] for paper, specials in entry.papers.items() if key in specials}
+    others = {**setting.papers, **first, "in others": setting.default}
     differing = [
-        f"{paper} {setting_text(other['value'])} ({source_text(other)})"
+        f"{paper} {setting_text(other.value)} ({other.source_text})"
         for paper, other in others.items()
-        if other["value"] != value
+        if other.value != value
     ]
     return [
-        f"        {key} = {setting_text(value)} ({source}): {setting['meaning']}; {allowed_values(setting)}",
+        f"        {key} = {setting_text(value)} ({source}): {setting.meaning}; {setting.allowed_values}",
         *([f"            elsewhere: {', '.join(differing)}"] if differing else []),
     ]
 
@@ -100,9 +99,7 @@ def _text(card: Card) -> str:
     return "\n".join(lines)
 
 
-def _card(
-    made: Callable[[Mapping[str, Any], str], Card], methods: Mapping[str, Any], name: str, key: str
-) -> Card:
+def _card(made: Callable[[Methods, str], Card], methods: Methods, name: str, key: str) -> Card:
     """The card of a method or plug-in, or of what is wrong with it: the others can be used all the same."""
     try:
         return made(methods, name)
@@ -110,9 +107,10 @@ def _card(
         return Card(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
 
 
-def _method(methods: Mapping[str, Any], name: str) -> Card:
+def _method(methods: Methods, name: str) -> Card:
     module = loaded(modules_of(name)[0], "METHOD")
-    line, is_reference = _line(module.__doc__), "reference" in methods.get(name, {})
+    entry = methods.get(name)
+    line, is_reference = _line(module.__doc__), entry is not None and entry.reference is not None
     citation = _REFERENCE if is_reference else _cited(module.METHOD.paper)
     method = _made(methods, name)
     if method is not None:
@@ -126,11 +124,11 @@ def _method(methods: Mapping[str, Any], name: str) -> Card:
     return Card(name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], [])
 
 
-def _plugin(methods: Mapping[str, Any], name: str) -> Card:
+def _plugin(methods: Methods, name: str) -> Card:
     entry = methods.get(f"+{name}")
     if entry is None:
         raise ConfigurationError(without_entry(f"+{name}"))
-    backbones = list(entry["backbones"])
+    backbones = list(entry.backbones)
     composed = str(Composition(backbones[0], name))
     module = loaded(modules_of(composed)[1], "PLUGIN")
     method = _made(methods, composed)
@@ -141,7 +139,7 @@ def _plugin(methods: Mapping[str, Any], name: str) -> Card:
     )  # fmt: skip
 
 
-def _made(methods: Mapping[str, Any], name: str) -> Method | None:
+def _made(methods: Methods, name: str) -> Method | None:
     return make_method(name, resolve(methods, name, None, "any")[0], ITEMS)
 
 

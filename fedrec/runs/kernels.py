@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fedrec.central.compiled import RowModel
-from fedrec.config.methods import canonical, resolve
+from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.fused.compiling import code_of
 from fedrec.federation.engines.fused.kernel import lanes_for
@@ -35,7 +35,7 @@ class KernelTarget:
 
 
 def kernels_text(
-    methods: Mapping[str, Any],
+    methods: Methods,
     name: str,
     paper: str | None,
     changes: Sequence[str],

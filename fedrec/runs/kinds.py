@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from fedrec.config.methods import Methods
 from fedrec.config.names import parse
 from fedrec.federation.model.method import Method
 from fedrec.runs.registry import make_method
@@ -15,9 +16,10 @@ ITEMS, USERS = 8, 4
 _WITH_THE_CLIENT = ("personal", "local", "private")
 
 
-def kind_of(methods: Mapping[str, Any], name: str, settings: Mapping[str, Any]) -> Kind:
+def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> Kind:
     """The kind of a composition with all its settings; its entry in `methods` says what is a reference."""
-    if "reference" in methods.get(parse(name).backbone, {}):
+    entry = methods.get(parse(name).backbone)
+    if entry is not None and entry.reference is not None:
         return "reference"
     method = make_method(name, settings, ITEMS)
     return "centralised" if method is None else kind_of_method(method)

@@ -75,7 +75,7 @@ def test_every_method_has_its_settings_and_every_setting_its_method():
 def test_every_plug_in_speaks_of_methods_there_are():
     for name in plugin_names():
         entry = METHODS[f"+{name}"]
-        spoken_of = [*entry["backbones"], *entry.get("refused", {})]
+        spoken_of = [*entry.backbones, *entry.refused]
         assert set(spoken_of) <= set(method_names())
         assert len(spoken_of) == len(set(spoken_of))
 
@@ -99,15 +99,15 @@ def test_it_learns_planted_blocks(name):
     """
     entry = METHODS[parse(name).backbone]
     clients = clients_of(planted_blocks())
-    leaky = "reference" not in entry and keeps_item_tables(learner_of(name, clients), clients)
+    leaky = entry.reference is None and keeps_item_tables(learner_of(name, clients), clients)
     if leaky:
         clients = clients_of(planted_blocks(protocol="published-fedem"))
     teaching = (
-        chosen(name, entry["teaching"]) if "teaching" in entry else gentle(name, *chosen(name, TEACHING))
+        chosen(name, entry.teaching) if entry.teaching is not None else gentle(name, *chosen(name, TEACHING))
     )
     learner = trained_on(clients, name, 15 if leaky else 30, teaching)
     chance, untrained = 5 / 16, hits(learner_of(name, clients, *teaching), clients)
-    if "reference" in entry:
+    if entry.reference is not None:
         assert hits(learner, clients) < chance + 0.15
     else:
         assert hits(learner, clients) > max(chance, untrained) + (0.3 if leaky else 0.15)

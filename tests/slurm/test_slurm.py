@@ -237,7 +237,7 @@ def test_a_job_that_fails_to_the_last_is_told_in_a_few_lines(checkout):
     (checkout.result(run) / "checkpoint.safetensors/something").mkdir(parents=True)
     assert checkout.ended(checkout.started("--dry-run", "--", f"results/{run}/run.json")) == 0
     # A round was measured with ten epochs and 0.6 of the clients, and has one and all here; three times that.
-    seconds = 1 + 100_000 * load_methods(ROOT / "config/methods.yaml")["fedmf"]["seconds"] / 10 / 0.6
+    seconds = 1 + 100_000 * load_methods(ROOT / "config/methods.yaml")["fedmf"].seconds / 10 / 0.6
     hours, minutes = divmod(5 + math.ceil(3 * seconds / 60), 60)
     assert f"  {run}: 1 run, 1 core, 4.5 GB, {hours}:{minutes:02} h" in checkout.said
     process = checkout.started("--retries=0", "--", f"results/{run}/run.json")

@@ -1,11 +1,10 @@
 """Curricula: the strength of FedRAP's penalties in each round, as the method itself computes it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from matplotlib.figure import Figure
 
-from fedrec.config.methods import resolve
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.papers import Artefact
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
@@ -38,7 +37,7 @@ def draw(subject: Subject) -> Drawn:
     return chart(subject, list(curriculum_rows(subject.methods)), _figure_of, SHOWN)
 
 
-def curriculum_rows(methods: Mapping[str, Any]) -> Iterator[Row]:
+def curriculum_rows(methods: Methods) -> Iterator[Row]:
     """One row per schedule, curriculum and round."""
     settings, _, _ = resolve(methods, "fedrap", "fedrap", "")
     for schedule in SCHEDULES:

@@ -1,13 +1,13 @@
 """Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedrec.audit.differences import REFERENCE
+from fedrec.config.methods import Methods
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
@@ -94,7 +94,7 @@ def build(target: Target, project: Project) -> None:
         write_figure(stem_of(target, project), standings_figure(found), rows_of(found), caption)
 
 
-def _diverged(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[str]:
+def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
     """A note on the methods that diverged."""
     titles = titles_of(records, methods)
     rows = [

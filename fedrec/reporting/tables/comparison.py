@@ -1,11 +1,12 @@
 """Methods side by side: HR and NDCG of the reported round, under each protocol."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.config.methods import Methods
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
@@ -38,9 +39,7 @@ def build(target: Target, project: Project) -> None:
     write_forms(stem_of(target, project), rows, [table])
 
 
-def comparison(
-    records: Sequence[RunRecord], methods: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], ReportTable]:
+def comparison(records: Sequence[RunRecord], methods: Methods) -> tuple[list[dict[str, Any]], ReportTable]:
     """The rows of the csv, one per method, paper and protocol, and the table, of runs on one dataset."""
     found = standings(records, methods)
     by_run = {one.runs.split()[0]: one for one in found}
@@ -119,7 +118,7 @@ def _about(row: Row) -> dict[str, Any]:
     return {"method": row["title"], "kind": KIND_LABELS[row["kind"]], **about}
 
 
-def _without_numbers(group: Sequence[RunRecord], title: str, methods: Mapping[str, Any]) -> dict[str, Any]:
+def _without_numbers(group: Sequence[RunRecord], title: str, methods: Methods) -> dict[str, Any]:
     """The row of runs that diverged before there was a number."""
     first = group[0]
     return {

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.document import document_of
+from fedrec.config.document import Document, document_of
+from fedrec.config.method_file import read_entries
 from fedrec.config.methods import (
     Methods,
     canonical,
@@ -23,7 +24,7 @@ def setting(kind, value, **more):
     return {"meaning": "made", "type": kind, "value": value, "source": "paper"} | limits | more
 
 
-METHODS = {
+CONTENT = {
     "fedmf": {
         "title": "FedMF",
         "paper": "pfedclr",
@@ -31,10 +32,19 @@ METHODS = {
             "d": setting("integer", 16, papers={"plgc": {"value": 32, "source": "code"}}),
             "rate": setting("number", 0.1),
             "stop": setting("number", None, nullable=True),
+            "rounds": setting("integer", 9),
         },
     },
-    "fedncf": {"title": "FedNCF", "paper": "pfedclr", "settings": {"layers": setting("integers", [16, 8])}},
-    "mf": {"title": "MF", "paper": "pfedclr", "settings": {"d": setting("integer", 16)}},
+    "fedncf": {
+        "title": "FedNCF",
+        "paper": "pfedclr",
+        "settings": {"layers": setting("integers", [16, 8]), "rounds": setting("integer", 9)},
+    },
+    "mf": {
+        "title": "MF",
+        "paper": "pfedclr",
+        "settings": {"d": setting("integer", 16), "rounds": setting("integer", 9)},
+    },
     "+plgc": {
         "title": "PLGC",
         "paper": "plgc",
@@ -50,6 +60,13 @@ METHODS = {
 }
 
 
+def methods_of(content):
+    return Methods(read_entries(Document("made", content)))
+
+
+METHODS = methods_of(CONTENT)
+
+
 def message(call, *arguments):
     with pytest.raises(ConfigurationError) as error:
         call(METHODS, *arguments)
@@ -58,7 +75,7 @@ def message(call, *arguments):
 
 def test_a_plug_ins_settings_join_the_backbones_or_take_their_place():
     values, sources, paper = resolve(METHODS, "fedmf+plgc", None, "made")
-    assert values == {"d": 32, "rate": 0.4, "stop": None, "beta": 0.3, "merge": "static"}
+    assert values == {"d": 32, "rate": 0.4, "stop": None, "rounds": 9, "beta": 0.3, "merge": "static"}
     assert (sources["d"], sources["rate"], paper) == ("code", "ours", "plgc")
     values, _, paper = resolve(METHODS, "fedmf+plgc", "pfedclr", "made")
     assert (values["d"], values["rate"], values["beta"], paper) == (16, 0.2, 0.5, "pfedclr")
@@ -89,10 +106,10 @@ def test_integers_are_joined_by_x_wherever_they_are_written():
             "fedncf+em",
             "em does not go with fedncf: its entry does not say how it would apply there. It goes with: fedmf.",
         ),
-        ("fedmf[beta=0.3]", "fedmf has no setting 'beta'. It has: d, rate, stop."),
+        ("fedmf[beta=0.3]", "fedmf has no setting 'beta'. It has: d, rate, stop, rounds."),
         (
             "fedmf+plgc[bta=1]",
-            "fedmf+plgc has no setting 'bta'. Did you mean 'beta'? It has: d, rate, stop, beta",
+            "fedmf+plgc has no setting 'bta'. Did you mean 'beta'? It has: d, rate, stop, rounds, beta",
         ),
         ("fedmf[d=1.5]", "fedmf: d=1.5 is no integer"),
         ("fedmf[rate=nan]", "fedmf: rate=nan is not allowed: made; number from 0 to 1e+30"),
@@ -107,13 +124,13 @@ def test_impossible_compositions_are_refused_with_the_reason(name, said):
 
 def test_without_plug_ins_none_is_known():
     with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plg'\. Known: none\."):
-        canonical({"mf": METHODS["mf"]}, "mf+plg")
+        canonical(Methods({"mf": METHODS["mf"]}), "mf+plg")
 
 
 @pytest.mark.parametrize(("name", "key"), [("fedmf", "fedmf"), ("mf+plgc", r"\+plgc")])
 def test_a_file_without_an_entry_is_told_as_such(name, key):
     with pytest.raises(ConfigurationError, match=rf"'{key}' has a file, fedrec/.*, but no entry in"):
-        canonical({"mf": METHODS["mf"]}, name)
+        canonical(Methods({"mf": METHODS["mf"]}), name)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +197,9 @@ def test_a_title_is_made_of_the_parts_titles():
 
 
 def test_a_method_without_a_paper_follows_none_and_a_plug_in_without_one_its_backbones():
-    own = {"title": "Mine", "settings": {"d": setting("integer", 8)}}
+    own = {"title": "Mine", "settings": {"d": setting("integer", 8), "rounds": setting("integer", 9)}}
     plugin = {"title": "P", "settings": {}, "backbones": {"fedmf": "so", "mine": "so"}}
-    methods = METHODS | {"mine": own, "+p": plugin}
+    methods = methods_of(CONTENT | {"mine": own, "+p": plugin})
     papers = {name: resolve(methods, name, None, "made")[2] for name in ("mine", "mine+p", "fedmf+p")}
     assert papers == {"mine": OWN, "mine+p": OWN, "fedmf+p": "pfedclr"}
     assert resolve(methods, "mine", "plgc", "made")[2] == "plgc"
@@ -193,14 +210,15 @@ fedmf:
   title: FedMF
   paper: pfedclr
   settings: &fedmf
-    d: {type: integer, range: [1, 64], value: 16, source: paper, papers: {plgc: {value: 32, source: code}}}
-    stop: {type: number, range: [0, 1], value: 0.5, source: ours}
-    rate: &rate {type: number, range: [0, 1], value: 0.1, source: checked}
+    d: {meaning: made, type: integer, range: [1, 64], value: 16, source: paper, papers: {plgc: {value: 32, source: code}}}
+    stop: {meaning: made, type: number, range: [0, 1], value: 0.5, source: ours}
+    rate: &rate {meaning: made, type: number, range: [0, 1], value: 0.1, source: checked}
+    rounds: &rounds {meaning: made, type: integer, range: [1, 9], value: 2, source: ours}
 other: {title: Other, paper: pfedclr, settings: {<<: *fedmf}}
 mine:
   title: Mine
-  settings: {<<: *fedmf, own: {type: number, range: [0, 1], value: 0.5, source: code}}
-theirs: {title: Theirs, paper: sixth, settings: {rate: *rate}}
+  settings: {<<: *fedmf, own: {meaning: made, type: number, range: [0, 1], value: 0.5, source: code}}
+theirs: {title: Theirs, paper: sixth, settings: {rate: *rate, rounds: *rounds}}
 """
 
 
@@ -219,8 +237,8 @@ theirs: {title: Theirs, paper: sixth, settings: {rate: *rate}}
     ],
 )
 def test_what_is_taken_over_is_stated_only_by_the_papers_that_its_entry_names(name, paper, sources):
-    methods = Methods(document_of(ANCHORED, "made").content)
-    assert resolve(methods, name, paper, "made")[1] == sources
+    methods = Methods(read_entries(document_of(ANCHORED, "made")))
+    assert resolve(methods, name, paper, "made")[1] == sources | {"rounds": "ours"}
 
 
 def test_no_method_takes_over_what_its_own_paper_states():
@@ -228,7 +246,7 @@ def test_no_method_takes_over_what_its_own_paper_states():
     taken = {
         f"{name}.{key}"
         for name, entry in methods.items()
-        if entry.get("paper") in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap") and name[0] != "+"
+        if entry.paper in ("pfedclr", "pfedrec", "fedem", "plgc", "fedrap") and name[0] != "+"
         for key, source in resolve(methods, name, None, "made")[1].items()
         if source.startswith("taken from")
     }

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from fedrec.config.methods import Methods, load_methods, resolve
+from fedrec.config.methods import load_methods, resolve
 from fedrec.config.tuning import load_tuning
 from fedrec.errors import ConfigurationError
 from tests.conftest import ROOT
@@ -238,7 +238,7 @@ def test_the_card_of_a_plugin_tells_what_differs(plain):
     from fedrec.runs.cards import card_text
 
     plain.replace("config/methods.yaml", PLAIN, COMPOSED)
-    text = card_text(Methods(plain.project().methods), "+plgc")
+    text = card_text(plain.project().methods, "+plgc")
     assert "with fedmf under plgc: rate = 0.03 (searched, 16 trials), beta = 0.7 (paper)" in text
 
 
@@ -297,5 +297,5 @@ def test_the_card_of_a_method_tells_what_differs_with_the_setting(made):
     from fedrec.runs.cards import card_text
 
     with_own(made)
-    text = card_text(Methods(made.project().methods), "ncf")
+    text = card_text(made.project().methods, "ncf")
     assert "elsewhere: pfedrec 0.006 (ours), fedem 0.004 (searched, 16 trials)" in text

@@ -21,7 +21,7 @@ def file_of(name):
     package, _, stem = name.partition(".")
     module = importlib.import_module(f"fedrec.{package}.{stem.replace('-', '_')}")
     entry = METHODS[stem if package == "methods" else f"+{stem}"]
-    return module, getattr(module, "METHOD" if package == "methods" else "PLUGIN"), entry["settings"]
+    return module, getattr(module, "METHOD" if package == "methods" else "PLUGIN"), entry.settings
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -29,12 +29,12 @@ def test_variants_are_values_of_settings_and_change_what_the_file_trains_by(name
     module, plain, settings = file_of(name)
     variants = getattr(module, "VARIANTS", {})
     for (key, value), variant in variants.items():
-        assert value in settings[key]["choices"]
+        assert value in settings[key].choices
         assert issubclass(variant, plain)
         assert variant is not plain
     for key in {key for key, _ in variants}:
         # One value is what the class itself does.
-        assert len(settings[key]["choices"]) == 1 + sum(known == key for known, _ in variants)
+        assert len(settings[key].choices) == 1 + sum(known == key for known, _ in variants)
 
 
 REFUSED = {"plgc": {"mixing=off", "kept=mixed"}}
@@ -48,7 +48,7 @@ def test_variants_go_together(name):
     backbone, _, plugin = name.partition("+")
     module, _, settings = file_of(f"plugins.{plugin}" if plugin else f"methods.{backbone}")
     keys = sorted({key for key, _ in getattr(module, "VARIANTS", {})})
-    for values in itertools.product(*(settings[key]["choices"] for key in keys)):
+    for values in itertools.product(*(settings[key].choices for key in keys)):
         changes = [f"{key}={value}" for key, value in zip(keys, values, strict=True)]
         refused = REFUSED.get(plugin or backbone, {"none"}) <= set(changes)
         with pytest.raises(ConfigurationError) if refused else nullcontext():

@@ -25,7 +25,7 @@ def test_kinds_follow_from_where_tables_live(found):
     kinds = {"fedmf": "federated", "pfedrec": "personalised", "fedcia": "personalised", "mf": "centralised"}
     assert {name: found[name].kind for name in kinds} == kinds
     assert {name for name, card in found.items() if card.kind == "reference"} == {
-        name for name, entry in METHODS.items() if "reference" in entry
+        name for name, entry in METHODS.items() if entry.reference is not None
     }
 
 
@@ -49,7 +49,7 @@ def test_nothing_private_is_uploaded(found):
 
 
 def test_a_plug_in_says_what_it_goes_with(found):
-    assert found["+em"].backbones == list(METHODS["+em"]["backbones"])
+    assert found["+em"].backbones == list(METHODS["+em"].backbones)
     assert "goes with: fedmf" in listed([found["+em"]])
 
 
@@ -70,7 +70,7 @@ def test_one_method_is_told_with_its_settings(capsys):
     )
     assert "        d = 32 (paper): size of a vector; integer from 1 to 4096\n" in printed
     assert "            elsewhere: in others 16 (paper)\n" in printed
-    assert len(printed.split(" = ")) == 1 + len(METHODS["fedrap"]["settings"])
+    assert len(printed.split(" = ")) == 1 + len(METHODS["fedrap"].settings)
 
 
 @pytest.mark.parametrize("name", ["+em", "em"])

@@ -1,8 +1,10 @@
 """Kinds of methods follow from what their files declare, not from their names."""
 
+from dataclasses import replace
+
 import pytest
 
-from fedrec.config.methods import resolve
+from fedrec.config.methods import Methods, resolve
 from fedrec.federation.model.parameters import Initial, item_table
 from fedrec.methods.fedmf import FedMF
 from fedrec.runs.kinds import METHOD_KINDS, kind_of, kind_of_method
@@ -62,6 +64,6 @@ def test_tables_on_the_server_or_for_one_round_are_nobodys_own():
 def test_a_method_of_no_paper_is_no_reference_unless_its_entry_says_so():
     assert kind_of_method(fedmf_with("private")) == "personalised"
     settings = resolve(METHODS, "fedmf", None, "any")[0]
-    own = {"fedmf": {key: value for key, value in METHODS["fedmf"].items() if key != "paper"}}
-    assert kind_of(own, "fedmf", settings) == "federated"
-    assert kind_of({"fedmf": own["fedmf"] | {"reference": "why"}}, "fedmf", settings) == "reference"
+    own = replace(METHODS["fedmf"], paper=None)
+    assert kind_of(Methods({"fedmf": own}), "fedmf", settings) == "federated"
+    assert kind_of(Methods({"fedmf": replace(own, reference="why")}), "fedmf", settings) == "reference"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fedrec.config.method_entries import Setting
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import Composition
 from fedrec.errors import ConfigurationError
@@ -41,22 +42,22 @@ def clients():
     return clients_of(planted_blocks(users=6, items=60, per_user=9))
 
 
-def offered(entry: str) -> dict[str, Any]:
+def offered(entry: str) -> dict[str, Setting]:
     """The settings of an entry that can be changed at all."""
-    settings = METHODS[entry]["settings"]
+    settings = METHODS[entry].settings
     return {key: setting for key, setting in settings.items() if not has_one_value(setting)}
 
 
-def has_one_value(setting: Mapping[str, Any]) -> bool:
-    return len(setting.get("choices", "ab")) == 1 or len(set(setting.get("range", (0, 1)))) == 1
+def has_one_value(setting: Setting) -> bool:
+    return len(set(setting.choices if setting.range is None else setting.range)) == 1
 
 
-def another(setting: Mapping[str, Any], value: Any) -> list[Any]:
+def another(setting: Setting, value: Any) -> list[Any]:
     """Values that may make code read what it did not: other choices, something where there was nothing."""
-    if setting["type"] == "choice":
-        return [choice for choice in setting["choices"] if choice != value]
+    if setting.type == "choice":
+        return [choice for choice in setting.choices if choice != value]
     if value is None or value == 0:
-        return [2 if setting["type"] == "integer" else min(0.5, setting["range"][1])]
+        return [2 if setting.type == "integer" else min(0.5, setting.range[1])]
     return []
 
 
@@ -83,7 +84,7 @@ def read_by(name: str, entry: str, clients: Any) -> set[str]:
 
 
 ENTRIES = [(name, name) for name in method_names()] + [
-    (str(Composition(next(iter(METHODS[f"+{plugin}"]["backbones"])), plugin)), f"+{plugin}")
+    (str(Composition(next(iter(METHODS[f"+{plugin}"].backbones)), plugin)), f"+{plugin}")
     for plugin in plugin_names()
 ]
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedrec.audit.exposure import Drawers, candidate_scores, described, draw_counts, vanished
-from fedrec.config.methods import title
+from fedrec.config.methods import Methods, title
 from fedrec.config.protocol import full_name, short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
@@ -40,7 +40,7 @@ def build(target: Target, project: Project) -> None:
     write_forms(stem_of(target, project), rows, exposure_tables(rows), CHAPTER)
 
 
-def exposure_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+def exposure_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str, Any]]:
     """One row per run."""
     by_id = {record.id: record for record in records}
     return [

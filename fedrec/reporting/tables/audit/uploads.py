@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedrec.audit.uploads import FEW, attack_uploads
-from fedrec.config.methods import title
+from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
 from fedrec.config.protocol import short_name
 from fedrec.plan.layouts import Layout
@@ -38,7 +38,7 @@ def build(target: Target, project: Project) -> None:
     write_forms(stem_of(target, project), rows, upload_tables(rows), CHAPTER)
 
 
-def upload_rows(records: Sequence[RunRecord], methods: Mapping[str, Any]) -> list[dict[str, Any]]:
+def upload_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict[str, Any]]:
     """One row per run and uploaded item table."""
     by_id = {(run.id.dataset, run.protocol, run.id.method, run.id.seed): run for run in records}
     rows = []

@@ -343,7 +343,7 @@ def test_how_far_an_artefact_is_and_what_is_left_to_do(tmp_path):
     assert (before.built, len(before.runs), before.done) == (False, 4, 0)
     # 100 rounds of PFedCLR on 100,000 rows, four times, and twice noise on the tables of six clients in ten.
     noise = 100 * 0.6 * 943 * 1682 * 16 * 35e-9
-    plain = START_SECONDS + 100 * METHODS["pfedclr"]["seconds"]
+    plain = START_SECONDS + 100 * METHODS["pfedclr"].seconds
     assert before.seconds == pytest.approx(4 * plain + 2 * noise)
     made(tmp_path, one, METHODS, ["ml-100k"])
     build_artefact(tmp_path, one)
@@ -364,7 +364,7 @@ def test_a_run_costs_by_rounds_epochs_and_rows(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k", "ml-1m")
     found = made(tmp_path, one, METHODS, ["ml-100k", "ml-1m"])
     small, large = (seconds_of(found[0, name, "clean"][0].id, METHODS, CATALOGUE) for name in one.datasets)
-    of_rows, of_tables = METHODS["pfedclr"]["seconds"], METHODS["pfedclr"]["table_seconds"]
+    of_rows, of_tables = METHODS["pfedclr"].seconds, METHODS["pfedclr"].table_seconds
     few, many = (size_of(CATALOGUE[name]) for name in one.datasets)
     tables = (many.users * many.items) / (few.users * few.items)
     as_long = ((of_rows - of_tables) * 10.00209 + of_tables * tables) / of_rows

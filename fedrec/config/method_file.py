@@ -1,0 +1,229 @@
+"""Reads `config/methods.yaml` and checks its entries: keys, values, ranges, names of each other.
+
+A schema cannot say that a value lies in the range beside it. Machines that train check no schemas: the little
+that must hold before a setting is read is checked here. The schema is only asked which keys there are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
+from fedrec.config.method_entries import SEARCHED, MethodEntry, Setting, SourcedValue
+from fedrec.errors import did_you_mean
+
+_PARTS = ("settings", "teaching", "backbones", "refused", "composed", "papers")
+"""Keys of an entry that hold keys and values."""
+
+
+def read_entries(document: Document) -> dict[str, MethodEntry]:
+    """The entries by name; `ConfigurationError`, with file and line, unless each of them can be used."""
+    reader = _Reader()
+    settings = {name: reader.settings(name, entry) for name, entry in document.content.items()}
+    refuse(document, reader.mistakes)
+    entries = {name: reader.entry(name, entry, settings) for name, entry in document.content.items()}
+    refuse(document, reader.mistakes)
+    return entries
+
+
+class _Reader:
+    """Makes objects of an entry's content, and collects what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+        self._schemas: Mapping[str, Any] = schema_named("methods")["$defs"]
+        self._read: dict[int, Setting | None] = {}
+        """Settings by the identity of their content: an anchor copies nothing."""
+
+    def settings(self, name: str, entry: object) -> dict[str, Setting]:
+        """The settings of an entry whose own keys are checked as well."""
+        if not isinstance(entry, dict):
+            self._tell(
+                (name,), f"must be keys and values (title, settings and others), got {quoted_value(entry)}."
+            )
+            return {}
+        is_plugin = name.startswith("+")
+        self.mistakes += misnamed((name,), entry, self._schemas["plugin" if is_plugin else "method"])
+        wrong = [part for part in _PARTS if not isinstance(entry.get(part, {}), dict)]
+        for part in wrong:
+            self._tell((name, part), f"must be keys and values, got {quoted_value(entry[part])}.")
+        if wrong or "settings" not in entry:
+            return {}
+        if "rounds" not in entry["settings"] and not is_plugin:
+            self._tell((name, "settings"), "the setting 'rounds' is missing, which every method has.")
+        found = {
+            key: self._setting((name, "settings", key), content) for key, content in entry["settings"].items()
+        }
+        return {key: setting for key, setting in found.items() if setting is not None}
+
+    def entry(
+        self, name: str, entry: Mapping[str, Any], settings: Mapping[str, Mapping[str, Setting]]
+    ) -> MethodEntry:
+        """An entry whose keys are right, with the settings of all of them."""
+        own = settings[name]
+        with_backbones = dict(own)
+        for backbone in entry.get("backbones", ()):
+            with_backbones |= settings.get(backbone, {})
+        for key, value in entry.get("teaching", {}).items():
+            if key in with_backbones:
+                self._check_value((name, "teaching", key), with_backbones[key], value)
+            else:
+                self._tell_unknown_setting((name, "teaching", key), name, with_backbones)
+        self._check_backbones(name, entry, [other for other in settings if not other.startswith("+")])
+        return MethodEntry(
+            name=name,
+            title=entry["title"],
+            settings=own,
+            paper=entry.get("paper"),
+            papers={
+                paper: self._differing((name, "papers", paper), name, own, content)
+                for paper, content in entry.get("papers", {}).items()
+            },
+            seconds=entry.get("seconds"),
+            table_seconds=entry.get("table_seconds", 0.0),
+            teaching=entry.get("teaching"),
+            reference=entry.get("reference"),
+            backbones=entry.get("backbones", {}),
+            refused=entry.get("refused", {}),
+            composed=self._composed(name, entry, settings),
+        )
+
+    def _setting(self, key: KeyPath, content: object) -> Setting | None:
+        if id(content) not in self._read:
+            self._read[id(content)] = self._new_setting(key, content)
+        return self._read[id(content)]
+
+    def _new_setting(self, key: KeyPath, content: object) -> Setting | None:
+        schema = self._schemas["setting"]
+        if not isinstance(content, dict):
+            keys = ", ".join(schema["required"])
+            self._tell(key, f"must be keys and values ({keys} and others), got {quoted_value(content)}.")
+            return None
+        wrong = list(misnamed(key, content, schema)) or list(_of_bounds(key, content, schema))
+        if wrong:
+            self.mistakes += wrong
+            return None
+        is_choice = content["type"] == "choice"
+        setting = Setting(
+            meaning=content["meaning"],
+            type=content["type"],
+            default=SourcedValue(content["value"], content["source"], content.get("trials")),
+            origin=str(key[0]),
+            range=None if is_choice else (content["range"][0], content["range"][1]),
+            choices=tuple(content["choices"]) if is_choice else (),
+            nullable=bool(content.get("nullable")),
+        )
+        self._check_value((*key, "value"), setting, content["value"])
+        self._check_source(key, content)
+        papers = content.get("papers", {})
+        if not isinstance(papers, dict):
+            self._tell((*key, "papers"), f"must be keys and values, got {quoted_value(papers)}.")
+            return setting
+        return replace(
+            setting, papers=self._sourced_values((*key, "papers"), papers, dict.fromkeys(papers, setting))
+        )
+
+    def _differing(
+        self, key: KeyPath, name: str, settings: Mapping[str, Setting], content: object
+    ) -> dict[str, SourcedValue]:
+        """Values by setting: of settings that there are, and that may have them."""
+        if not isinstance(content, dict):
+            self._tell(key, f"must be keys and values, got {quoted_value(content)}.")
+            return {}
+        for setting in content:
+            if setting not in settings:
+                self._tell_unknown_setting((*key, setting), name, settings)
+        return self._sourced_values(key, content, settings)
+
+    def _composed(
+        self, name: str, entry: Mapping[str, Any], settings: Mapping[str, Mapping[str, Setting]]
+    ) -> dict[str, dict[str, SourcedValue]]:
+        """The values with a backbone under a paper: a backbone that it goes with."""
+        found = {}
+        for place, content in entry.get("composed", {}).items():
+            key = (name, "composed", place)
+            backbone, _, paper = str(place).partition("@")
+            if backbone not in entry["backbones"] or not paper:
+                hint = did_you_mean(backbone, entry["backbones"])
+                self._tell(key, f"is no backbone of {name} and a paper, as in fedmf@plgc.{hint}")
+                continue
+            known = {**settings.get(backbone, {}), **settings[name]}
+            found[place] = self._differing(key, f"{backbone}{name}", known, content)
+        return found
+
+    def _sourced_values(
+        self, key: KeyPath, content: Mapping[str, object], settings: Mapping[str, Setting]
+    ) -> dict[str, SourcedValue]:
+        """The values of keys that `settings` knows."""
+        found = {
+            name: self._sourced_value((*key, name), special, settings[name])
+            for name, special in content.items()
+            if name in settings
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _sourced_value(self, key: KeyPath, content: object, setting: Setting) -> SourcedValue | None:
+        """A value that differs in a paper, and there on datasets."""
+        if not isinstance(content, dict):
+            self._tell(key, f"must be keys and values (value and source), got {quoted_value(content)}.")
+            return None
+        wrong = list(misnamed(key, content, self._schemas["special"]))
+        datasets = content.get("datasets", {})
+        if not isinstance(datasets, dict):
+            wrong.append(
+                Mistake((*key, "datasets"), f"must be keys and values, got {quoted_value(datasets)}.")
+            )
+        if wrong:
+            self.mistakes += wrong
+            return None
+        self._check_value((*key, "value"), setting, content["value"])
+        self._check_source(key, content)
+        for dataset, value in datasets.items():
+            self._check_value((*key, "datasets", dataset), setting, value)
+        return SourcedValue(content["value"], content["source"], content.get("trials"), datasets)
+
+    def _check_value(self, key: KeyPath, setting: Setting, value: object) -> None:
+        if not setting.allows(value):
+            self._tell(key, setting.refusal(value))
+
+    def _check_source(self, key: KeyPath, content: Mapping[str, Any]) -> None:
+        """A value that was searched says in how many trials, and no other does."""
+        if content["source"] == SEARCHED and "trials" not in content:
+            self._tell(key, "key 'trials' is missing: in how many trials it was searched.")
+        elif content["source"] != SEARCHED and "trials" in content:
+            self._tell((*key, "trials"), f"goes with source: {SEARCHED}. Take it out, or change the source.")
+
+    def _check_backbones(self, name: str, entry: Mapping[str, Any], known: list[str]) -> None:
+        for part in ("backbones", "refused"):
+            for backbone in entry.get(part, ()):
+                if backbone not in known:
+                    hint = did_you_mean(backbone, known)
+                    self._tell((name, part, backbone), f"unknown method '{backbone}'.{hint}")
+
+    def _tell_unknown_setting(self, key: KeyPath, name: str, settings: Mapping[str, Setting]) -> None:
+        setting = str(key[-1])
+        self._tell(key, f"{name} has no setting '{setting}'.{did_you_mean(setting, settings)}")
+
+    def _tell(self, key: KeyPath, text: str) -> None:
+        self.mistakes.append(Mistake(key, text))
+
+
+def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mistake]:
+    """A type that there is, and with it the choices or the range."""
+    kinds = schema["properties"]["type"]["enum"]
+    kind = setting["type"]
+    if kind not in kinds:
+        hint = did_you_mean(str(kind), kinds)
+        yield Mistake(
+            (*key, "type"), f"{quoted_value(kind)} is not allowed.{hint} Write one of: {', '.join(kinds)}."
+        )
+    elif kind == "choice":
+        if not isinstance(setting.get("choices"), list) or not setting["choices"]:
+            yield Mistake(key, "a setting of type choice has a list of 'choices'. Add it.")
+    elif not _is_range(setting.get("range")):
+        yield Mistake(key, f"a setting of type {kind} has a 'range': [least, largest]. Add it.")
+
+
+def _is_range(value: object) -> bool:
+    numbers = isinstance(value, list) and all(isinstance(part, int | float) for part in value)
+    return numbers and len(value) == 2 and value[0] <= value[1]  # type: ignore[arg-type,index]
