@@ -89,13 +89,13 @@ class RunMatcher:
 
     def match(self, spec: RunSpec) -> RunMatch:
         """Compare the folder of a run with its specification."""
-        missing = [file for file in FILES if not (spec.folder / file).is_file()]
         try:
             summary = read_sealed(spec.folder / SUMMARY)
         except FileNotFoundError:
             return RunMatch({}, (SUMMARY,))
         except (StorageError, ValueError) as error:
-            return RunMatch({}, tuple(missing), damage=str(error))
+            return RunMatch({}, damage=str(error))
+        missing = [file for file in FILES if not (spec.folder / file).is_file()]
         if not spec.needs_model and summary.get(MODEL) == NOT_KEPT:
             missing = [file for file in missing if file != STATE]
         return RunMatch(summary, tuple(missing), tuple(self.differences(spec, summary)))
