@@ -157,7 +157,7 @@ def test_the_counts_of_the_front_page_are_right():
     assert stated == [counter["published_hr"], counter["clean_hr"]]
 
 
-def test_the_front_page_counts_the_verdicts_of_the_reference():
+def test_front_page_and_report_count_the_verdicts_of_the_reference():
     with (ROOT / "results/reference/tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
         summary = summarise_verdicts(csv.DictReader(stream))
     block = README.partition("<!-- table: claims -->")[2].partition("<!-- end of table -->")[0]
@@ -165,8 +165,10 @@ def test_the_front_page_counts_the_verdicts_of_the_reference():
         summary.decided, summary.reproduced_reversed, summary.unfound_reversed, summary.few_seeds_reversed,
         summary.weaker, summary.holds, summary.diverges, summary.untested,
     ]  # fmt: skip
-    stated = Counter(map(int, re.findall(r"(?<![\w@])\d+\b", block)))
-    assert not Counter(count for count in counts if count) - stated
+    report = (ROOT / "results/reference/report/report.txt").read_text(encoding="utf-8")
+    for text in (block, " ".join(report.splitlines()[-2:])):
+        stated = Counter(map(int, re.findall(r"(?<![\w@])\d+\b", text)))
+        assert not Counter(count for count in counts if count) - stated
 
 
 def test_the_front_page_says_how_many_printed_numbers_agree():
