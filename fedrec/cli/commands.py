@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
-from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, status, train, work
+from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, runs, status, train, work
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
@@ -67,6 +67,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for part in (inspect, check, new, data, train, work, status, kernel, build, results, reference):
+    for part in (inspect, check, new, data, train, work, status, kernel, build, runs, results, reference):
         part.add_commands(commands)
     return parser

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from fedrec.config.reference import STORED_REFERENCE
+
 if TYPE_CHECKING:
     from fedrec.plan.project import Project
 
@@ -79,6 +81,16 @@ def add_without_model(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
         "reference add`) or read; Snakemake trains such a run again where it needs it",
+    )
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the folder of packed runs."""
+    parser.add_argument(
+        "--store",
+        type=Path,
+        default=STORED_REFERENCE,
+        help="the folder of packed runs (default: %(default)s)",
     )
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, add_store, project_of
 from fedrec.cli.work import listed_words
-from fedrec.config.reference import REFERENCE_CONFIGURATION, STORED_REFERENCE
+from fedrec.config.reference import BUILT_REFERENCE, REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError, ResultError
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ def add_commands(commands: "Commands") -> None:
 
     part = add_command(parts, "add", _add)
     part.add_argument("sources", nargs="+", type=Path, help="folders of results, or stores that `pack` wrote")
-    _add_store(part)
+    add_store(part)
     add_project(part)
 
     part = add_command(parts, "keep", _keep)
     part.add_argument("targets", nargs="+", help="figures of the inside of models, searches; built already")
-    _add_store(part)
+    add_store(part)
     add_project(part)
 
     part = add_command(parts, "show", _show)
-    _add_store(part)
+    add_store(part)
     add_methods(part)
 
     part = add_command(parts, "plan", _plan)
@@ -62,7 +62,7 @@ def add_commands(commands: "Commands") -> None:
         help="leave out what is stored, if only of older code: what is left has a dash in tables, or a model "
         "that nobody looked into",
     )
-    _add_store(part)
+    add_store(part)
     add_project(part)
 
     part = add_command(parts, "build", _build)
@@ -71,24 +71,13 @@ def add_commands(commands: "Commands") -> None:
         nargs="*",
         help="these alone: tables, figures, papers, as in fedrec papers (default: everything, and the page)",
     )
-    part.add_argument(
-        "--out", default="results/from-reference", help="folder to write (default: %(default)s)"
-    )
+    part.add_argument("--out", default=str(BUILT_REFERENCE), help="folder to write (default: %(default)s)")
     part.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
     part.add_argument(
         "--publish", action="store_true", help="put tables, figures and the page beside the stored runs, too"
     )
-    _add_store(part)
+    add_store(part)
     add_project(part)
-
-
-def _add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--store",
-        type=Path,
-        default=STORED_REFERENCE,
-        help="the folder of packed runs (default: %(default)s)",
-    )
 
 
 def _reference(_parsed: argparse.Namespace) -> None:

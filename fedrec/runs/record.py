@@ -328,10 +328,11 @@ class RunRecord:
                 f"{self.folder}: its training diverged in round {self.diverged}, so that it has no model to "
                 "look into."
             )
+        tensors = self.tensors
         learner = make_learner(
             summary["method"], self.clients, summary["settings"], summary["seed"], engine_named("loop", 0)
         )
-        learner.load(self.tensors)
+        learner.load(tensors)
         return learner
 
     def client_index(self, users: Sequence[int]) -> Tensor:
@@ -350,7 +351,7 @@ class RunRecord:
 
         `users` and `items` are numbers in the dataset; `items` is one list for all users, or a row for each.
         """
-        wanted = np.asarray(items, dtype=np.int64)
+        learner, wanted = self.learner, np.asarray(items, dtype=np.int64)
         outside = wanted[(wanted < 0) | (wanted >= self.clients.items)]
         if outside.size:
             raise ResultError(
@@ -360,7 +361,7 @@ class RunRecord:
         index = self.client_index(users)
         rows = torch.as_tensor(wanted, device=index.device).expand(len(index), -1)
         with torch.no_grad():
-            scores = protocol_scores(self.learner, self.clients, index, rows)
+            scores = protocol_scores(learner, self.clients, index, rows)
         return scores.double().cpu().numpy()
 
     def result_rows(self) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
-from fedrec.plan.runs import SUMMARY
+from fedrec.plan.runs import SUMMARY, below_results
 from fedrec.runs.record import RunRecord, without_brackets
 from fedrec.runs.store import RunStore
 
@@ -18,32 +18,35 @@ _NAMED = ("paper", "dataset", "protocol", "method", "seed", "at", "round", "repo
 
 
 def open_record(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> RunRecord:
-    """The finished run at `path`, its folder or its run.json; an error if there is none."""
-    where = Path(path)
+    """The finished run at `path`, its folder or its run.json; an error if there is none.
+
+    A run of a packed store is opened by the path that it would have unpacked: `store/runs/.../seed0`.
+    """
+    where, splits = Path(path), None if data is None else Path(data)
     folder = where.parent if where.name == SUMMARY else where
     if not folder.is_dir():
+        name = below_results(folder)
+        if name is not None and RunStore.is_at(store := folder.parents[len(name.parts) - 1]):
+            return RunStore(store).record(name.as_posix(), splits, device)
         advice = without_brackets(folder) or "Give the folder of a finished run."
         raise ResultError(f"{folder}: there is no such folder. {advice}")
-    record = RunRecord(folder, None if data is None else Path(data), device)
+    record = RunRecord(folder, splits, device)
     _ = record.summary
     return record
 
 
 def records_below(folder: str | Path) -> list[RunRecord]:
-    """Every finished run in or below `folder`, in the order of their paths.
+    """Every finished run in or below `folder`, in the order of their paths; of a packed store, its runs.
 
     Folders whose names begin with a dot are passed over: what lies there is still brought.
     """
     where = Path(folder)
     if not where.is_dir():
         raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
+    if RunStore.is_at(where):
+        return list(RunStore(where).records())
     found = sorted(where.rglob(SUMMARY))
     hidden = {path for path in found if any(part.startswith(".") for part in path.relative_to(where).parts)}
-    if not found and RunStore.is_at(where):
-        raise ResultError(
-            f"{where}: these runs are packed. Give the folder to which `fedrec reference build` "
-            "unpacks them, results/from-reference."
-        )
     return [RunRecord(path.parent) for path in found if path not in hidden]
 
 

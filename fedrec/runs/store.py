@@ -20,40 +20,48 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fedrec.errors import ResultError, StorageError
+from fedrec.errors import ResultError, StorageError, did_you_mean
 from fedrec.files.atomic import canonical_json, make_folder
 from fedrec.files.parquet import about_table, read_table, write_table
 from fedrec.files.sealed import write_sealed
-from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.runs import SUMMARY, TABLES, RunId, below_results
 from fedrec.runs.histories import LEAKING_POOL, Histories
-from fedrec.runs.record import AUDIT_FILE, RunRecord
+from fedrec.runs.record import AUDIT_FILE, RunRecord, UserRanks, without_brackets
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
 _OF_POOL = ("pool", "seen")
 """What is kept of a split with that pool besides: of each user, what `Histories` say."""
 ACTIVITY = "activity.parquet"
 """Beside a dataset's statistics: how many interactions each user has."""
+_ABOUT = ("name", "summary", "audit", "users")
+"""The columns of a packed run that are not its numbers."""
 _REBUILD = "Restore it from the repository, or pack its runs again."
 _PARTS = 10_000
 """Fractions of curves and times are kept as whole numbers of such parts."""
 _OF_PARTS = b"%"
 """What these begin with."""
-_CURVE = ("round", "loss", "validation_hr@10", "validation_ndcg@10", "test_hr@10", "test_ndcg@10")
-_TIMING = (
-    "round",
-    "clients",
-    "bytes_down_per_client",
-    "bytes_up_per_client",
-    "local_seconds",
-    "server_seconds",
-)
+_COLUMNS: Mapping[str, Sequence[str]] = {
+    "curve": ("round", "loss", "validation_hr@10", "validation_ndcg@10", "test_hr@10", "test_ndcg@10"),
+    "timing": (
+        "round",
+        "clients",
+        "bytes_down_per_client",
+        "bytes_up_per_client",
+        "local_seconds",
+        "server_seconds",
+    ),
+}
 """The columns of a run's tables that are kept, of those it has."""
 _KINDS = ("|u1", "<u2", "<u4", "<i8", "<f4", "<f8")
 """How numbers are written, narrowest first; the first that gives them back is taken."""
 _HALVES = 2
 """Tied items share a rank, which may lie half-way between two."""
+_RANKS = {"test_rank": "test_rank", "catalogue_rank": "test_rank_in_catalogue"}
+"""The ranks that are kept, and their columns in a run's own table."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,23 @@ class PackedRun:
     def id(self) -> RunId:
         """What names it."""
         return RunId.of_summary(self.summary)
+
+    def table(self, name: str) -> pa.Table:
+        """One of a run's tables, ranks, curve or timing, with the columns that are kept."""
+        if name == "ranks":
+            return self._ranks()
+        kept = {column: self.numbers.get(f"{name}:{column}") for column in _COLUMNS[name]}
+        return pa.table({column: _numbers(value) for column, value in kept.items() if value})
+
+    def _ranks(self) -> pa.Table:
+        user = _numbers(self.users)
+        rule = self.summary["protocol"]["round_rule"]
+        ranks = {
+            column: (_numbers(self.numbers[name]) / _HALVES).astype(np.float32)
+            for name, column in _RANKS.items()
+            if name in self.numbers
+        }
+        return pa.table({"at": pa.array([rule] * len(user)).dictionary_encode(), "user": user, **ranks})
 
     def without_catalogue(self) -> "PackedRun":
         """The same without ranks among all items, which few tables read and which take the most room."""
@@ -109,7 +134,7 @@ def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> Pac
     if "test_rank_in_catalogue" in record.columns("ranks"):
         among_all = record.user_ranks(catalogue=True).rank
         numbers["catalogue_rank"] = _as_bytes(among_all.astype(np.float64) * _HALVES)
-    for table, wanted in (("curve", _CURVE), ("timing", _TIMING)):
+    for table, wanted in _COLUMNS.items():
         columns = record.columns(table)
         numbers |= {f"{table}:{name}": _column(columns[name]) for name in wanted if name in columns}
     # Where its data lay tells nobody else anything, and its files are not these.
@@ -122,26 +147,56 @@ def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> Pac
 def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None = None) -> RunRecord:
     """Write what is kept of a run as a folder of results, without its model; `more` joins its run.json."""
     folder = results / run.name
-    about = {"dataset": run.dataset}
-    rule = run.summary["protocol"]["round_rule"]
-    user = _numbers(run.users)
-    ranks: dict[str, Any] = {"at": pa.array([rule] * len(user)).dictionary_encode(), "user": user}
-    for name, column in (("test_rank", "test_rank"), ("catalogue_rank", "test_rank_in_catalogue")):
-        if name in run.numbers:
-            ranks[column] = (_numbers(run.numbers[name]) / _HALVES).astype(np.float32)
-    write_table(folder / "ranks.parquet", pa.table(ranks), about)
-    for table in ("curve", "timing"):
-        prefix = f"{table}:"
-        columns = {
-            name.removeprefix(prefix): _numbers(value)
-            for name, value in run.numbers.items()
-            if name.startswith(prefix)
-        }
-        write_table(folder / f"{table}.parquet", pa.table(columns), about)
+    for name in TABLES:
+        write_table(folder / f"{name}.parquet", run.table(name), {"dataset": run.dataset})
     if run.audit:
         write_sealed(folder / AUDIT_FILE, run.audit)
     write_sealed(folder / SUMMARY, {**run.summary, **(more or {})})
     return RunRecord(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedRecord(RunRecord):
+    """A run of a store, read where it lies: all of a record but its model and what else is not kept."""
+
+    packed: PackedRun
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What its run.json says, without the hashes of files that are not kept."""
+        return self.packed.summary
+
+    @property
+    def audit(self) -> Mapping[str, Any] | None:
+        """What the audit found inside it; None if it was not asked."""
+        return self.packed.audit or None
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Refused: no model is kept."""
+        raise self._not_kept("its model")
+
+    @property
+    def keeps_model(self) -> bool:
+        """Never."""
+        return False
+
+    def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
+        """The rank of each user's test item at the reported round; what is not kept is refused."""
+        if rule not in (None, self.round_rule):
+            raise self._not_kept(f"ranks of the round '{rule}'")
+        if catalogue and "catalogue_rank" not in self.packed.numbers:
+            raise self._not_kept("ranks among all items")
+        return super().user_ranks(catalogue=catalogue)
+
+    def _table(self, name: str) -> pa.Table:
+        return self.packed.table(name)
+
+    def _not_kept(self, what: str) -> ResultError:
+        return ResultError(
+            f"{self.folder}: the store does not keep {what}. Train the run, then open it below its own "
+            f"results: snakemake --cores 2 'results/{self.packed.name}/{SUMMARY}'"
+        )
 
 
 class RunStore:
@@ -166,19 +221,27 @@ class RunStore:
 
     def runs_on(self, dataset: str) -> dict[str, PackedRun]:
         """The runs on a dataset by name."""
-        path = self._runs(dataset)
-        if not path.is_file():
-            return {}
-        table, _ = read_table(path, columns=("name", "summary", "audit", "users"), rebuild=_REBUILD)
         everyone = self._users()
-        runs = {}
-        for row in table.to_pylist():
-            name, summary, audit, users = (row.pop(key) for key in ("name", "summary", "audit", "users"))
-            if users not in everyone:
-                raise StorageError(f"{self.folder / _USERS}: does not have the users of {name}. {_REBUILD}")
-            numbers = {key: value for key, value in row.items() if value}
-            runs[name] = PackedRun(name, json.loads(summary), everyone[users], numbers, json.loads(audit))
-        return runs
+        return {row["name"]: self._run(row, everyone) for row in self._packed(dataset).to_pylist()}
+
+    def names_on(self, dataset: str) -> list[str]:
+        """The names of the runs on a dataset."""
+        return [str(name) for name in self._packed(dataset)["name"].to_pylist()]
+
+    def record(self, name: str, data: Path | None = None, device: str = "cpu") -> PackedRecord:
+        """One run by its name; it alone is unpacked. `ResultError` where the store does not have it."""
+        below = below_results(Path(name))
+        table = self._packed("" if below is None else below.parts[2])
+        rows = table.filter(pc.equal(table["name"], name)).to_pylist()
+        if not rows:
+            near = without_brackets(Path(name)) or did_you_mean(name, table["name"].to_pylist()).strip()
+            raise ResultError(f"{self.folder}: there is no run '{name}' in this store. {near}".rstrip())
+        return PackedRecord(self.folder / name, data, device, packed=self._run(rows[0], self._users()))
+
+    def records(self) -> Iterator[PackedRecord]:
+        """All runs as records, in the order of `every_run`."""
+        for run in self.every_run():
+            yield PackedRecord(self.folder / run.name, packed=run)
 
     def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
         """Take runs in. One that is there already gives way to what is brought, unless it is of `keeps`.
@@ -264,6 +327,20 @@ class RunStore:
 
     def _runs(self, dataset: str) -> Path:
         return self.folder / _RUNS / f"{dataset}.parquet"
+
+    def _packed(self, dataset: str) -> pa.Table:
+        """The packed runs on a dataset; no rows where there are none."""
+        path = self._runs(dataset)
+        if not path.is_file():
+            return pa.table({name: pa.array([], pa.string()) for name in _ABOUT})
+        return read_table(path, columns=_ABOUT, rebuild=_REBUILD)[0]
+
+    def _run(self, row: dict[str, Any], everyone: Mapping[str, bytes]) -> PackedRun:
+        name, summary, audit, users = (row[key] for key in _ABOUT)
+        if users not in everyone:
+            raise StorageError(f"{self.folder / _USERS}: does not have the users of {name}. {_REBUILD}")
+        numbers = {key: value for key, value in row.items() if value and key not in _ABOUT}
+        return PackedRun(name, json.loads(summary), everyone[users], numbers, json.loads(audit))
 
     def _users(self) -> dict[str, bytes]:
         return {row["key"]: row["users"] for row in self._rows(_USERS)}

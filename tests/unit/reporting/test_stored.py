@@ -38,7 +38,6 @@ from fedrec.reporting.tables.audit.coverage import (
     searched_settings,
 )
 from fedrec.runs.record import RunRecord
-from fedrec.runs.results import records_below
 from fedrec.runs.store import RunStore, packed_run, unpacked_run
 from tests.conftest import ROOT
 from tests.made_results import ALL_METHODS, png, svg
@@ -289,13 +288,6 @@ def test_what_was_not_run_is_named_below_a_table_and_on_the_page(built):
     for ending in ("md", "tex", "json"):
         assert sentence in (project.results / f"tables/{TABLE}.{ending}").read_text(encoding="utf-8"), ending
     assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
-
-
-def test_packed_runs_are_not_taken_for_none(built):
-    project, _ = built
-    with pytest.raises(ResultError, match="these runs are packed"):
-        records_below(project.results.parent / "store")
-    assert records_below(project.results)
 
 
 def test_of_many_lines_that_were_not_run_some_are_named():

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
 from tests.trained_runs import finished, shared_results
@@ -24,11 +25,17 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = "\n".join(line[4:] for line in PAGE.splitlines() if line.startswith("    "))
     run = finished(results, "fedmf", "clean", "rounds=2")
+    store = RunStore(tmp_path / "store")
+    store.add([packed_run(run)])
     lines = re.sub(r'"results/runs/[^"*]+"', repr(str(run.folder)), lines)
+    lines = re.sub(r'"results/reference/runs/[^"]+"', repr(str(store.folder / run.id.folder)), lines)
+    lines = lines.replace('"results/reference"', repr(str(store.folder)))
     lines = lines.replace('"results', f'"{results}')
     names = {}
     exec(lines, names)
     assert names["runs"].height == 3 * 3
+    assert names["stored"].settings == run.settings
+    assert names["reference"].height == 3
     assert names["clean"]["seed"].to_list() == [0, 1]
     printed = capsys.readouterr().out
     assert "test_hr@10" in printed

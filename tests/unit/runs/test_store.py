@@ -1,13 +1,18 @@
 """Packed runs: what tables read of them comes back, adding is safe, and damage is told."""
 
+import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from polars.testing import assert_frame_equal
 
+import fedrec
 from fedrec.config.methods import load_methods
-from fedrec.errors import StorageError
+from fedrec.errors import ResultError, StorageError
+from fedrec.files.atomic import canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import RunId
@@ -34,6 +39,9 @@ def record(tmp_path):
 @pytest.fixture
 def store(tmp_path):
     return RunStore(tmp_path / "store")
+
+
+same_frame = partial(assert_frame_equal, check_row_order=False, check_column_order=False)
 
 
 def complaint(store, file, expected):
@@ -64,6 +72,85 @@ def test_what_tables_read_of_a_run_comes_back(record, store, tmp_path):
     kept, whole = (one.curve["test_hr@10"].to_numpy() for one in (back, record))
     assert np.abs(kept - whole).max() <= 0.5e-4 + 1e-9
     assert np.abs(kept - whole).max() > 0, "curves are rounded"
+
+
+def test_a_stored_run_opens_like_its_folder(record, store, tmp_path):
+    store.add([packed_run(record)])
+    unpacked = unpacked_run(packed_run(record), tmp_path / "again")
+    path = store.folder / record.id.folder
+    for opened in (fedrec.open_run(path), fedrec.open_run(path / "run.json")):
+        assert opened.id == record.id
+        assert opened.folder == path
+        assert opened.settings == record.settings
+        for table in ("curve", "ranks", "timing", "metrics", "settings_frame"):
+            same_frame(getattr(opened, table), getattr(unpacked, table))
+        assert opened.user_ranks().rank.tolist() == list(RANKS)
+        assert opened.metric_of("hr@10", catalogue=True) == record.metric_of("hr@10", catalogue=True)
+        opened.check(with_model=False)
+    assert not path.exists()
+    assert sorted(file.suffix for file in store.folder.rglob("*") if file.is_file()) == [".parquet"] * 2
+
+
+def test_a_store_is_a_frame_of_its_runs(record, store, tmp_path):
+    other = write_run(tmp_path / "results", run_of(1, "filmtrust"), METHODS)
+    store.add(packed_run(one) for one in (record, other))
+    frame, expected = (fedrec.results(folder, ["d"]) for folder in (store.folder, tmp_path / "results"))
+    assert frame["folder"].to_list() == [
+        str(store.folder / one.id.folder) for one in (other, record) for _ in range(len(expected) // 2)
+    ]
+    same_frame(frame.drop("folder"), expected.drop("folder"))
+
+
+def test_opening_one_stored_run_decodes_no_other(record, store, tmp_path, monkeypatch):
+    others = [write_run(tmp_path / "results", run_of(seed), METHODS) for seed in (1, 2, 3)]
+    store.add(packed_run(one) for one in (record, *others))
+    decoded = []
+    monkeypatch.setattr(
+        module.json, "loads", lambda text, loads=json.loads: decoded.append(text) or loads(text)
+    )
+    assert store.record(record.id.folder).id == record.id
+    texts = [text for text in decoded if isinstance(text, str)]
+    assert texts == [canonical_json(packed_run(record).summary), "{}"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda run: run.scores([0], [1]), "its model"),
+        (lambda run: run.tensors, "its model"),
+        (lambda run: run.learner, "its model"),
+        (lambda run: run.user_ranks("last"), "ranks of the round 'last'"),
+        (lambda run: run.user_ranks(catalogue=True), "ranks among all items"),
+    ],
+)
+def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
+    store.add([packed_run(record).without_catalogue()])
+    run = store.record(record.id.folder)
+    assert not run.keeps_model
+    with pytest.raises(ResultError, match=f"the store does not keep {what}. Train the run") as refused:
+        ask(run)
+    assert f"snakemake --cores 2 'results/{record.id.folder}/run.json'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("runs/pfedclr/ml-100k/clean/fedm/seed0", "Did you mean 'runs/pfedclr/ml-100k/clean/fedmf/seed0'?"),
+        ("runs/pfedclr/ml-100k/clean/fedmf[d=8]/seed0", "Folders spell a method without brackets: "),
+        ("runs/pfedclr/filmtrust/clean/fedmf/seed0", ""),
+    ],
+)
+def test_a_run_that_is_not_stored_is_named_with_the_nearest(record, store, name, advice):
+    store.add([packed_run(record)])
+    with pytest.raises(ResultError) as refused:
+        fedrec.open_run(store.folder / name)
+    assert str(refused.value).startswith(f"{store.folder}: there is no run '{name}' in this store.")
+    assert advice in str(refused.value)
+
+
+def test_a_path_in_no_store_is_refused_as_before(tmp_path):
+    with pytest.raises(ResultError, match="there is no such folder"):
+        fedrec.open_run(tmp_path / "runs/pfedclr/ml-100k/clean/fedmf/seed0")
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def write_verdicts(
         counts=list(claim_counts(rows, papers)),
         finding=summary_sentences(summarise_verdicts(rows)),
     )
-    tables = [summary_table(rows), *verdict_tables(rows)]
+    tables = [summary_table(rows, stem.name), *verdict_tables(rows)]
     write_forms(stem, rows, tables, chapter, verdict_tables(rows, on_page=True))
 
 
@@ -169,15 +169,19 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
         }
 
 
-def summary_table(rows: Sequence[Row]) -> ReportTable:
-    """How many claims of each paper survive, and of all; its caption states the rule for all tables."""
+def summary_table(rows: Sequence[Row], name: str) -> ReportTable:
+    """How many claims of each paper survive, and of all; its caption states the rule for all tables.
+
+    `name` is that of the table's files.
+    """
     papers = dict.fromkeys(str(row["paper"]) for row in rows)
     groups = {paper: [row for row in rows if row["paper"] == paper] for paper in papers}
     counted = [(name, summarise_verdicts(group)) for name, group in (*groups.items(), (ALL, rows))]
     caption = (
         f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. A claim is "
         "reproduced where it holds under its paper's published protocol and every line it compares has "
-        f"{FULL_SEEDS} seeds under both protocols. {UNTUNED} Effects are {EFFECTS}"
+        f"{FULL_SEEDS} seeds under both protocols. {UNTUNED} Effects are {EFFECTS} The runs behind each row "
+        f"are named in {name}.csv; `fedrec runs {name} ROW` lists them, by words of a row or its number."
     )
     lines = [
         {"paper": name, "rows": summary.rows, "decided": summary.decided, **asdict(summary)}

@@ -1,0 +1,66 @@
+"""`fedrec runs`: the runs behind a table, a figure or one row of it, and where each lies."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_project, add_store, project_of
+from fedrec.config.reference import BUILT_REFERENCE
+from fedrec.errors import ConfigurationError, FedrecError, ResultError
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "runs", _runs)
+    parser.add_argument("target", metavar="TARGET", help="a table, figure or search, for example verdicts")
+    parser.add_argument(
+        "row",
+        nargs="*",
+        metavar="ROW",
+        help="the number of a row of its csv, or words that its cells have (default: all rows)",
+    )
+    add_store(parser)
+    add_project(parser)
+
+
+def _runs(parsed: argparse.Namespace) -> None:
+    """List the runs behind a table, figure or one row of it, each with the path that opens it."""
+    from fedrec.config.configuration import read_configuration
+    from fedrec.reporting.table_runs import (
+        find_csv,
+        find_row,
+        locate_runs,
+        read_rows,
+        row_label,
+        runs_by_column,
+    )
+
+    content = read_configuration([parsed.project, *parsed.configfile]).content
+    results = Path(str(content.get("results", "results")))
+    path = find_csv(parsed.target, (results, BUILT_REFERENCE, parsed.store))
+    if path is None:
+        raise _no_csv(parsed)
+    rows = read_rows(path)
+    chosen = [find_row(rows, parsed.row)] if parsed.row else rows
+    print(f"{path}, " + (f"row {row_label(chosen[0])}" if parsed.row else f"{len(rows)} rows"))
+    columns = runs_by_column(chosen)
+    if not columns:
+        print("no run is named here.")
+    for column, names in columns.items():
+        print(f"{column}:")
+        for run in locate_runs(names, results, parsed.store):
+            print(f"  {run.where:<9}  {run.path}")
+
+
+def _no_csv(parsed: argparse.Namespace) -> FedrecError:
+    """The error for a target that is unknown, or known and not built."""
+    project = project_of(parsed)
+    if parsed.target not in project.targets.names:
+        return ConfigurationError(project.no_target(parsed.target))
+    return ResultError(
+        f"{parsed.target}: its csv is not here. Build it with: fedrec reference build {parsed.target}, "
+        f"or: snakemake --cores 2 {parsed.target}"
+    )

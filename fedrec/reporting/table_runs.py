@@ -1,0 +1,146 @@
+"""The runs behind a table or figure, or behind one row of it, by the csv that names them."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrec.errors import ResultError
+from fedrec.plan.runs import SUMMARY, below_results
+from fedrec.plan.targets import RESULT_FOLDERS
+from fedrec.reporting.tables.table import RUNS
+from fedrec.runs.store import RunStore
+
+IN_RESULTS, IN_REFERENCE, MISSING_RUN = "results", "reference", "missing"
+"""Where a run lies."""
+_MOST_LISTED = 40
+"""Rows that are listed where several match."""
+_LISTED_COLUMNS = 5
+"""Columns by which they are told apart."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of a csv: its number, counted from 1, its cells, and the runs that it names by column."""
+
+    number: int
+    cells: dict[str, str]
+    runs: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class LocatedRun:
+    """A run by its name, where it lies, and the path that opens it."""
+
+    name: str
+    where: str
+    path: Path
+
+
+def find_csv(target: str, roots: Iterable[Path]) -> Path | None:
+    """The csv of a table, figure or search below the first of `roots` that has it."""
+    paths = (
+        root / folder / f"{target}.csv" for root in roots for folder in dict.fromkeys(RESULT_FOLDERS.values())
+    )
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read_rows(path: Path) -> list[TableRow]:
+    """The rows of a csv; `ResultError` where none of its columns names runs."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        named = [name for name in reader.fieldnames or () if _names_runs(name)]
+        rows = [
+            TableRow(
+                number,
+                {name: cell for name, cell in row.items() if name not in named},
+                {name: row[name].split() for name in named if row[name]},
+            )
+            for number, row in enumerate(reader, start=1)
+        ]
+    if not named:
+        raise ResultError(f"{path}: none of its columns names runs.")
+    return rows
+
+
+def find_row(rows: Sequence[TableRow], wanted: Sequence[str]) -> TableRow:
+    """The one row of a number, or in whose cells every word of `wanted` occurs, in any case.
+
+    Of several rows those are taken in which the most words are whole cells. If there is still more than one,
+    the `ResultError` lists them.
+    """
+    text = " ".join(wanted)
+    if text.isdecimal():
+        if not 1 <= int(text) <= len(rows):
+            raise ResultError(f"there is no row {text}: rows are numbered from 1 to {len(rows)}.")
+        return rows[int(text) - 1]
+    words = text.casefold().split()
+    found = _best([row for row in rows if _matches(row, words)], words)
+    if not found:
+        raise ResultError(f"no row has '{text}' in its cells. Give fewer words, or the number of a row.")
+    if len(found) > 1:
+        raise ResultError(f"{len(found)} rows match '{text}'. Name one by its number:\n{_listing(found)}")
+    return found[0]
+
+
+def runs_by_column(rows: Iterable[TableRow]) -> dict[str, list[str]]:
+    """The runs that rows name, each once in a column, by column."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for column, names in row.runs.items():
+            found.setdefault(column, {}).update(dict.fromkeys(names))
+    return {column: list(names) for column, names in found.items()}
+
+
+def locate_runs(names: Iterable[str], results: Path, store: Path) -> list[LocatedRun]:
+    """Where each run lies: below the results, else packed in the store, else nowhere here."""
+    packed: dict[str, set[str]] = {}
+    located = []
+    for name in names:
+        dataset = _dataset_of(name)
+        if (results / name / SUMMARY).is_file():
+            located.append(LocatedRun(name, IN_RESULTS, results / name))
+            continue
+        if dataset not in packed:
+            packed[dataset] = set(RunStore(store).names_on(dataset))
+        where = IN_REFERENCE if name in packed[dataset] else MISSING_RUN
+        located.append(LocatedRun(name, where, (store if where == IN_REFERENCE else results) / name))
+    return located
+
+
+def row_label(row: TableRow) -> str:
+    """A row in a line: its number and its first cells."""
+    return _line(row, list(row.cells)[:_LISTED_COLUMNS])
+
+
+def _names_runs(column: str) -> bool:
+    return column == RUNS or column.startswith(f"{RUNS}_") or column.endswith(f"_{RUNS}")
+
+
+def _matches(row: TableRow, words: Iterable[str]) -> bool:
+    text = "\n".join(row.cells.values()).casefold()
+    return all(word in text for word in words)
+
+
+def _best(rows: Sequence[TableRow], words: Sequence[str]) -> list[TableRow]:
+    """The rows in which the most words are whole cells."""
+    cells = [{cell.casefold() for cell in row.cells.values()} for row in rows]
+    whole = [sum(word in own for word in words) for own in cells]
+    return [row for row, count in zip(rows, whole, strict=True) if count == max(whole)]
+
+
+def _listing(rows: Sequence[TableRow]) -> str:
+    """Rows by number and by the first columns in which they differ."""
+    differing = [name for name in rows[0].cells if len({row.cells[name] for row in rows}) > 1]
+    lines = [f"  {_line(row, differing[:_LISTED_COLUMNS])}" for row in rows[:_MOST_LISTED]]
+    more = len(rows) - len(lines)
+    return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])])
+
+
+def _line(row: TableRow, columns: Iterable[str]) -> str:
+    return "  ".join([str(row.number), *(row.cells[name] for name in columns if row.cells[name])])
+
+
+def _dataset_of(name: str) -> str:
+    below = below_results(Path(name))
+    return "" if below is None else below.parts[2]
