@@ -22,6 +22,7 @@ from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import DIVERGED
+from fedrec.reporting.built_files import reading_built
 from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.origins import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
@@ -150,15 +151,8 @@ def own_rounds(record: RunRecord, methods: Methods) -> int:
 
 def read_standings(path: Path) -> list[MethodScore]:
     """The rows of a csv that `rows_of` was written to."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return [_read(row) for row in csv.DictReader(stream)]
-    except FileNotFoundError:
-        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultError(
-            f"{path}: this file is not whole: {error!r}. Delete it and build it again."
-        ) from error
+    with reading_built(path), path.open(encoding="utf-8", newline="") as stream:
+        return [_read(row) for row in csv.DictReader(stream)]
 
 
 def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:

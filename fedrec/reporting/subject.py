@@ -17,6 +17,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.selection import runs_of
 from fedrec.plan.steps import ProtocolSteps
 from fedrec.plan.targets import Target
+from fedrec.reporting.built_files import reading_built
 from fedrec.runs.record import RunRecord
 
 RunGroups: TypeAlias = Mapping[tuple[int, str, str], Sequence[RunRecord]]
@@ -137,17 +138,10 @@ def statistics_of(target: Target, project: Project) -> dict[str, Mapping[str, An
 
 def read_statistics(path: Path) -> Mapping[str, Any]:
     """What `fedrec describe` wrote of the dataset that the folder of `path` names."""
-    try:
+    with reading_built(path):
         statistics = read_sealed(path)
         if statistics["dataset"] != path.parent.name:
             raise ValueError(f"it is of {statistics['dataset']}")
-    except FileNotFoundError:
-        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
-    except (ValueError, KeyError) as error:
-        raise ResultError(
-            f"{path}: this file is not whole: {error}. Delete it, then build it again with: snakemake "
-            f"--cores 2 '{path}'"
-        ) from error
     return statistics
 
 

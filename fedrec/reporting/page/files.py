@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from fedrec.errors import ResultError
+from fedrec.reporting.built_files import not_whole, reading_built
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -84,18 +84,11 @@ def links_of(stem: Path, endings: Sequence[str], page: Path) -> list[tuple[str, 
 
 def content_of(path: Path) -> bytes:
     """The content of a file; one that is missing, or empty, is an error."""
-    try:
+    with reading_built(path):
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
     if not content:
         raise not_whole(path, "it is empty")
     return content
-
-
-def not_whole(path: Path, why: str) -> ResultError:
-    """The error that a file is damaged."""
-    return ResultError(f"{path}: this file is not whole: {why}. Delete it and build it again.")
 
 
 def address_of(path: Path, page: Path) -> str:

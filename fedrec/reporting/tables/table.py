@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
 from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.reporting.built_files import reading_built
 
 Row = Mapping[str, Any]
 PRINTED = "_printed"
@@ -279,7 +279,7 @@ def add_note(stem: Path, note: str) -> None:
 
 def read_shown(path: Path) -> ShownTables:
     """The tables of a json that `write_forms` wrote."""
-    try:
+    with reading_built(path):
         content = read_sealed(path)
         if content["name"] != path.stem:
             raise ValueError(f"it is that of {content['name']}")
@@ -291,12 +291,6 @@ def read_shown(path: Path) -> ShownTables:
             ],
             None if chapter is None else Chapter(**chapter),
         )
-    except FileNotFoundError:
-        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultError(
-            f"{path}: this file is not whole: {error}. Delete it and build it again."
-        ) from error
 
 
 def _shown_row(row: Row, columns: Sequence[ReportColumn]) -> Row:

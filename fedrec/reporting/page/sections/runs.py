@@ -10,9 +10,10 @@ from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.config.methods import setting_text
 from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
+from fedrec.reporting.built_files import not_whole
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
-from fedrec.reporting.page.files import address_of, not_whole
+from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
 from fedrec.runs.origins import origin_columns

@@ -1,0 +1,28 @@
+"""Files that a page, a table or a figure is built from: what to do where one is missing or damaged."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedrec.errors import ResultError
+
+
+@contextmanager
+def reading_built(path: Path) -> Iterator[None]:
+    """Turn the errors of reading a built file into a `ResultError` that says how to build it again."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 '{path}'") from None
+    except (ValueError, TypeError) as error:
+        raise not_whole(path, str(error)) from error
+    except KeyError as error:
+        raise not_whole(path, f"it has no {error}") from error
+
+
+def not_whole(path: Path, why: str) -> ResultError:
+    """The error that a file is damaged."""
+    return ResultError(
+        f"{path}: this file is not whole: {why}. Delete it, then build it again with: "
+        f"snakemake --cores 2 '{path}'"
+    )
