@@ -35,25 +35,19 @@ class _Reader:
         self._read: dict[int, Setting | None] = {}
         """Settings by the identity of their content: an anchor copies nothing."""
 
-    def settings(self, name: str, entry: object) -> dict[str, Setting]:
+    def settings(self, name: str, content: object) -> dict[str, Setting]:
         """The settings of an entry whose own keys are checked as well."""
-        if not isinstance(entry, dict):
-            self._tell(
-                (name,), f"must be keys and values (title, settings and others), got {quoted_value(entry)}."
-            )
+        entry = self._mapping((name,), content, " (title, settings and others)")
+        if entry is None:
             return {}
         is_plugin = name.startswith("+")
         self.mistakes += misnamed((name,), entry, self._schemas["plugin" if is_plugin else "method"])
-        wrong = [part for part in _PARTS if not isinstance(entry.get(part, {}), dict)]
-        for part in wrong:
-            self._tell((name, part), f"must be keys and values, got {quoted_value(entry[part])}.")
-        if wrong or "settings" not in entry:
+        parts = [self._mapping((name, part), entry.get(part, {})) for part in _PARTS]
+        if None in parts or "settings" not in entry:
             return {}
         if "rounds" not in entry["settings"] and not is_plugin:
             self._tell((name, "settings"), "the setting 'rounds' is missing, which every method has.")
-        found = {
-            key: self._setting((name, "settings", key), content) for key, content in entry["settings"].items()
-        }
+        found = {key: self._setting((name, "settings", key), each) for key, each in entry["settings"].items()}
         return {key: setting for key, setting in found.items() if setting is not None}
 
     def entry(
@@ -93,11 +87,10 @@ class _Reader:
             self._read[id(content)] = self._new_setting(key, content)
         return self._read[id(content)]
 
-    def _new_setting(self, key: KeyPath, content: object) -> Setting | None:
+    def _new_setting(self, key: KeyPath, value: object) -> Setting | None:
         schema = self._schemas["setting"]
-        if not isinstance(content, dict):
-            keys = ", ".join(schema["required"])
-            self._tell(key, f"must be keys and values ({keys} and others), got {quoted_value(content)}.")
+        content = self._mapping(key, value, f" ({', '.join(schema['required'])} and others)")
+        if content is None:
             return None
         wrong = list(misnamed(key, content, schema)) or list(_of_bounds(key, content, schema))
         if wrong:
@@ -115,21 +108,16 @@ class _Reader:
         )
         self._check_value((*key, "value"), setting, content["value"])
         self._check_source(key, content)
-        papers = content.get("papers", {})
-        if not isinstance(papers, dict):
-            self._tell((*key, "papers"), f"must be keys and values, got {quoted_value(papers)}.")
-            return setting
+        papers = self._mapping((*key, "papers"), content.get("papers", {})) or {}
         return replace(
             setting, papers=self._sourced_values((*key, "papers"), papers, dict.fromkeys(papers, setting))
         )
 
     def _differing(
-        self, key: KeyPath, name: str, settings: Mapping[str, Setting], content: object
+        self, key: KeyPath, name: str, settings: Mapping[str, Setting], value: object
     ) -> dict[str, SourcedValue]:
         """Values by setting: of settings that there are, and that may have them."""
-        if not isinstance(content, dict):
-            self._tell(key, f"must be keys and values, got {quoted_value(content)}.")
-            return {}
+        content = self._mapping(key, value) or {}
         for setting in content:
             if setting not in settings:
                 self._tell_unknown_setting((*key, setting), name, settings)
@@ -162,25 +150,28 @@ class _Reader:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _sourced_value(self, key: KeyPath, content: object, setting: Setting) -> SourcedValue | None:
+    def _sourced_value(self, key: KeyPath, value: object, setting: Setting) -> SourcedValue | None:
         """A value that differs in a paper, and there on datasets."""
-        if not isinstance(content, dict):
-            self._tell(key, f"must be keys and values (value and source), got {quoted_value(content)}.")
+        content = self._mapping(key, value, " (value and source)")
+        if content is None:
             return None
         wrong = list(misnamed(key, content, self._schemas["special"]))
-        datasets = content.get("datasets", {})
-        if not isinstance(datasets, dict):
-            wrong.append(
-                Mistake((*key, "datasets"), f"must be keys and values, got {quoted_value(datasets)}.")
-            )
-        if wrong:
-            self.mistakes += wrong
+        self.mistakes += wrong
+        datasets = self._mapping((*key, "datasets"), content.get("datasets", {}))
+        if wrong or datasets is None:
             return None
         self._check_value((*key, "value"), setting, content["value"])
         self._check_source(key, content)
-        for dataset, value in datasets.items():
-            self._check_value((*key, "datasets", dataset), setting, value)
+        for dataset, there in datasets.items():
+            self._check_value((*key, "datasets", dataset), setting, there)
         return SourcedValue(content["value"], content["source"], content.get("trials"), datasets)
+
+    def _mapping(self, key: KeyPath, value: object, keys: str = "") -> dict[str, Any] | None:
+        """The value, if it is keys and values; otherwise a mistake, with the `keys` that it should have."""
+        if isinstance(value, dict):
+            return value
+        self._tell(key, f"must be keys and values{keys}, got {quoted_value(value)}.")
+        return None
 
     def _check_value(self, key: KeyPath, setting: Setting, value: object) -> None:
         if not setting.allows(value):
