@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 
 def open_run(path: str | Path, data: str | Path | None = None, device: str = "cpu") -> "RunRecord":
-    """Open a finished run, by its folder or its run.json.
+    """Open a finished run, by its folder or its run.json; or a stored one by the path it would have.
 
     It gives `settings` (a dict), `curve`, `ranks`, `timing`, `metrics` and `settings_frame` (polars frames)
     and `scores(users, items)` of its model. `data` is the folder of its dataset's splits, where they are not
@@ -34,8 +34,9 @@ def open_run(path: str | Path, data: str | Path | None = None, device: str = "cp
 
 
 def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
-    """All finished runs in or below a folder as one polars frame: a row per run and reported round.
+    """All finished runs in or below a folder, or of a packed store, as one polars frame.
 
+    It has a row per run and reported round.
     `reported` marks the round that the run's own protocol reports; each of `settings` adds a column of its
     values.
     """
