@@ -12,9 +12,10 @@ from fedrec.federation.engines.batched.engine import BatchedEngine
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
+from fedrec.federation.model.client import Fit, Operation, Program, Rewrite, Step
 from fedrec.federation.model.weights import Loss
 from fedrec.federation.pairs import PairSet
-from fedrec.federation.program import Fit, Operation, Program, Rewrite, Step, trace
+from fedrec.federation.program import trace
 from fedrec.federation.state.state import DENSE_BYTES
 from fedrec.runs.registry import make_learner
 from tests.conftest import ROOT

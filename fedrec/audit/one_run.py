@@ -8,8 +8,9 @@ from fedrec.audit.exposure import HIT, exposure, vanished
 from fedrec.audit.significance import bootstrap_interval
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import full_name, paper_of, short_name
+from fedrec.federation.model.client import Upload
 from fedrec.federation.observe.recorder import extras
-from fedrec.federation.program import Upload, trace
+from fedrec.federation.program import trace
 from fedrec.plan.runs import SUMMARY
 from fedrec.runs.record import RunRecord
 from fedrec.runs.registry import make_method

@@ -15,6 +15,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
+from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.tables import Values, reduced
@@ -23,7 +24,7 @@ from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, Program, Rewrite, needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import Needs, needs_of, shape_of, trace, trace_after
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State

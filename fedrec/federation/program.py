@@ -17,13 +17,10 @@ from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.model.client import (
     Client,
     Fit,
-    GaussianMechanism,
-    Half,
     Operation,
     Program,
     Rewrite,
     Step,
-    Through,
     Upload,
     WholeTable,
     recorded,
@@ -32,25 +29,6 @@ from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
-
-__all__ = [
-    "Client",
-    "Fit",
-    "GaussianMechanism",
-    "Half",
-    "Needs",
-    "Operation",
-    "Program",
-    "Rewrite",
-    "Step",
-    "Through",
-    "Upload",
-    "WholeTable",
-    "needs_of",
-    "shape_of",
-    "trace",
-    "trace_after",
-]
 
 
 def trace(method: Method, round_: int) -> Program:

@@ -10,9 +10,10 @@ from fedrec.config.names import Composition
 from fedrec.config.protocol import OWN
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.federation.model.citation import Citation
+from fedrec.federation.model.client import Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
-from fedrec.federation.program import Upload, trace
+from fedrec.federation.program import trace
 from fedrec.runs.kinds import ITEMS, kind_of_method
 from fedrec.runs.registry import loaded, make_method
 

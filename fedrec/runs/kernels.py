@@ -14,7 +14,8 @@ from fedrec.federation.engines.fused.compiling import code_of
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import UnsupportedError
-from fedrec.federation.program import Fit, Program, Step, trace, trace_after
+from fedrec.federation.model.client import Fit, Program, Step
+from fedrec.federation.program import trace, trace_after
 from fedrec.runs.kinds import ITEMS, USERS
 from fedrec.runs.registry import make_central, make_method
 

@@ -7,23 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedrec.federation.model.client import Fit, Program, Rewrite, Step, Upload, WholeTable
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.plugin import Plugin
 from fedrec.federation.model.server_rule import RenamedRule, ServerRule
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
-from fedrec.federation.program import (
-    Fit,
-    Program,
-    Rewrite,
-    Step,
-    Upload,
-    WholeTable,
-    needs_of,
-    shape_of,
-    trace,
-    trace_after,
-)
+from fedrec.federation.program import needs_of, shape_of, trace, trace_after
 
 ITEMS = 12
 """Of the model that is looked at: the least with which every method works."""

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fedrec.errors import ConfigurationError, DivergenceError, did_you_mean
 from fedrec.federation.clients import Clients, Samples
+from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Fit, Needs, Program, Rewrite, Upload
+from fedrec.federation.program import Needs
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
 from fedrec.plan.fingerprint import PREFERRED_ENGINE

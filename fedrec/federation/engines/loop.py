@@ -21,10 +21,10 @@ from fedrec.federation.engines.engine import (
     Task,
     check_clients_finite,
 )
+from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
-from fedrec.federation.program import Fit, Half, Rewrite, Step, Upload, WholeTable
 
 
 class LoopClient(Interpreter):

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from fedrec.errors import FederationError
-from fedrec.federation.model.client import Through
+from fedrec.federation.model.client import Program, Through, Upload
 from fedrec.federation.model.server_rule import Mixed, ServerRule, ServerSide
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.peers import ALONE, Peers
-from fedrec.federation.program import Program, Upload
 from fedrec.federation.server.mixing import weighted_sums
 from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows

@@ -7,9 +7,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from fedrec.federation.model.client import Rewrite
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter, initial_values
-from fedrec.federation.program import Rewrite, needs_of, trace, trace_after
+from fedrec.federation.program import needs_of, trace, trace_after
 from fedrec.federation.state.dense import DenseKept
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.rows import RowsKept

@@ -7,7 +7,8 @@ import torch
 
 from fedrec.cli.main import main
 from fedrec.federation.engines.fused.compiling import compiled_fit
-from fedrec.federation.program import Fit, trace, trace_after
+from fedrec.federation.model.client import Fit
+from fedrec.federation.program import trace, trace_after
 from tests.conftest import ROOT
 from tests.federations import METHODS, method_of, precision, settings_of
 

@@ -8,9 +8,9 @@ from fedrec.config.modules import method_names
 from fedrec.errors import FederationError
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
+from fedrec.federation.model.client import GaussianMechanism, Step
 from fedrec.federation.model.parameters import Initial, item_table, vector
 from fedrec.federation.model.weights import dot, mean_entropy
-from fedrec.federation.program import GaussianMechanism, Step
 from fedrec.federation.server.server import Server
 from fedrec.methods.fedmf import FedMF
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, federation_of, kept, near

@@ -194,7 +194,7 @@ class Decayed(FedMF):
     how = "sgd"
 
     def train(self, client):
-        from fedrec.federation.program import Step
+        from fedrec.federation.model.client import Step
 
         step = Step({"Q": 0.1, "p": 0.1}, self.how, weight_decay={"Q": 0.1})
         client.fit(step, epochs=2, loss=self.loss)
@@ -226,7 +226,7 @@ class TwoSteps(FedMF):
     """Moves p, then Q on the loss computed anew."""
 
     def train(self, client):
-        from fedrec.federation.program import Step
+        from fedrec.federation.model.client import Step
 
         client.fit(Step({"p": 0.1}, "sgd"), Step({"Q": 5.0}, "sgd"), epochs=2, loss=self.loss)
 

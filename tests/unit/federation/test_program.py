@@ -10,20 +10,9 @@ from fedrec.errors import ConfigurationError, FederationError
 from fedrec.federation.engines.engine import ENGINES as NAMED
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
+from fedrec.federation.model.client import Client, Fit, GaussianMechanism, Rewrite, Step, Upload, WholeTable
 from fedrec.federation.model.plugin import Plugin
-from fedrec.federation.program import (
-    Client,
-    Fit,
-    GaussianMechanism,
-    Rewrite,
-    Step,
-    Upload,
-    WholeTable,
-    needs_of,
-    shape_of,
-    trace,
-    trace_after,
-)
+from fedrec.federation.program import needs_of, shape_of, trace, trace_after
 from fedrec.methods.fedmf import FedMF
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
 from fedrec.runs.registry import make_method

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrec.errors import ConfigurationError, FederationError
-from fedrec.federation.program import Upload
+from fedrec.federation.model.client import Upload
 from fedrec.federation.server.server import Server
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.dense import DenseKept

@@ -19,7 +19,7 @@ from fedrec.federation.engines.batched.replay import Replay, Rewritten, Scaled, 
 from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
 from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
-from fedrec.federation.program import Fit, Half, Rewrite, Upload, WholeTable
+from fedrec.federation.model.client import Fit, Half, Rewrite, Upload, WholeTable
 
 logger = logging.getLogger(__name__)
 

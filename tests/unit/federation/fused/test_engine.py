@@ -12,8 +12,9 @@ from fedrec.federation.engines.fused import compiling
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
+from fedrec.federation.model.client import Fit
 from fedrec.federation.model.weights import dot
-from fedrec.federation.program import Fit, trace
+from fedrec.federation.program import trace
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import on_cpu
 from fedrec.runs.registry import make_learner

@@ -7,8 +7,9 @@ from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.lower import lowered
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
 from fedrec.federation.model import Initial, Parameter, item_table, vector
+from fedrec.federation.model.client import Fit
 from fedrec.federation.model.weights import dot
-from fedrec.federation.program import Fit, trace
+from fedrec.federation.program import trace
 from fedrec.methods.fedmf import FedMF
 from tests.federations import method_of, settings_of
 

@@ -11,7 +11,8 @@ from fedrec.federation.engines.fused import compiling
 from fedrec.federation.engines.fused import engine as fused
 from fedrec.federation.engines.fused.kernel import lanes_for
 from fedrec.federation.engines.fused.target import H200, TargetDevice
-from fedrec.federation.program import Fit, trace
+from fedrec.federation.model.client import Fit
+from fedrec.federation.program import trace
 from tests.federations import (
     assert_same,
     clients_of,
