@@ -1,7 +1,8 @@
-"""Fingerprints of code: a hash of what it does, whatever it says about itself.
+"""Fingerprints of code: a hash of the code that decides numbers.
 
-A fingerprint covers modules and every fedrec module they import, parsed, without comments, docstrings and
-facts that are only printed. Editing prose changes none, editing arithmetic changes those of its users.
+A fingerprint covers modules and every fedrec module they import, by their source digests. An edit of prose, a
+message or a local name changes no fingerprint; an edit of arithmetic changes those of its users. Where an
+edit changes a fingerprint and no number, the ledger of `fedrec.plan.equal_code` can prove it.
 The workflow gives each job the fingerprint of its code as a parameter, and a result records it.
 """
 
@@ -13,18 +14,23 @@ from pathlib import Path
 
 from fedrec.config.modules import CLASS_NAMES, broken_source, modules_of, without_class
 from fedrec.errors import ConfigurationError
-from fedrec.plan.code import Code, source_code
+from fedrec.plan.source_digest import SourceCode, source_code
 
 NEUTRAL = ("fedrec.progress", "fedrec.errors", "fedrec.config", "fedrec.plan", "fedrec.files", "fedrec.cli")
-"""Modules and packages that decide no number of a result: what they hand on is compared by itself."""
+"""Modules and packages that decide no number: the values that they pass on are compared themselves."""
 NEUTRAL_TO_RUNS = (
     "fedrec.runs.train",
     "fedrec.runs.record",
     "fedrec.runs.device",
     "fedrec.runs.checkpoint",
     "fedrec.runs.stopping",
+    "fedrec.native.cache",
+    "fedrec.federation.model.citation",
+    "fedrec.federation.observe.recorder",
+    "fedrec.federation.observe.upload_log",
+    "fedrec.federation.privacy.accountant",
 )
-"""What besides decides no number of a training run: it chooses, opens and writes."""
+"""Further modules that decide no number of a training run: they write, cache, cite, record and account."""
 _NOT_FOLLOWED = ("fedrec.runs.registry",)
 """Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
 READ_BY_EVERY_RUN = ("rounds",)
@@ -37,7 +43,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def run_fingerprint(method: str, engine: str = PREFERRED_ENGINE) -> str:
     """The fingerprint of the code that decides the numbers of a run of `method` on `engine`."""
-    return _fingerprint(_run_modules(method, engine))
+    return _fingerprint(run_modules(method, engine))
 
 
 def code_fingerprint(*modules: str) -> str:
@@ -55,7 +61,7 @@ def check_code(method: str, settings: Iterable[str]) -> None:
         if kind not in _parsed(module).names:
             raise ConfigurationError(without_class(Path(*module.split(".")).with_suffix(".py"), kind))
     changed = [setting for setting in settings if setting not in READ_BY_EVERY_RUN]
-    code = [_parsed(module).texts for module in _run_modules(method, PREFERRED_ENGINE)] if changed else []
+    code = [_parsed(module).texts for module in run_modules(method, PREFERRED_ENGINE)] if changed else []
     for setting in changed:
         if not any(setting in texts for texts in code):
             files = " and ".join(f"{module.replace('.', '/')}.py" for module in own)
@@ -77,7 +83,8 @@ def closure(modules: Collection[str], neutral: tuple[str, ...]) -> list[str]:
     return sorted(reached)
 
 
-def _run_modules(method: str, engine: str) -> list[str]:
+def run_modules(method: str, engine: str) -> list[str]:
+    """The modules that decide the numbers of a run of `method` on `engine`; sorted."""
     own = modules_of(method)
     modules = ["fedrec.runs.training", "fedrec.runs.registry", *own]
     if any(name.startswith("fedrec.central") for name in _imports(own[0])):
@@ -104,14 +111,14 @@ def _imports(module: str) -> frozenset[str]:
     return _parsed(module).imports
 
 
-def _parsed(module: str) -> Code:
+def _parsed(module: str) -> SourceCode:
     path = _file_of(module)
     status = path.stat()
     return _parsed_file(path, status.st_mtime_ns, status.st_size)
 
 
 @cache
-def _parsed_file(path: Path, _changed: int, _size: int) -> Code:
+def _parsed_file(path: Path, _changed: int, _size: int) -> SourceCode:
     try:
         code = source_code(path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError) as error:
