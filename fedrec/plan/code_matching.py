@@ -1,9 +1,13 @@
-"""Whether a stored code fingerprint is current: the only module that compares fingerprints of runs."""
+"""Whether a stored code fingerprint is current: the only module that compares fingerprints of runs.
+
+A fingerprint is current if it is that of the code here, or if the ledger proves both equal.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fedrec.config.modules import modules_of
+from fedrec.plan.equal_code import Ledger, Proof, is_equal_code
 from fedrec.plan.fingerprint import run_fingerprint
 
 
@@ -15,12 +19,19 @@ class CodeMatcher:
 
     def is_current(self, fingerprint: object, method: str, engine: str) -> bool:
         """Whether this fingerprint of a run of `method` on `engine` stands for the current code."""
-        current = self._current(method, engine)
-        return current is not None and fingerprint == current
+        return is_equal_code(fingerprint, self._current(method, engine))
 
     def is_current_run(self, summary: Mapping[str, Any], method: str | None = None) -> bool:
         """Whether the `code` and `engine` of a run.json are current, for its own or another `method`."""
         return self.is_current(summary.get("code"), method or summary["method"], str(summary.get("engine")))
+
+    def proofs(self, summary: Mapping[str, Any]) -> tuple[Proof, ...] | None:
+        """The proofs by which the code of a run.json is current; None where it is not.
+
+        A run that the code here trained needs none.
+        """
+        current = self._current(summary["method"], str(summary.get("engine")))
+        return None if current is None else Ledger.read().chain(str(summary.get("code")), current)
 
     def _current(self, method: str, engine: str) -> str | None:
         """The current fingerprint; None where the engine or the method does not exist."""

@@ -20,6 +20,7 @@ from fedrec.errors import ConfigurationError, StorageError, did_you_mean
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
+from fedrec.plan.equal_code import representative
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.run_list import ListedRun
 from fedrec.plan.run_matching import RunSpec
@@ -312,9 +313,10 @@ class Project(Workspace):
         return tuple(spelled_records(merged_records([*needed, *before])))
 
     def _fingerprint(self, method: str) -> str:
+        """The fingerprint of a method's code; the same for all code that the ledger proves equal to it."""
         modules = tuple(modules_of(method))
         if modules not in self._fingerprints:
-            self._fingerprints[modules] = run_fingerprint(method)
+            self._fingerprints[modules] = representative(run_fingerprint(method))
         return self._fingerprints[modules]
 
     def _single(self, name: str) -> list[str]:

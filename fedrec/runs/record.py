@@ -39,6 +39,8 @@ from fedrec.files.atomic import behind_link, canonical_json
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.files.tensors import load_tensors, save_tensors
+from fedrec.plan.code_matching import CodeMatcher
+from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.registry import make_learner
 
@@ -125,6 +127,14 @@ class RunRecord:
             )
         self._check_place(content)
         return content
+
+    @property
+    def proofs(self) -> tuple[Proof, ...] | None:
+        """The proofs of equal code by which the run is current; none are needed if the code here trained it.
+
+        None if its code is neither the code here nor proven equal to it.
+        """
+        return CodeMatcher().proofs(self.summary)
 
     def _check_place(self, content: Mapping[str, Any]) -> None:
         """Refuse the record of another run where the folder's own name says which one lies there."""

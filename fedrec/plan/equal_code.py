@@ -1,0 +1,135 @@
+"""Ledger of proven-equal code: pairs of fingerprints whose code gives the same numbers, byte for byte.
+
+A run carries the fingerprint of the code that trained it. A refactoring changes fingerprints and no number.
+`python -m tests.prove_equal` compares two commits and, if nothing differs, appends a proof to the ledger.
+A stored run whose fingerprint is proven equal to today's is current.
+
+Each line is one proof. It carries the checksum of its own content and that of the line before, so that a line
+cannot be changed, removed or inserted unnoticed. A test computes the fingerprints of the commits again, and
+repeats part of the newest comparison, so that a line written by hand is found too.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedrec.errors import StorageError
+from fedrec.files.atomic import canonical_json, write_text
+from fedrec.files.sealed import SEAL, sealed, unsealed
+
+LEDGER = Path(__file__).with_name("equal_code.jsonl")
+_FIRST = "0" * 64
+"""The checksum that the first proof carries as that of the line before."""
+_RESTORE = "Restore the file from the repository; only `python -m tests.prove_equal` writes it"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A comparison of two commits that found no difference."""
+
+    number: int
+    date: str
+    before: str
+    """The older commit."""
+    after: str
+    compared: Mapping[str, Any]
+    """The sets that were compared: runs by engine, kernel texts, machines, checksums of the evidence."""
+    pairs: tuple[tuple[str, str], ...]
+    """Fingerprints of the older commit, each with the equal one of the newer commit."""
+
+    def __str__(self) -> str:
+        return f"proof {self.number} of {self.date}, commits {self.before[:8]} and {self.after[:8]}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All proofs, in the order in which they were made."""
+
+    proofs: tuple[Proof, ...]
+    checksum: str = _FIRST
+    """That of the last line."""
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> "Ledger":
+        """Read the ledger and check every line; `StorageError` names the first one that is not right."""
+        path = path or LEDGER
+        proofs: list[Proof] = []
+        checksum = _FIRST
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        for number, line in enumerate(lines, start=1):
+            try:
+                entry = unsealed(line)
+                if entry.pop("previous") != checksum:
+                    raise ValueError("it does not follow the line before it")
+                proofs.append(_proof(entry))
+                if proofs[-1].number != number:
+                    raise ValueError(f"it calls itself proof {proofs[-1].number}")
+            except (ValueError, KeyError, TypeError) as error:
+                what = f"has no {error}" if isinstance(error, KeyError) else str(error)
+                raise StorageError(f"{path}, line {number}: {what}. {_RESTORE}.") from error
+            checksum = str(json.loads(line)[SEAL])
+        return cls(tuple(proofs), checksum)
+
+    def append(self, proof: Proof, path: Path | None = None) -> None:
+        """Write the ledger with one more proof."""
+        path = path or LEDGER
+        entry = {**vars(proof), "number": len(self.proofs) + 1, "previous": self.checksum}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_text(path, f"{text}{canonical_json(sealed(entry))}\n")
+
+    def chain(self, code: str, other: str) -> tuple[Proof, ...] | None:
+        """The proofs that lead from one fingerprint to another; None where there are none."""
+        reached: dict[str, tuple[Proof, ...]] = {code: ()}
+        waiting = [code]
+        while waiting and other not in reached:
+            present = waiting.pop(0)
+            for neighbour, proof in self._neighbours(present):
+                if neighbour not in reached:
+                    reached[neighbour] = (*reached[present], proof)
+                    waiting.append(neighbour)
+        return reached.get(other)
+
+    def _neighbours(self, code: str) -> Iterable[tuple[str, Proof]]:
+        for proof in self.proofs:
+            for pair in proof.pairs:
+                if code in pair:
+                    yield pair[pair[0] == code], proof
+
+    def representatives(self) -> dict[str, str]:
+        """Of every fingerprint in the ledger, the one that stands for all that are equal to it.
+
+        It is the oldest one, so that it stays the same while proofs are added.
+        """
+        found: dict[str, str] = {}
+        for proof in self.proofs:
+            for before, after in proof.pairs:
+                one, other = found.setdefault(before, before), found.get(after, after)
+                found[after] = one
+                found |= {code: one for code, oldest in found.items() if oldest == other}
+        return found
+
+
+def representative(code: str) -> str:
+    """The fingerprint that stands for all that the ledger proves equal to `code`; itself where none is."""
+    return _representatives().get(code, code)
+
+
+def is_equal_code(code: object, other: str | None) -> bool:
+    """Whether two fingerprints are the same, or the ledger proves their code equal."""
+    if not isinstance(code, str) or other is None:
+        return False
+    return code == other or representative(code) == representative(other)
+
+
+@cache
+def _representatives() -> dict[str, str]:
+    return Ledger.read().representatives()
+
+
+def _proof(entry: Mapping[str, Any]) -> Proof:
+    pairs = tuple((str(before), str(after)) for before, after in entry["pairs"])
+    commits = {key: str(entry[key]) for key in ("date", "before", "after")}
+    return Proof(int(entry["number"]), compared=dict(entry["compared"]), pairs=pairs, **commits)
