@@ -1,0 +1,99 @@
+"""Compares the evidence of two source trees, and says why they are not proven equal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.prove_equal.changes import Statement, changed_statements, literals_of, modules_in, statements_of
+
+Evidence = Mapping[str, Any]
+"""What `recorder` writes."""
+_MOST = 12
+"""Differences of one kind that are listed."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A source tree with its evidence: one recording on a CPU, perhaps one on a GPU."""
+
+    package: Path
+    cpu: Evidence
+    gpu: Evidence | None = None
+
+    @property
+    def lines(self) -> dict[str, set[int]]:
+        """The lines of each file that any recording executed."""
+        found: dict[str, set[int]] = {}
+        for evidence in (self.cpu, self.gpu or {}):
+            for file, lines in evidence.get("lines", {}).items():
+                found.setdefault(file, set()).update(lines)
+        return found
+
+
+def differences(before: Version, after: Version, literals: str | None = None) -> Iterator[str]:
+    """Every reason why two versions are not proven equal, one line each.
+
+    `literals` is the reason why changed statements spell other numbers; without one that is refused.
+    """
+    yield from _differing_runs(before.cpu, after.cpu, "CPU")
+    if before.gpu is not None and after.gpu is not None:
+        yield from _differing_runs(before.gpu, after.gpu, "GPU")
+    else:
+        yield from _differing_kernels(before.cpu, after.cpu)
+    changed = [_changed(before, after), _changed(after, before)]
+    for version, statements, which in zip((after, before), changed, ("newer", "older"), strict=True):
+        unexecuted = [str(one) for one in statements if not one.is_executed(version.lines)]
+        yield from _listed(f"changed code that no recorded run executes, in the {which} commit", unexecuted)
+    if literals is None:
+        new, old = (literals_of(statements) for statements in changed)
+        yield from _listed("numbers that only the newer commit spells", sorted((new - old).elements()))
+        yield from _listed("numbers that only the older commit spells", sorted((old - new).elements()))
+
+
+def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
+    """The fingerprints of the older version that the newer one replaces, with those that replace them."""
+    old, new = before["fingerprints"], after["fingerprints"]
+    return sorted({(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]})
+
+
+def _changed(before: Version, after: Version) -> list[Statement]:
+    """The statements of the newer fingerprints' modules that no module of the older package has."""
+    return changed_statements(
+        statements_of(before.package, modules_in(before.package)),
+        statements_of(after.package, after.cpu["modules"]),
+    )
+
+
+def _differing_runs(before: Evidence, after: Evidence, device: str) -> Iterator[str]:
+    if before["plan"] != after["plan"]:
+        yield f"the recordings on the {device} followed different plans"
+    if before["machine"] != after["machine"]:
+        yield f"the recordings on the {device} are of different machines: {before['machine']}, {after['machine']}"
+    old, new = before["runs"], after["runs"]
+    yield from _listed(f"runs that one {device} recording lacks", sorted(old.keys() ^ new.keys()))
+    failed = [
+        f"{key}: {run['failed']}" for runs in (old, new) for key, run in runs.items() if "failed" in run
+    ]
+    yield from _listed(f"runs that failed on the {device}", failed)
+    other = [
+        f"{key} ({', '.join(name for name in old[key] if old[key][name] != new[key].get(name))})"
+        for key in sorted(old.keys() & new.keys())
+        if old[key] != new[key]
+    ]
+    yield from _listed(f"runs with other numbers on the {device}", other)
+
+
+def _differing_kernels(before: Evidence, after: Evidence) -> Iterator[str]:
+    hint = "the numbers on a GPU must show that they are equal (--gpu)"
+    old, new = before["kernels"], after["kernels"]
+    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    yield from _listed(f"generated kernels whose texts differ; {hint}", keys)
+    if before["compiled"] != after["compiled"]:
+        yield f"the compiled kernels have different texts; {hint}"
+
+
+def _listed(what: str, found: Sequence[str]) -> Iterator[str]:
+    if found:
+        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        yield f"{what} ({len(found)}): {'; '.join(found[:_MOST])}{more}"
