@@ -61,10 +61,10 @@ def plan_of(device: str, methods: Sequence[str] = (), engines: Sequence[str] = (
 
 
 def _trainings(engine: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """How an engine trains methods; the loop takes a minute for a round with noise on every sample's gradient."""
+    """How an engine trains methods; the loop takes up to a minute a round, so it trains variants for one round."""
     if engine == "fused":
         return [{"engine": engine, "names": list(names), "protocols": ["published", "clean"], "rounds": 3}]
-    slow = [name for name in names if engine == "loop" and "dp_noise" in name]
+    slow = [name for name in names if engine == "loop" and "[" in name]
     kinds = ((slow, 1), ([name for name in names if name not in slow], 2))
     return [
         {"engine": engine, "names": chosen, "protocols": ["clean"], "rounds": rounds}
