@@ -27,11 +27,11 @@ HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")
 and found right by the times that a copy keeps."""
 
 # The same examples on every run: a test fails because of a change, not because of luck.
-settings.register_profile("fedrec", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("fedrec", derandomize=True, deadline=None, max_examples=30)
 settings.load_profile("fedrec")
 
 
-SOON = "-Og"
+SOON = "-O0"
 """The flag by which a kernel is compiled in half of the time: there are many, for cases that are small."""
 
 

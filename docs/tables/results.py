@@ -4,12 +4,16 @@ Numbers of methods on MovieLens 100K that results/reference has runs of are take
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers
+
+if TYPE_CHECKING:
+    from fedrec.plan.runs import RunId
 
 SIX = {
     "draw-counter": "counting one's own negatives, no model",
@@ -33,8 +37,9 @@ def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
     A row is of one setting: where a search has changed it, both protocols are filled in, or none.
     """
     filled_in = []
+    stored = _summaries(store)
     for row in rows:
-        found, searched = stored_metrics(row, store)
+        found, searched = _stored_metrics(row, stored)
         if searched and len(found) < len(_PROTOCOLS):
             found = {}
         changed = dict(row)
@@ -44,15 +49,22 @@ def from_reference(rows: Sequence[Row], store: Path = REFERENCE) -> list[Row]:
     return filled_in
 
 
-def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[str, float]], bool]:
-    """By protocol what a store has of a row with today's settings; whether a search found some of these."""
+def _summaries(store: Path) -> "dict[RunId, Mapping[str, Any]]":
+    """The summary of every stored run on MovieLens 100K."""
+    from fedrec.runs.store import RunStore
+
+    return {run.id: run.summary for run in RunStore(store).runs_on("ml-100k").values()}
+
+
+def _stored_metrics(
+    row: Row, stored: "Mapping[RunId, Mapping[str, Any]]"
+) -> tuple[dict[str, dict[str, float]], bool]:
+    """By protocol the stored metrics of a row with today's settings; whether a search found some of these."""
     from fedrec.config.methods import load_methods, resolve
     from fedrec.plan.run_matching import has_current_settings
     from fedrec.plan.runs import run_of
-    from fedrec.runs.store import RunStore
 
     known = load_methods(ROOT / "config/methods.yaml")
-    stored = {run.id: run.summary for run in RunStore(store).runs_on("ml-100k").values()}
     paper, method = row["settings_of"].lower() or "pfedclr", row["method"]
     found = {}
     for protocol in _PROTOCOLS:
@@ -63,9 +75,9 @@ def stored_metrics(row: Row, store: Path = REFERENCE) -> tuple[dict[str, dict[st
     return found, any(source.startswith("searched") for source in sources.values())
 
 
-def is_of_before_its_search(row: Row) -> bool:
+def _is_of_before_its_search(row: Row, stored: "Mapping[RunId, Mapping[str, Any]]") -> bool:
     """Whether the numbers of a row were trained with settings that a search has changed since."""
-    found, searched = stored_metrics(row)
+    found, searched = _stored_metrics(row, stored)
     return searched and len(found) < len(_PROTOCOLS)
 
 
@@ -115,11 +127,12 @@ def methods() -> str:
         hit, gain = row[f"{protocol}_hr"], row[f"{protocol}_ndcg"]
         return f"{hit} / {gain}" if hit else "–"
 
+    stored = _summaries(REFERENCE)
     table = markdown(
         ("method", "settings of", "printed", "published protocol", "clean protocol"),
         (
             (
-                f"`{row['method']}`" + (" ‡" if is_of_before_its_search(row) else ""),
+                f"`{row['method']}`" + (" ‡" if _is_of_before_its_search(row, stored) else ""),
                 row["settings_of"] or "–",
                 *(pair(row, which) for which in ("printed", "published", "clean")),
             )

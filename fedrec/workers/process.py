@@ -1,9 +1,11 @@
 """A worker process as its starter sees it."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -41,11 +43,12 @@ class Worker:
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
     ) -> None:
+        """Start it; it imports the same `fedrec`, also from a checkout that is not installed."""
         own, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
                 [*command, str(other.fileno())],
-                env=environment,
+                env=_with_sources(environment),
                 cwd=folder,
                 pass_fds=(other.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -79,6 +82,16 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _with_sources(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds this `fedrec`, unless it is among the installed packages."""
+    sources = str(Path(__file__).resolve().parents[2])
+    if sources in {sysconfig.get_path(name) for name in ("purelib", "platlib")}:
+        return dict(environment)
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    known = others if sources in others else [sources, *others]
+    return {**environment, "PYTHONPATH": os.pathsep.join(known)}
 
 
 def death_of(status: int) -> str:

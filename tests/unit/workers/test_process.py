@@ -54,6 +54,23 @@ def test_a_command_that_fails_leaves_the_worker_as_it_was(worker, words, status,
     assert done(worker, "process") == before
 
 
+STARTER = """
+import sys
+from fedrec.workers.process import Worker
+
+imports = "import os, fedrec.workers.worker; os._exit(7)"
+sys.exit(Worker((sys.executable, "-S", "-P", "-c", imports), {}).do([], 1, 2))
+"""
+
+
+def test_a_worker_of_a_checkout_that_is_not_installed_imports_it():
+    """`-S`: there are no installed packages. The starter finds `fedrec` in its folder, where no worker looks."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", STARTER], cwd=ROOT, env={}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 7, done.stderr
+
+
 def test_a_worker_that_dies_is_told_by_its_signal(worker):
     status, _ = done(worker, "die")
     assert status == -signal.SIGKILL
