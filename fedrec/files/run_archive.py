@@ -42,7 +42,7 @@ def extract_archive(stream: IO[bytes], folder: Path, name: str) -> list[str]:
     `StorageError` where the archive is damaged or is not ours: then `folder` may hold a part of it.
     """
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with _opened(stream) as archive:
             checksums = _read_manifest(archive)
             _extract(archive, checksums, folder)
     except (tarfile.TarError, ValueError) as error:
@@ -50,6 +50,14 @@ def extract_archive(stream: IO[bytes], folder: Path, name: str) -> list[str]:
             f"{name}: {error}. Nothing of it was taken. Copy it again, or export it again."
         ) from error
     return list(checksums)
+
+
+def _opened(stream: IO[bytes]) -> tarfile.TarFile:
+    """Open an archive; `ValueError` where the file does not begin as one does."""
+    try:
+        return tarfile.open(fileobj=stream, mode="r|")
+    except tarfile.TarError as error:
+        raise ValueError("it is not an archive that fedrec wrote") from error
 
 
 def _read_manifest(archive: tarfile.TarFile) -> dict[str, str]:
