@@ -25,7 +25,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/.runs ## run the demonstration to its report, without a network
-	@$(BIN)/snakemake --cores $(CORES) -- demo || { $(LOCKED); exit 1; }
+	@$(BIN)/fedrec run --workers --cores $(CORES) demo || { $(LOCKED); exit 1; }
 	@echo; cat results/report/demo.txt; echo "All of it: $(CURDIR)/results/report/demo.html"
 
 unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again

@@ -75,8 +75,8 @@ rule splits:
 rule benchmark:
     """Speed, as ratios: preparing MovieLens 1M, and training the clients of MovieLens 100K by each engine."""
     input:
-        results("benchmarks/prepare_ml-1m.json"),
-        results("benchmarks/engines_ml-100k.json"),
+        result("benchmarks/prepare_ml-1m.json"),
+        result("benchmarks/engines_ml-100k.json"),
     message:
         "benchmark: everything is there"
 
@@ -84,9 +84,9 @@ rule benchmark:
 rule reference:
     """Every table, figure and the page from the reference results: trains nothing, needs no data, no network."""
     output:
-        directory(results("from-reference")),
+        directory(result("from-reference")),
     log:
-        results("logs/reference.log"),
+        result("logs/reference.log"),
     threads: 2
     params:
         store="results/reference",
@@ -98,29 +98,11 @@ rule reference:
 
 onstart:
     write_text(PROJECT.results / "plan/project.json", PROJECT.configuration_text())
-    write_text(PROJECT.results / ASKED, list_text(lines_of_asked()))
-    trained, cached = runs_planned()
-    seconds = [PROJECT.job(run).seconds for run in trained]
-    print(announcement(seconds, workflow.cores, len(cached)), file=sys.stderr)
-    if workflow.non_local_exec:
-        prepare_for_cluster()
-    start_workers()
-
-
-onsuccess:
-    end_workers()
-
-
-onerror:
-    end_workers()
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.
-include: "workflow/rules/cluster.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/benchmark.smk"
-include: "workflow/rules/workers.smk"
-include: "workflow/rules/listen.smk"

@@ -37,6 +37,7 @@ def _build(parsed: argparse.Namespace) -> None:
     project = project_of(parsed)
     target = project.target(parsed.target) if parsed.plan is None else _planned(parsed)
     _check_inputs(target, project)
+    _check_runs(target, project)
     build(target, project)
 
 
@@ -64,4 +65,20 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
             f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.asked_for(target)}"
+        )
+
+
+def _check_runs(target: "Target", project: "Project") -> None:
+    """Raise `ResultError` if a run is not the planned one: Snakemake accepts files that it did not make."""
+    from fedrec.plan.run_matching import RunMatcher
+
+    matcher = RunMatcher()
+    matches = {run: matcher.match(project.spec(run)) for run in target.runs}
+    outdated = [run for run, match in matches.items() if match.differences]
+    if outdated:
+        first = outdated[0]
+        raise ResultError(
+            f"{target.name}: {len(outdated)} of its {len(target.runs)} runs are not those of the plan. "
+            f"{project.results / first.folder}: {matches[first].reason} Train outdated runs again with: "
+            f"fedrec run --cores 2 {project.asked_for(target)}"
         )

@@ -18,10 +18,10 @@ def add_commands(commands: "Commands") -> None:
 
 def _check(parsed: argparse.Namespace) -> None:
     """Check every file of the configuration, and names of targets; a mistake is told with file and line."""
-    from fedrec.plan.asked import check_asked
+    from fedrec.plan.asked import validate_targets
 
     project = project_of(parsed)
-    check_asked(project, parsed.targets, dict.fromkeys(project.groups))
+    validate_targets(project, parsed.targets)
     counts = {
         "datasets": len(project.catalogue),
         "methods and plug-ins": len(project.methods),

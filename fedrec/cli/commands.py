@@ -11,7 +11,21 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
-from fedrec.cli import build, check, data, inspect, kernel, new, reference, results, runs, status, train, work
+from fedrec.cli import (
+    build,
+    check,
+    data,
+    inspect,
+    kernel,
+    new,
+    reference,
+    results,
+    run,
+    runs,
+    status,
+    train,
+    work,
+)
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
@@ -31,6 +45,7 @@ _STATUSES: Mapping[type[FedrecError], int] = {
 def perform(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is 0, or after an error message 1 or one of `_STATUSES`."""
     parsed = _parser().parse_args(arguments)
+    parsed.words = arguments
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Callable[[argparse.Namespace], None] = parsed.command
     try:
@@ -67,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for part in (inspect, check, new, data, train, work, status, kernel, build, runs, results, reference):
+    parts = (inspect, check, new, run, data, train, work, status, kernel, build, runs, results, reference)
+    for part in parts:
         part.add_commands(commands)
     return parser

@@ -96,9 +96,9 @@ def _of_the_workflow(
 def _planned(
     parsed: argparse.Namespace, targets: list[str]
 ) -> "tuple[list[ListedRun], Methods, float | None]":
-    from fedrec.plan.asked import check_asked, runs_asked
+    from fedrec.plan.asked import runs_asked, validate_targets
 
     project = project_of(parsed)
-    check_asked(project, targets, dict.fromkeys(project.groups))
+    validate_targets(project, targets)
     runs = [project.job(run).listed(project.results) for run in runs_asked(project, targets)]
     return runs, project.methods, None

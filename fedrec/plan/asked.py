@@ -1,4 +1,4 @@
-"""What Snakemake is asked for by name: a mistake is answered before it plans, with the nearest right name."""
+"""Targets by name: a mistake is answered before anything is planned, with the nearest right name."""
 
 import os
 import re
@@ -15,17 +15,10 @@ _SPLIT_FILES = ("split.parquet", "candidates.parquet")
 _SEED = re.compile(r"seed(\d+)")
 
 
-def check_asked(project: Project, asked: Iterable[str], rules: Mapping[str, str | None]) -> None:
-    """Raise `ConfigurationError` for a target that is no rule, no result that could be built and no file.
-
-    `rules` holds every rule by name, with the pattern of its files where it makes one after another.
-    """
+def validate_targets(project: Project, asked: Iterable[str]) -> None:
+    """Raise `ConfigurationError` for a target that is no rule, no result that could be built and no file."""
     for name in asked:
-        if name in rules:
-            if rules[name] is not None:
-                raise ConfigurationError(f"'{name}' makes files such as {rules[name]}. Name one of them.")
-            continue
-        if name in project.targets.names:
+        if name in project.rule_names or name in project.targets.names:
             continue
         below = _below(project.results, name)
         if below is not None:

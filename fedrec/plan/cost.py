@@ -64,22 +64,6 @@ def duration(seconds: float) -> str:
     return "a core-minute" if round(minutes) <= 1 else f"{minutes:.0f} core-minutes"
 
 
-def announcement(seconds: list[float], cores: int | None, cached: int = 0) -> str:
-    """How many runs are to be trained, and about how long that takes: a guess, by times on one CPU core.
-
-    Besides, how many come from a cache.
-    """
-    others = f" {cached} runs come from the cache." if cached else ""
-    if not seconds:
-        return f"fedrec: nothing to train.{others}"
-    minutes = max(1, round(sum(seconds) / _SECONDS_PER_MINUTE / (cores or 1)))
-    length = "a minute" if minutes == 1 else f"{minutes} minutes"
-    return (
-        f"fedrec: {len(seconds)} runs to train, about {length} on {cores or 1} CPU cores; "
-        f"with a GPU, far less.{others}"
-    )
-
-
 def _seconds(entry: MethodEntry) -> float:
     return _DEFAULT_SECONDS if entry.seconds is None else entry.seconds
 

@@ -1,7 +1,7 @@
 """The project: everything that can be built, by name, and the job of every training run."""
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
-from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.equal_code import representative
@@ -119,11 +118,6 @@ class RunJob:
         request = replace(self.request(Path()), diverged=KEPT if self.is_trial else REFUSED)
         return [word for option in request.words() if option[0] not in _FOLDERS for word in option]
 
-    def is_noted(self, parameters: Collection[str]) -> bool:
-        """Whether parameters that Snakemake noted of a job, as Python spells them, are those of this run."""
-        own = (self.fingerprint, canonical_json(self.settings), self.arguments())
-        return all(repr(value) in parameters for value in own)
-
 
 class Project(Workspace):
     """A workspace with its targets, groups of targets, and jobs."""
@@ -198,6 +192,15 @@ class Project(Workspace):
         names = self.groups[group] if group in self.groups else self._single(group)
         forms = self.targets.names
         return [file for name in names for file in (*files_of(forms[name], name), f"plan/{name}.json")]
+
+    def result_path(self, file: str) -> str:
+        """A path below the results folder, as Snakemake is asked for it."""
+        return f"{self.configuration['results']}/{file}"
+
+    @property
+    def rule_names(self) -> set[str]:
+        """Every name by which Snakemake can be asked for several files."""
+        return {*self.groups, *_IN_SNAKEFILE}
 
     def no_target(self, name: str) -> str:
         """Says that there is no target called `name`, and which is nearest."""

@@ -1,4 +1,4 @@
-"""A process that has imported Snakemake and is copied for every call of it, most of which would be importing.
+"""A process that has imported Snakemake and is copied for every call, most of which would be importing.
 
     python -P template.py < requests > statuses
 

@@ -25,8 +25,7 @@ from tests.conftest import HALF_WRITTEN, ROOT, entry
 from tests.once import once_for_all_workers
 from tests.projects import AUDIT, QUICK, content_of
 
-# A call ends no sooner than the span, so it is short here.
-OPTIONS = ["--cores", "2", "--max-jobs-per-timespan", "1000/1s"]
+OPTIONS = ["--cores", "2"]
 SNAKEMAKE = [sys.executable, "-m", "snakemake", *OPTIONS]
 RESULTS = "all results; touch ran $(touch ran) `touch ran` 'a' \"b\" & *"
 """A folder whose name a shell must never read: whatever is built is built in it."""
@@ -145,6 +144,16 @@ class Checkout:
         """What a command prints, of the copied sources."""
         return self.python("-m", "fedrec", *arguments)
 
+    def run(self, *arguments, succeeds=True):
+        """The output of `fedrec run`."""
+        command = [sys.executable, "-m", "fedrec", "run", *OPTIONS, *arguments]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert (done.returncode == 0) == succeeds, done.stdout
+        return done.stdout
+
     def python(self, *words):
         """What Python prints that finds the copied sources."""
         command = [sys.executable, *words]
@@ -154,7 +163,8 @@ class Checkout:
         """The jobs a dry run would do: the wildcards of each, by rule."""
         text = self.snakemake("--dry-run", "--quiet", "host", "--", *targets)
         found: dict[str, list[dict[str, str]]] = {}
-        for rule, about in re.findall(r"^Job \d+: (\w+) (.*)$", text, flags=re.MULTILINE):
+        # Jobs of a group are indented.
+        for rule, about in re.findall(r"^ *Job \d+: (\w+) (.*)$", text, flags=re.MULTILINE):
             wildcards = WILDCARDS.get(rule, ("target",))
             found.setdefault(rule, []).append(dict(zip(wildcards, about.split("/"), strict=False)))
         return found
@@ -169,7 +179,7 @@ def built(tmp_path_factory):
     folder = once_for_all_workers(
         tmp_path_factory,
         "built checkout",
-        lambda folder: Checkout.made(folder).snakemake(*BUILT),
+        lambda folder: Checkout.made(folder).run("--workers", *BUILT),
     )
     return Checkout(folder)
 
@@ -210,9 +220,9 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
     assert built.result("logs/tables/alpha_comparison.log").is_file()
 
 
-def test_the_runs_that_were_asked_for_are_noted_and_done(built):
-    noted = built.result("plan/runs.jsonl").read_text().splitlines()
-    assert built.fedrec("status") == f"{len(noted)} of {len(noted)} runs done.\n"
+def test_all_planned_runs_are_done_and_no_others(built):
+    noted = built.fedrec("plan", "--finished", *BUILT).splitlines()
+    assert built.fedrec("status", *BUILT) == f"{len(noted)} of {len(noted)} runs done.\n"
     asked = {Path(json.loads(line)["out"]) for line in noted}
     assert {path.parent for path in built.result("runs").rglob("run.json")} == {
         built.folder / one for one in asked
@@ -292,20 +302,27 @@ def test_editing_an_entry_re_runs_that_dataset_alone(copied):
     assert "demo_comparison" not in {job["target"] for job in jobs["table"]}
 
 
-def test_runs_trained_elsewhere_are_taken_unless_they_are_of_other_code(copied):
-    """Listed here, trained without Snakemake, which knows nothing of how they were made."""
+def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
+    """Snakemake did not train them, and so cannot compare their code: `fedrec build` does, and refuses them."""
     for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
         shutil.rmtree(folder)
     copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
     assert "All 4 runs" in copied.fedrec("work", "runs.jsonl", "--jobs", "1")
     assert copied.fedrec("plan", "alpha_comparison") == ""
+    assert "train" not in copied.planned("alpha_comparison")
     changed = sorted(copied.result("runs").rglob("run.json"))[0]
     write_sealed(changed, read_sealed(changed) | {"code": "of another day"})
-    # Three are taken.
-    (job,) = copied.planned("alpha_comparison")["train"]
-    assert copied.result(f"runs/{'/'.join(job.values())}/run.json") == changed
-    copied.snakemake("alpha_comparison")
+    refusal = copied.snakemake("alpha_comparison", succeeds=False)
+    assert "1 of its 4 runs are not those of the plan" in refusal
+    assert "differs from the plan in its code" in refusal
+    assert "fedrec run --cores 2 alpha_comparison" in refusal
+    assert not copied.result("tables/alpha_comparison.md").exists()
+    text = copied.run("alpha_comparison")
+    assert "Runs to train: 1, about a core-minute" in text
     assert read_sealed(changed)["code"] != "of another day"
+    assert copied.result("tables/alpha_comparison.md").is_file()
+    noted = copied.result("plan/runs.jsonl").read_text().splitlines()
+    assert copied.fedrec("status") == f"{len(noted)} of {len(noted)} runs done.\n"
 
 
 def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_here(copied):
@@ -318,7 +335,12 @@ def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_her
         path = copied.folder / line["out"] / "run.json"
         write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
     assert "of 4 runs 4 were taken" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
-    assert "train" not in copied.planned("alpha_comparison")
+    assert "Runs to train: none." in copied.run("--dry-run", "alpha_comparison")
+    before = {path: path.read_bytes() for path in copied.result("runs").rglob("timing.parquet")}
+    copied.snakemake("alpha_comparison")
+    # Snakemake starts a job for each run whose parameters changed; the job finds the planned run and keeps it.
+    assert before == {path: path.read_bytes() for path in copied.result("runs").rglob("timing.parquet")}
+    assert "Nothing to be done" in copied.snakemake("alpha_comparison")
 
 
 def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, monkeypatch):
@@ -334,7 +356,7 @@ def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, m
     command.write_text(
         own.replace("    words = ", '    raise SystemExit("nothing is to be done")\n    words = ')
     )
-    assert "nothing to train. 1 runs come from the cache" in second.snakemake("--cache", "--", run)
+    second.snakemake("--cache", "--", run)
     command.write_text(own)
     for name in ("run.json", "state.safetensors", "timing.parquet"):
         made, taken = (checkout.folder / Path(run).parent / name for checkout in (first, second))
@@ -344,16 +366,18 @@ def test_a_second_checkout_trains_nothing_unless_its_code_is_another(tmp_path, m
 
     with (second.folder / "fedrec/methods/draw_counter.py").open("a") as stream:
         stream.write("EDITED = True\n")
-    assert "Runs to train: 1, about a core-minute" in second.snakemake("--dry-run", "--cache", "--", run)
+    assert "train pfedclr/alpha/clean" in second.snakemake(
+        "--dry-run", "--quiet", "host", "--cache", "--", run
+    )
 
 
-def test_jobs_share_a_process(copied):
+def test_jobs_share_a_process_if_asked_to(copied):
     """A note of each process that is started: one does the runs and the table after them."""
     for folder in ("runs", "tables"):
         shutil.rmtree(copied.result(folder))
     source = copied.folder / "fedrec/cli/worker.py"
     source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
-    copied.snakemake("--cores", "1", "alpha_comparison")
+    copied.run("--workers", "alpha_comparison", "--", "--cores", "1")
     assert (copied.folder / "started").read_text() == "."
 
 
@@ -383,10 +407,12 @@ def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
 
 
 def test_a_mistake_is_told_before_any_job(fresh):
-    text = fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
-    assert "there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'?" in text
-    text = fresh.snakemake("--dry-run", f"{RESULTS}/tables/verdict.md", succeeds=False)
-    assert "there is no target 'verdict'. Did you mean 'verdicts'?" in text
+    text = fresh.run("--dry-run", "pfedclr_tabel1", succeeds=False)
+    assert text == (
+        "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec papers` lists the "
+        "tables and figures of papers, `snakemake --list-rules` everything.\n"
+    )
+    assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
     fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
     text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
     # Ours stands alone, but for Snakemake's word on the profile.
@@ -400,13 +426,14 @@ def test_a_mistake_is_told_before_any_job(fresh):
     assert "There is a tab" in text
 
 
-def test_a_dry_run_is_told_in_short(fresh):
-    text = fresh.snakemake("--dry-run", "demo")
+def test_a_dry_run_is_short(fresh):
+    text = fresh.run("--dry-run", "demo")
     # Two methods under both protocols and one between them, and the one whose uploads are attacked.
     assert "Runs to train: 7, about a core-minute; on a GPU far less." in text
     assert "demo, settings of pfedclr: 7 (3 methods, 3 protocols, 1 seed)" in text
     assert "rule train" not in text
-    assert len(text.splitlines()) < 30
+    assert len(text.splitlines()) < 50
+    assert not fresh.result("plan").exists()
 
 
 def test_the_rules_read_like_a_table_of_contents(built):

@@ -16,9 +16,9 @@ rule benchmark_prepare:
         raw=lambda wildcards: map(str, PROJECT.raw_files(wildcards.dataset)),
         code="benchmarks/prepare.py",
     output:
-        results("benchmarks/prepare_{dataset}.json"),
+        result("benchmarks/prepare_{dataset}.json"),
     log:
-        results("logs/benchmark/prepare_{dataset}.log"),
+        result("logs/benchmark/prepare_{dataset}.log"),
     threads: ALL_CORES
     params:
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
@@ -35,13 +35,13 @@ rule benchmark_prepare:
 rule benchmark_engines:
     """A round of FedMF and of PFedCLR with every client: compiled and batched against one after another."""
     input:
-        split=results("data/{dataset}/clean/split.parquet"),
-        candidates=results("data/{dataset}/clean/candidates.parquet"),
+        split=result("data/{dataset}/clean/split.parquet"),
+        candidates=result("data/{dataset}/clean/candidates.parquet"),
         code="benchmarks/engines.py",
     output:
-        results("benchmarks/engines_{dataset}.json"),
+        result("benchmarks/engines_{dataset}.json"),
     log:
-        results("logs/benchmark/engines_{dataset}.log"),
+        result("logs/benchmark/engines_{dataset}.log"),
     threads: ALL_CORES
     params:
         methods=PROJECT.configuration["method_file"],

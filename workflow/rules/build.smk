@@ -10,25 +10,25 @@ localrules:
 rule table:
     """One table (csv, markdown, LaTeX; json for pages)."""
     input:
-        inputs_of,
+        RULES.inputs,
     output:
         csv=report(
-            results("tables/{target}.csv"),
-            category=chapter_of,
+            result("tables/{target}.csv"),
+            category=RULES.chapter,
             caption="../report/table.rst",
         ),
-        md=results("tables/{target}.md"),
-        tex=results("tables/{target}.tex"),
-        json=results("tables/{target}.json"),
-        plan=results("plan/{target}.json"),
+        md=result("tables/{target}.md"),
+        tex=result("tables/{target}.tex"),
+        json=result("tables/{target}.json"),
+        plan=result("plan/{target}.json"),
     log:
-        results("logs/tables/{target}.log"),
+        result("logs/tables/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("table"),
-    priority: lambda wildcards: PROJECT.target(wildcards.target).priority
+    priority: RULES.priority
     params:
-        plan=plan_of,
-        project=results("plan/project.json"),
+        plan=RULES.plan,
+        project=result("plan/project.json"),
     message:
         "table {wildcards.target}"
     shell:
@@ -40,26 +40,26 @@ rule table:
 rule figure:
     """One figure (pdf, png, svg), what it shows (csv) and its caption (txt)."""
     input:
-        inputs_of,
+        RULES.inputs,
     output:
-        csv=results("figures/{target}.csv"),
-        pdf=results("figures/{target}.pdf"),
+        csv=result("figures/{target}.csv"),
+        pdf=result("figures/{target}.pdf"),
         png=report(
-            results("figures/{target}.png"),
-            category=chapter_of,
+            result("figures/{target}.png"),
+            category=RULES.chapter,
             caption="../report/figure.rst",
         ),
-        svg=results("figures/{target}.svg"),
-        txt=results("figures/{target}.txt"),
-        plan=results("plan/{target}.json"),
+        svg=result("figures/{target}.svg"),
+        txt=result("figures/{target}.txt"),
+        plan=result("plan/{target}.json"),
     log:
-        results("logs/figures/{target}.log"),
+        result("logs/figures/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("figure"),
-    priority: lambda wildcards: PROJECT.target(wildcards.target).priority
+    priority: RULES.priority
     params:
-        plan=plan_of,
-        project=results("plan/project.json"),
+        plan=RULES.plan,
+        project=result("plan/project.json"),
     message:
         "figure {wildcards.target}"
     shell:
@@ -71,22 +71,22 @@ rule figure:
 rule page:
     """One page of all results, which opens offline in any browser, and its finding in words (txt)."""
     input:
-        inputs_of,
+        RULES.inputs,
     output:
         html=report(
-            results("report/{target}.html"),
+            result("report/{target}.html"),
             category="Pages",
             caption="../report/page.rst",
         ),
-        txt=results("report/{target}.txt"),
-        plan=results("plan/{target}.json"),
+        txt=result("report/{target}.txt"),
+        plan=result("plan/{target}.json"),
     log:
-        results("logs/report/{target}.log"),
+        result("logs/report/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("page"),
     params:
-        plan=plan_of,
-        project=results("plan/project.json"),
+        plan=RULES.plan,
+        project=result("plan/project.json"),
     message:
         "page {wildcards.target}"
     shell:

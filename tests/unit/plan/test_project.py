@@ -16,7 +16,7 @@ from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
-from fedrec.plan.cost import announcement, seconds_of
+from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId, papers_in
 from fedrec.plan.targets import Target
 from tests.conftest import ROOT, entry
@@ -566,15 +566,6 @@ def test_what_works_on_whole_tables_costs_by_users_and_items():
     # What trains goes with the clients that do, whole tables do not.
     half = seconds("gpfedrec[participation=0.5]", "ml-100k") / seconds("gpfedrec", "ml-100k")
     assert 0.8 < half < 1
-
-
-def test_what_is_announced():
-    assert announcement([], 2) == "fedrec: nothing to train."
-    assert announcement([], 2, cached=3) == "fedrec: nothing to train. 3 runs come from the cache."
-    assert announcement([60.0, 180.0], 2) == (
-        "fedrec: 2 runs to train, about 2 minutes on 2 CPU cores; with a GPU, far less."
-    )
-    assert "about a minute on 1 CPU cores" in announcement([1.0], None)
 
 
 # Planning is light

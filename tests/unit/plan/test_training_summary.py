@@ -1,13 +1,13 @@
 import pytest
 
 from fedrec.plan.cost import duration
-from fedrec.plan.forecast import forecast
+from fedrec.plan.training_summary import training_summary
 from tests.projects import Made
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    return Made(tmp_path_factory.mktemp("forecast")).project(datasets=["alpha", "gamma"])
+    return Made(tmp_path_factory.mktemp("summary")).project(datasets=["alpha", "gamma"])
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_duration_is_told_in_core_hours(seconds, said):
 
 def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
     runs = project.target("alpha_comparison").runs
-    first, line, *missing = forecast(project, runs, [], ["all"]).splitlines()
+    first, line, *missing = training_summary(project, runs, ["all"]).splitlines()
     assert first.startswith(f"Runs to train: {len(runs)}, about ")
     assert {run.paper for run in runs} == {"pfedclr", "pfedrec"}
     assert "alpha, settings of pfedclr: 2 (2 methods, 1 protocol, 1 seed), about" in line
@@ -36,9 +36,4 @@ def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
 
 
 def test_nothing_to_train_is_told_too(project):
-    assert forecast(project, [], [], ["demo"]) == "Runs to train: none."
-
-
-def test_runs_of_the_cache_are_counted_and_not_trained(project):
-    runs = project.target("alpha_comparison").runs
-    assert forecast(project, [], runs, ["demo"]) == f"Runs to train: none. From the cache: {len(runs)}."
+    assert training_summary(project, [], ["demo"]) == "Runs to train: none."

@@ -1,4 +1,4 @@
-"""What a dry run tells of the training to come: how many runs, of what, how long, and what is left out."""
+"""The runs that targets have trained, in a few lines: how many, of what, how long, and what is left out."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,11 +10,8 @@ from fedrec.plan.runs import RunId
 _MOST_LINES = 20
 
 
-def forecast(project: Project, runs: Iterable[RunId], cached: Sequence[RunId], asked: Iterable[str]) -> str:
-    """The runs that are to be trained for what is asked for by name, in a few lines.
-
-    Besides, how many are `cached`, and come from a cache.
-    """
+def training_summary(project: Project, runs: Iterable[RunId], targets: Iterable[str]) -> str:
+    """Summarise the `runs` that are to be trained for `targets`."""
     by_dataset: dict[tuple[str, str], list[RunId]] = {}
     for run in sorted(runs):
         by_dataset.setdefault((run.paper, run.dataset), []).append(run)
@@ -22,10 +19,9 @@ def forecast(project: Project, runs: Iterable[RunId], cached: Sequence[RunId], a
     lines = [_line(key, group, seconds[key]) for key, group in by_dataset.items()]
     total = sum(map(len, by_dataset.values()))
     first = f"Runs to train: {total}, about {duration(sum(seconds.values()))}; on a GPU far less."
-    missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, asked).items()]
+    missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, targets).items()]
     first = first if total else "Runs to train: none."
-    others = f" From the cache: {len(cached)}." if cached else ""
-    return "\n".join([first + others, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
+    return "\n".join([first, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
 
 
 def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:

@@ -1,0 +1,140 @@
+"""The functions that rules of the workflow ask for their inputs, parameters and resources."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from fedrec.config.configuration import read_configuration
+from fedrec.errors import FedrecError
+from fedrec.files.atomic import canonical_json
+from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
+from fedrec.plan.cluster_resources import ResourceEstimator
+from fedrec.plan.project import Project, RunJob
+
+CONFIGURATION = Path("config/config.yaml")
+"""The configuration of a checkout."""
+
+
+class Wildcards(Protocol):
+    """The wildcards of a Snakemake job, by name."""
+
+    path: str
+    target: str
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Their names and values."""
+        ...
+
+
+class RuleFunctions:
+    """Answers the rules from the project; Snakemake calls these functions while it plans."""
+
+    def __init__(self, project: Project, *, uses_cache: bool = False) -> None:
+        self.project = project
+        self.cache = "omit-software" if uses_cache else False
+        """What rules declare of the cache between checkouts. Rules name no software environment.
+
+        Without a cache Snakemake would warn of each rule that declares one.
+        """
+        self.resources = ResourceEstimator(project)
+
+    @classmethod
+    def load(
+        cls,
+        files: Sequence[str | Path],
+        changes: Mapping[str, Any],
+        environment: Mapping[str, str],
+        *,
+        uses_cache: bool,
+    ) -> Self:
+        """Read the project as Snakemake was asked to; an error ends the process with one message.
+
+        Snakemake would show an exception with lines of its rule files, which are right.
+        """
+        try:
+            project = load_project(files, changes, environment.get("FEDREC_MIRROR"))
+            if uses_cache:
+                check_cache(environment.get(CACHE_VARIABLE))
+        except FedrecError as error:
+            raise SystemExit(f"fedrec: {error}") from None
+        return cls(project, uses_cache=uses_cache)
+
+    def shell_prefix(self) -> str:
+        """The shell text before every command: strict mode, as Snakemake's own prefix, and the environment.
+
+        Jobs find the `fedrec` command of this Python there, the mirror, the configuration files, and whether
+        diverged runs are kept. As parameters these would re-run jobs when a path alone changes.
+        """
+        configuration = self.project.configuration
+        variables = {
+            "FEDREC_MIRROR": self.project.mirror or "",
+            "FEDREC_CATALOGUE": configuration["catalogue"],
+            "FEDREC_PROTOCOLS": configuration["protocol_file"],
+            "FEDREC_METHODS": configuration["method_file"],
+            "FEDREC_DIVERGED": configuration["diverged"],
+        }
+        exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
+        folder = shlex.quote(str(Path(sys.executable).parent))
+        # Jobs are many processes: a module that one of them compiles, all others find.
+        return f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; export PATH={folder}:$PATH {exports}; "
+
+    def results(self, files: Iterable[str]) -> list[str]:
+        """Paths below the results folder."""
+        return [self.project.result_path(file) for file in files]
+
+    def job(self, wildcards: Wildcards) -> RunJob:
+        """The training run that a path names."""
+        return self.project.job(self.project.run_at(**dict(wildcards.items())))
+
+    def splits(self, wildcards: Wildcards) -> list[str]:
+        """The files that a training run reads."""
+        return self.results(self.job(wildcards).reads)
+
+    def settings(self, wildcards: Wildcards) -> str:
+        """The settings of a training run, as text."""
+        return canonical_json(self.job(wildcards).settings)
+
+    def group(self, wildcards: Wildcards) -> str | None:
+        """The group of runs that share a cluster job."""
+        return self.resources.group(self.job(wildcards).run)
+
+    def minutes(self, wildcards: Wildcards, attempt: int) -> int:
+        """Minutes that a run may take."""
+        return self.resources.minutes(self.job(wildcards).run, attempt)
+
+    def memory(self, wildcards: Wildcards, attempt: int) -> int:
+        """MB that a run may take."""
+        return self.resources.memory(self.job(wildcards).run, attempt)
+
+    def origin(self, wildcards: Wildcards) -> str:
+        """What decides a raw file besides its recipe, for keys of the cache."""
+        file = self.project.catalogue.raw_file(wildcards.path)
+        return unchecked_origin(file, self.project.mirror) if self.cache else ""
+
+    def inputs(self, wildcards: Wildcards) -> list[str]:
+        """Everything that a table, figure or page is made from."""
+        return self.results(self.project.target(wildcards.target).inputs)
+
+    def plan(self, wildcards: Wildcards) -> str:
+        """The plan of a target: everything besides its inputs that decides it."""
+        return self.project.target(wildcards.target).as_json()
+
+    def priority(self, wildcards: Wildcards) -> int:
+        """How early a table or figure is to be built."""
+        return self.project.target(wildcards.target).priority
+
+    def chapter(self, wildcards: Wildcards) -> str:
+        """Where a target stands in the report of Snakemake."""
+        return self.project.chapter_of(wildcards.target)
+
+
+def load_project(files: Sequence[str | Path], changes: Mapping[str, Any], mirror: str | None) -> Project:
+    """The project of this checkout, with files and values of a command line over its configuration.
+
+    As for Snakemake, the file of a command line may replace a configuration that does not exist.
+    """
+    own = [CONFIGURATION] if CONFIGURATION.exists() or not files else []
+    configuration = read_configuration([*own, *map(Path, files)], changes)
+    return Project.load(configuration, mirror=Path(mirror) if mirror else None)

@@ -1,0 +1,62 @@
+"""What is known of a workflow before Snakemake starts: targets, their runs, and runs to be trained again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedrec.files.atomic import write_text
+from fedrec.plan.asked import runs_asked, validate_targets
+from fedrec.plan.project import Project
+from fedrec.plan.run_list import ASKED, list_text
+from fedrec.plan.run_matching import RunMatcher
+from fedrec.plan.runs import SUMMARY, RunId
+from fedrec.plan.training_summary import training_summary
+
+_DEFAULT_TARGET = "all"
+
+
+@dataclass(frozen=True)
+class WorkflowStart:
+    """Targets with the runs that they need, compared with the finished runs among the results."""
+
+    project: Project
+    targets: Sequence[str]
+    runs: Sequence[RunId]
+    unfinished: Sequence[RunId]
+    """Runs that are to be trained."""
+    outdated: Sequence[RunId]
+    """Those of them whose folder holds another finished run, or a damaged one."""
+
+    @property
+    def summary(self) -> str:
+        """The runs to train, in a few lines."""
+        return training_summary(self.project, self.unfinished, self.targets)
+
+    @property
+    def forced_files(self) -> list[str]:
+        """Files that Snakemake is to make again.
+
+        It compares parameters of files that it made itself, and accepts any other file as it is.
+        """
+        return [self.project.result_path(f"{run.folder}/{SUMMARY}") for run in self.outdated]
+
+    def write_run_list(self) -> None:
+        """Write the list of all runs, finished or not, for `fedrec status`."""
+        project = self.project
+        lines = [project.job(run).listed(project.results) for run in self.runs]
+        write_text(project.results / ASKED, list_text(lines))
+
+
+def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
+    """Check targets and compare their runs with the results; `ConfigurationError` for an unknown target."""
+    targets = targets or [_DEFAULT_TARGET]
+    validate_targets(project, targets)
+    runs = runs_asked(project, targets)
+    matcher = RunMatcher()
+    matches = {run: matcher.match(project.spec(run)) for run in runs}
+    return WorkflowStart(
+        project,
+        targets,
+        runs,
+        unfinished=[run for run, match in matches.items() if not match.is_current],
+        outdated=[run for run, match in matches.items() if match.is_outdated],
+    )
