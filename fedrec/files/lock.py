@@ -93,9 +93,11 @@ def holder_of(folder: Path) -> LockHolder | None:
 def locked(folder: Path) -> Iterator[FolderLock]:
     """Hold the lock of a folder, which is made if need be; `StorageError` if another process holds it.
 
-    The system releases the lock of a process that ends in whatever way.
+    The system releases the lock of a process that ends in whatever way. A folder that was made for the lock
+    and is still empty at the end is removed.
     """
     path = folder / LOCK
+    is_new = not folder.exists()
     make_folder(folder)
     with as_storage_error(folder):
         descriptor = _opened(path)
@@ -109,6 +111,9 @@ def locked(folder: Path) -> Iterator[FolderLock]:
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+        if is_new:
+            with suppress(OSError):  # It is not empty.
+                folder.rmdir()
 
 
 def _opened(path: Path) -> int:

@@ -119,3 +119,15 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
     with pytest.raises(StorageError, match=r"file is a file, where a folder is needed"), locked(below):
         pass
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_that_was_made_for_the_lock_is_removed_if_nothing_was_written(tmp_path):
+    """A run that is refused leaves nothing behind."""
+    with locked(tmp_path / "refused"):
+        pass
+    with locked(tmp_path / "written"):
+        (tmp_path / "written" / "run.json").write_text("{}")
+    (tmp_path / "there").mkdir()
+    with locked(tmp_path / "there"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "written"]
