@@ -9,7 +9,8 @@
 Every method, plug-in and variant is trained by every engine: curves, ranks and scores must be the same bytes. Every
 generated kernel, for CPU and GPU, of every method, variant and setting of the stored runs must have the same text.
 Where texts differ, a recording of both commits on a GPU must show the same bytes. Every changed statement must have
-been executed, and changed statements must spell the same numbers. Otherwise nothing is written, and the status is 1.
+been executed, and changed statements must spell the same numbers and comparisons. Otherwise nothing is written, and
+the status is 1.
 
 A recording on a GPU: PYTHONPATH=TREE python tests/prove_equal/recorder.py PLAN.json TREE DATA OUT.json, where DATA is
 the folder `data/demo` that the comparison leaves in its work folder. `--cpu` and `--gpu` take recordings of both
@@ -212,7 +213,9 @@ def main() -> None:
     files = {"nargs": 2, "type": Path, "metavar": ("BEFORE.json", "AFTER.json")}
     parser.add_argument("--cpu", help="recordings on another CPU, instead of new ones here", **files)
     parser.add_argument("--gpu", help="recordings on a GPU", **files)
-    parser.add_argument("--literals", metavar="REASON", help="why changed statements spell other numbers")
+    parser.add_argument(
+        "--literals", metavar="REASON", help="why changed statements spell other numbers or comparisons"
+    )
     parser.add_argument("--dry-run", action="store_true", help="compare, and write nothing")
     parser.add_argument("--plan", type=Path, help="write the plan of a recording to this file, and end")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of that plan")

@@ -2,15 +2,21 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from fedrec.plan.source_digest import canonical_source, is_left_out
 
-Key = tuple[str, ...]
-"""The conditions, loops and other blocks around a statement inside its function, and the statement."""
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PART = (ast.stmt, ast.ExceptHandler, ast.match_case)
+"""Nodes that a block is made of."""
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Raise)
+_ABSTRACT = ("ABC", "Protocol", "Generic")
+"""Base classes that call no method."""
+_PASSIVE = ("cache", "property", "cached_property", "staticmethod", "classmethod", "override", "dataclass")
+"""Decorators that call no function and keep none for a later call."""
+_ORDERS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
 @dataclass(frozen=True)
@@ -19,159 +25,299 @@ class Statement:
 
     file: str
     """From the package's folder."""
-    first: int
-    last: int
+    place: str
+    """The classes and functions around it."""
+    key: tuple[str, ...]
+    """The blocks around it inside its function, the statement before it, and the statement."""
+    at: int
+    """The line on which it begins."""
+    lines: range
+    """It is executed if any of these lines is."""
     literals: tuple[str, ...]
-    """The numbers that it spells."""
+    """The numbers and the comparisons by order that it spells."""
 
     def is_executed(self, lines: Mapping[str, Iterable[int]]) -> bool:
         """Whether any of its lines was executed."""
-        return not set(range(self.first, self.last + 1)).isdisjoint(lines.get(self.file, ()))
+        return not set(self.lines).isdisjoint(lines.get(self.file, ()))
 
     def __str__(self) -> str:
-        return f"fedrec/{self.file}:{self.first}"
+        return f"fedrec/{self.file}:{self.at}"
 
 
-def changed_statements(
-    before: Mapping[Key, list[Statement]], after: Mapping[Key, list[Statement]]
-) -> list[Statement]:
-    """The statements of `after` that `before` lacks, or has fewer times."""
-    changed = (found for key, found in after.items() if len(found) > len(before.get(key, ())))
-    return sorted((statement for found in changed for statement in found), key=str)
+@dataclass(frozen=True)
+class Changes:
+    """The statements of one version that have no counterpart in another version."""
+
+    statements: list[Statement]
+    """Where one of several equal statements is new, all of them."""
+    literals: Counter[str]
+    """How often the new ones spell each number and each comparison by order."""
 
 
-def literals_of(statements: Iterable[Statement]) -> Counter[str]:
-    """How often statements spell each number."""
-    return Counter(literal for statement in statements for literal in statement.literals)
+def changes(before: Sequence[Statement], after: Sequence[Statement], covered: Container[str]) -> Changes:
+    """The statements of `after`, in `covered` files, that have no counterpart in `before`.
+
+    Functions may be moved, renamed, split and joined. So the counterpart of a statement is in the same function.
+    Where only one version has the function of the one or of the other, it may be in any function.
+    """
+    common = {(one.file, one.place) for one in before} & {(one.file, one.place) for one in after}
+    old, new = _by_key(before, common), _by_key(after, common)
+    found: list[Statement] = []
+    literals: Counter[str] = Counter()
+    for key, places in new.items():
+        surplus, statements = _unmatched(old[key], places)
+        own = [one for one in statements if one.file in covered]
+        found += own if surplus else ()
+        for one in own[:surplus]:
+            literals.update(one.literals)
+    return Changes(sorted(found, key=lambda one: (one.file, one.at)), literals)
 
 
-def statements_of(package: Path, modules: Iterable[str]) -> dict[Key, list[Statement]]:
-    """Every statement of some modules that can decide a number, by its key.
+_ByPlace = dict[tuple[str, str] | None, list[Statement]]
+"""Statements of one key by function; None stands for all functions that only one version has."""
+
+
+def _by_key(
+    statements: Iterable[Statement], common: Container[tuple[str, str]]
+) -> dict[tuple[str, ...], _ByPlace]:
+    found: dict[tuple[str, ...], _ByPlace] = defaultdict(lambda: defaultdict(list))
+    for one in statements:
+        place = (one.file, one.place)
+        found[one.key][place if place in common else None].append(one)
+    return found
+
+
+def _unmatched(old: _ByPlace, new: _ByPlace) -> tuple[int, list[Statement]]:
+    """How many new statements have no counterpart, and the statements that may be meant."""
+    gone, created = len(old[None]), new[None]
+    left = sum(max(0, len(there) - len(new[place])) for place, there in old.items() if place is not None)
+    grown = [here for place, here in new.items() if place is not None and len(here) > len(old[place])]
+    added = sum(len(here) for here in grown) - sum(len(old[(one[0].file, one[0].place)]) for one in grown)
+    unmatched = max(0, added - gone) + max(0, len(created) - max(0, gone - added) - left)
+    return unmatched, [*created, *(one for here in grown for one in here)]
+
+
+def statements_of(package: Path) -> list[Statement]:
+    """Every statement of a package that can decide a number.
 
     Two kinds are left out, since they decide no number of a finished run: blocks that only raise an error, and
-    functions whose name the package mentions nowhere.
+    functions that nothing can call.
     """
-    found: dict[Key, list[Statement]] = defaultdict(list)
-    mentioned = _mentioned(package)
-    for module in modules:
-        path = package.parent.joinpath(*module.split("."))
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        file = path.relative_to(package).as_posix()
-        own = _names_in(path)
-        # A private function at module level is called by its own module alone.
-        dead = {name for name in _private_functions(path) if name not in own}
-        for key, node, last in _statements(_parsed(path), (), mentioned - dead):
-            found[key].append(Statement(file, node.lineno, last, tuple(_numbers(node, last))))
-    return dict(found)
+    parsed = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(package.rglob("*.py"))}
+    mentions = {path: frozenset(_mentioned(tree)) for path, tree in parsed.items()}
+    everywhere = frozenset().union(*mentions.values())
+    imported = frozenset().union(*(frozenset(_imported(tree)) for tree in parsed.values()))
+    found: list[Statement] = []
+    for path, tree in parsed.items():
+        # A private function of a module is called by that module, unless another one imports it.
+        dead = {name for name in _private_functions(tree) if name not in mentions[path] | imported}
+        found += _Reader(tree, path.relative_to(package).as_posix(), everywhere - dead).statements()
+    return found
 
 
-@cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def file_of(module: str, package: Path) -> str:
+    """The file of a module, from the package's folder."""
+    path = package.parent.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return path.relative_to(package).as_posix()
 
 
-@cache
-def _mentioned(package: Path) -> frozenset[str]:
-    """Every name, attribute and text of a package, but for the names that functions are defined by."""
-    return frozenset().union(*(_names_in(path) for path in package.rglob("*.py")))
-
-
-@cache
-def _names_in(path: Path) -> frozenset[str]:
-    found: set[str] = set()
-    for node in ast.walk(_parsed(path)):
+def _mentioned(tree: ast.Module) -> Iterator[str]:
+    """Every name, attribute and text of a file, but for the names that functions are defined by."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            yield node.id
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            yield node.attr
         elif isinstance(node, ast.alias):
-            found.add(node.name)
+            yield node.name
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-    return frozenset(found)
+            yield node.value
 
 
-def _private_functions(path: Path) -> Iterator[str]:
-    for node in _parsed(path).body:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("_"):
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Every name that a file imports, or takes from something other than its own objects."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and _last_name(node.value) not in ("self", "cls"):
+            yield node.attr
+
+
+def _private_functions(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, _FUNCTION) and node.name.startswith("_"):
             yield node.name
 
 
-def modules_in(package: Path) -> list[str]:
-    """The names of all modules of a package."""
-    files = (path.relative_to(package.parent).with_suffix("") for path in sorted(package.rglob("*.py")))
-    return [".".join(file.parts).removesuffix(".__init__") for file in files]
+class _Reader:
+    """Reads the statements of one file."""
+
+    def __init__(self, module: ast.Module, file: str, mentioned: Container[str]) -> None:
+        self._module = module
+        self._file = file
+        self._mentioned = mentioned
+        self._computes_names = any(map(_is_computed_name, ast.walk(self._module)))
+
+    def statements(self) -> Iterator[Statement]:
+        yield from self._scope(self._module, "")
+
+    def _scope(
+        self, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, place: str
+    ) -> Iterator[Statement]:
+        """The statements of a module, a class or a function."""
+        yield from self._block(node, node.body, place, ("body",))
+
+    def _block(
+        self, parent: ast.AST, block: Sequence[ast.AST], place: str, around: tuple[str, ...]
+    ) -> Iterator[Statement]:
+        # Modules and classes execute all of their statements, in whatever order functions and imports are sorted.
+        is_ordered = not isinstance(parent, ast.Module | ast.ClassDef)
+        previous = ""
+        for node in block:
+            if is_left_out(node, parent) or _is_error_handler(node):
+                continue
+            head = _head(node)
+            key = (*around, f"after {previous}" if is_ordered else "", head)
+            if isinstance(node, (*_FUNCTION, ast.ClassDef)):
+                if not self._is_dead(node, parent):
+                    yield from self._definition(node, place, around)
+            elif _blocks(node):
+                yield self._statement(place, key, node, _head_lines(node), _head_nodes(node))
+                for name, inner in _blocks(node):
+                    if not _is_error_path(inner):
+                        yield from self._block(node, inner, place, (*around, head, name))
+            elif not isinstance(node, ast.Pass | ast.Raise) and not _is_ellipsis(node):
+                yield self._statement(place, key, node, _lines(node), [node])
+            previous = head
+
+    def _definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, place: str, around: tuple[str, ...]
+    ) -> Iterator[Statement]:
+        """A function or class may be renamed or moved: its statements are the same."""
+        for decorator in node.decorator_list:
+            key = (*around, "decorator", canonical_source(decorator))
+            yield self._statement(place, key, decorator, _lines(decorator), [decorator])
+        inner = f"{place}.{node.name}" if place else node.name
+        heads = _head_nodes(node)
+        body = list(self._scope(node, inner))
+        key = (type(node).__name__, *map(canonical_source, heads))
+        # A function that is defined is not executed yet; one without statements never is.
+        is_called = body and not isinstance(node, ast.ClassDef)
+        lines = (
+            range(node.body[0].lineno, _last(node) + 1) if is_called else range(node.lineno, node.lineno + 1)
+        )
+        yield self._statement(inner, key, node, lines, heads)
+        yield from body
+
+    def _statement(
+        self, place: str, key: tuple[str, ...], node: ast.AST, lines: range, spelled: Iterable[ast.AST]
+    ) -> Statement:
+        literals = tuple(text for part in spelled for text in _literals(part))
+        return Statement(self._file, place, key, _lines(node)[0], lines, literals)
+
+    def _is_dead(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, parent: ast.AST) -> bool:
+        """Whether nothing can call a function, or create an object of a class."""
+        if node.name.startswith("__") or node.name in self._mentioned or self._computes_names:
+            return False
+        if any(_last_name(decorator) not in _PASSIVE for decorator in node.decorator_list):
+            return False
+        # Others call the methods of a class that is derived from theirs.
+        return not isinstance(parent, ast.ClassDef) or all(
+            _last_name(base) in _ABSTRACT for base in parent.bases
+        )
 
 
-def _statements(
-    parent: ast.AST, around: Key, mentioned: Container[str]
-) -> Iterator[tuple[Key, ast.stmt, int]]:
-    for name, value in ast.iter_fields(parent):
-        if not isinstance(value, list) or _is_error_path(parent, value):
-            continue
-        for node in value:
-            if isinstance(node, ast.ExceptHandler):
-                caught = f"except {canonical_source(node.type) if node.type else ''}"
-                yield from _statements(node, (*around, caught), mentioned)
-            elif isinstance(node, ast.match_case):
-                yield from _statements(node, (*around, f"case {canonical_source(node.pattern)}"), mentioned)
-            elif isinstance(node, ast.stmt) and not is_left_out(node, parent):
-                yield from _statement(node, (*around, name), mentioned)
-
-
-def _is_error_path(parent: ast.AST, block: list[ast.AST]) -> bool:
-    """Whether a block inside a function does nothing but raise an error."""
-    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef):
-        return False
-    simple = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Raise)
+def _is_computed_name(node: ast.AST) -> bool:
+    """Whether a node looks up an attribute by a name that is not spelled."""
     return (
-        bool(block) and isinstance(block[-1], ast.Raise) and all(isinstance(node, simple) for node in block)
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "getattr"
+        and not isinstance(node.args[1], ast.Constant)
     )
 
 
-def _statement(node: ast.stmt, around: Key, mentioned: Container[str]) -> Iterator[tuple[Key, ast.stmt, int]]:
-    blocks = [value for _, value in ast.iter_fields(node) if _is_block(value)]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        if node.name not in mentioned and not node.name.startswith("__"):
-            # Nothing can call it.
-            return
-        # A function may be renamed or moved: its statements are the same.
-        for decorator in node.decorator_list:
-            yield (*around, "decorator", canonical_source(decorator)), node, node.lineno
-        if not isinstance(node, ast.ClassDef):
-            yield (*around, "def", canonical_source(node.args)), node, node.body[0].lineno - 1
-        yield from _statements(node, (), mentioned)
-    elif not blocks:
-        if not isinstance(node, ast.Pass | ast.Raise) and not _is_ellipsis(node):
-            yield (*around, canonical_source(node)), node, node.end_lineno or node.lineno
-    else:
-        heads = [value for _, value in ast.iter_fields(node) if not _is_block(value)]
-        head = f"{type(node).__name__} {' '.join(canonical_source(part) for part in _nodes(heads))}"
-        yield (*around, head), node, max(node.lineno, blocks[0][0].lineno - 1)
-        yield from _statements(node, (*around, head), mentioned)
+def _last_name(node: ast.expr) -> str:
+    """The name of a decorator or base class, without its module, arguments and types."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_error_handler(node: ast.AST) -> bool:
+    return isinstance(node, ast.ExceptHandler) and _is_error_path(node.body)
+
+
+def _is_error_path(block: Sequence[ast.AST]) -> bool:
+    """Whether a block does nothing but raise an error."""
+    return isinstance(block[-1], ast.Raise) and all(isinstance(node, _SIMPLE) for node in block)
+
+
+def _blocks(node: ast.AST) -> list[tuple[str, list[ast.AST]]]:
+    return [(name, value) for name, value in ast.iter_fields(node) if _is_block(value)]
 
 
 def _is_block(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], ast.stmt | ast.ExceptHandler)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], _PART)
 
 
-def _is_ellipsis(node: ast.stmt) -> bool:
+def _head(node: ast.AST) -> str:
+    """A statement as the digest spells it, without the blocks inside."""
+    if not _blocks(node):
+        return canonical_source(node)
+    return " ".join((type(node).__name__, *map(canonical_source, _head_nodes(node))))
+
+
+def _head_nodes(node: ast.AST) -> list[ast.AST]:
+    """The expressions of a compound statement: conditions, parameters with defaults, base classes."""
+    left_out = ("decorator_list", "returns", "type_params")
+    values = (value for name, value in ast.iter_fields(node) if name not in left_out and not _is_block(value))
+    return [
+        part
+        for value in values
+        for part in (value if isinstance(value, list) else [value])
+        if isinstance(part, ast.AST)
+    ]
+
+
+def _lines(node: ast.AST) -> range:
+    # The pattern of a case knows its lines, the case does not.
+    node = node.pattern if isinstance(node, ast.match_case) else node
+    return range(node.lineno, _last(node) + 1)
+
+
+def _last(node: ast.AST) -> int:
+    return node.end_lineno or node.lineno
+
+
+def _head_lines(node: ast.AST) -> range:
+    """The lines of a compound statement before its first block."""
+    first = _lines(node)[0]
+    return range(first, max(first + 1, _lines(_blocks(node)[0][1][0])[0]))
+
+
+def _is_ellipsis(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.value.value is ...
 
 
-def _nodes(values: Iterable[object]) -> Iterator[ast.AST]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _nodes(value)
-        elif isinstance(value, ast.AST):
-            yield value
-
-
-def _numbers(node: ast.stmt, last: int) -> Iterator[str]:
-    for part in ast.walk(node):
-        if (
-            isinstance(part, ast.Constant)
-            and type(part.value) in (int, float, complex)
-            and part.lineno <= last
-        ):
-            yield repr(part.value)
+def _literals(node: ast.AST) -> Iterator[str]:
+    """The numbers of a node with their signs, and its comparisons by order."""
+    if isinstance(node, ast.Constant):
+        yield from [repr(node.value)] if type(node.value) in (int, float, complex) else []
+        return
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        yield f"-{node.operand.value!r}"
+        return
+    if isinstance(node, ast.Compare):
+        yield from (_ORDERS[type(operator)] for operator in node.ops if type(operator) in _ORDERS)
+    for child in ast.iter_child_nodes(node):
+        yield from _literals(child)

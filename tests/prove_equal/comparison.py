@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.prove_equal.changes import Statement, changed_statements, literals_of, modules_in, statements_of
+from tests.prove_equal.changes import changes, file_of, statements_of
 
 Evidence = Mapping[str, Any]
 """What `recorder` writes."""
@@ -30,25 +30,31 @@ class Version:
                 found.setdefault(file, set()).update(lines)
         return found
 
+    @property
+    def covered(self) -> set[str]:
+        """The files of the modules that the fingerprints cover."""
+        return {file_of(module, self.package) for module in self.cpu["modules"]}
+
 
 def differences(before: Version, after: Version, literals: str | None = None) -> Iterator[str]:
     """Every reason why two versions are not proven equal, one line each.
 
-    `literals` is the reason why changed statements spell other numbers; without one that is refused.
+    `literals` is the reason why changed statements spell other numbers or comparisons; without one that is refused.
     """
     yield from _differing_runs(before.cpu, after.cpu, "CPU")
     if before.gpu is not None and after.gpu is not None:
         yield from _differing_runs(before.gpu, after.gpu, "GPU")
     else:
         yield from _differing_kernels(before.cpu, after.cpu)
-    changed = [_changed(before, after), _changed(after, before)]
-    for version, statements, which in zip((after, before), changed, ("newer", "older"), strict=True):
-        unexecuted = [str(one) for one in statements if not one.is_executed(version.lines)]
+    statements = [statements_of(version.package) for version in (before, after)]
+    new, old = changes(*statements, after.covered), changes(*reversed(statements), before.covered)
+    for version, changed, which in ((after, new, "newer"), (before, old, "older")):
+        unexecuted = [str(one) for one in changed.statements if not one.is_executed(version.lines)]
         yield from _listed(f"changed code that no recorded run executes, in the {which} commit", unexecuted)
     if literals is None:
-        new, old = (literals_of(statements) for statements in changed)
-        yield from _listed("numbers that only the newer commit spells", sorted((new - old).elements()))
-        yield from _listed("numbers that only the older commit spells", sorted((old - new).elements()))
+        for one, other, which in ((new, old, "newer"), (old, new, "older")):
+            spelled = sorted((one.literals - other.literals).elements())
+            yield from _listed(f"numbers and comparisons that only the {which} commit spells", spelled)
 
 
 def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
@@ -57,20 +63,14 @@ def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
     return sorted({(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]})
 
 
-def _changed(before: Version, after: Version) -> list[Statement]:
-    """The statements of the newer fingerprints' modules that no module of the older package has."""
-    return changed_statements(
-        statements_of(before.package, modules_in(before.package)),
-        statements_of(after.package, after.cpu["modules"]),
-    )
-
-
 def _differing_runs(before: Evidence, after: Evidence, device: str) -> Iterator[str]:
     if before["plan"] != after["plan"]:
         yield f"the recordings on the {device} followed different plans"
     if before["machine"] != after["machine"]:
         yield f"the recordings on the {device} are of different machines: {before['machine']}, {after['machine']}"
     old, new = before["runs"], after["runs"]
+    if not old:
+        yield f"the older recording on the {device} has no run"
     yield from _listed(f"runs that one {device} recording lacks", sorted(old.keys() ^ new.keys()))
     failed = [
         f"{key}: {run['failed']}" for runs in (old, new) for key, run in runs.items() if "failed" in run

@@ -1,0 +1,146 @@
+"""Evidence of two versions: equal evidence passes, and every kind of difference is a reason to refuse."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.prove_equal.comparison import Version, differences, pairs
+from tests.unit.prove_equal.packages import package
+
+TEXT = """
+    LIMIT = 5
+    def train(value):
+        if value > LIMIT:
+            value = LIMIT
+        if value < 0:
+            raise ValueError(value)
+        return value
+    print(train)
+"""
+ALL = [2, 3, 4, 5, 6, 8, 9]
+
+
+def evidence(**changes):
+    made = {
+        "plan": "p",
+        "machine": {"device": "CPU"},
+        "fingerprints": {"mf/fused": "1", "fedmf/fused": "2", "fedmf/loop": "3"},
+        "modules": ["fedrec.a"],
+        "runs": {"fedmf clean fused": {"curve": "c", "ranks": "r"}, "mf clean fused": {"curve": "d"}},
+        "kernels": {"cpu: fedmf": "k", "cuda: fedmf": "l"},
+        "compiled": ["m"],
+        "lines": {"a.py": ALL},
+    }
+    return made | changes
+
+
+@pytest.fixture
+def version(tmp_path):
+    """A version of a text with evidence that every line was executed."""
+
+    def make(text=TEXT, **changes):
+        folder = package(tmp_path / str(len(list(tmp_path.iterdir()))), a=text)
+        return Version(folder, evidence(**changes))
+
+    return make
+
+
+def only(reasons, text):
+    (reason,) = reasons
+    assert text in reason
+
+
+def test_equal_evidence_passes_and_gives_the_fingerprints_that_differ(version):
+    before = version()
+    after = version(fingerprints={"mf/fused": "1", "fedmf/fused": "8", "fedmf/loop": "9", "new/fused": "7"})
+    assert list(differences(before, after)) == []
+    assert pairs(before.cpu, after.cpu) == [("2", "8"), ("3", "9")]
+
+
+def test_methods_of_one_fingerprint_give_one_pair():
+    old, new = ({"mf/fused": code, "mf/loop": code} for code in "ab")
+    assert pairs(evidence(fingerprints=old), evidence(fingerprints=new)) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"runs": {"mf clean fused": {"curve": "d"}}}, "lacks (1): fedmf clean fused"),
+        ({"runs": evidence()["runs"] | {"mf clean fused": {"curve": "x"}}}, "other numbers on the CPU (1): mf clean fused (curve)"),
+        ({"plan": "q"}, "followed different plans"),
+        ({"machine": {"device": "ARM"}}, "of different machines: {'device': 'CPU'}, {'device': 'ARM'}"),
+        ({"kernels": evidence()["kernels"] | {"cuda: fedmf": "x"}}, "texts differ; the numbers on a GPU must show that they are equal (--gpu) (1): cuda: fedmf"),
+        ({"kernels": {"cpu: fedmf": "k"}}, "texts differ"),
+        ({"compiled": ["m", "n"]}, "compiled kernels have different texts"),
+    ],
+)  # fmt: skip
+def test_other_evidence_is_refused(version, changes, reason):
+    only(differences(version(), version(**changes)), reason)
+    assert list(differences(version(**changes), version()))
+
+
+def test_a_run_that_failed_in_both_versions_is_refused(version):
+    failed = {"runs": {"mf clean fused": {"failed": "no memory"}}}
+    only(
+        set(differences(version(**failed), version(**failed))),
+        "failed on the CPU (2): mf clean fused: no memory",
+    )
+
+
+def test_recordings_without_a_run_are_refused(version):
+    only(differences(version(runs={}), version(runs={})), "has no run")
+
+
+def test_a_recording_on_a_gpu_must_have_equal_numbers_too(version):
+    before, after = version(), version(kernels={})
+    with_gpu = replace(before, gpu=evidence()), replace(after, gpu=evidence())
+    assert list(differences(*with_gpu)) == []
+    only(differences(before, with_gpu[1]), "texts differ")
+    for changes in ({"runs": {"mf clean fused": {"curve": "d"}}}, {"machine": {}}, {"plan": "q"}):
+        only(differences(with_gpu[0], replace(after, gpu=evidence(**changes))), "GPU")
+
+
+def test_a_changed_statement_must_be_executed_in_both_versions(version):
+    after = TEXT.replace("value = LIMIT", "value = min(LIMIT, value)")
+    without = {"lines": {"a.py": [line for line in ALL if line != 5]}}
+    assert list(differences(version(), version(after))) == []
+    only(differences(version(), version(after, **without)), "in the newer commit (1): fedrec/a.py:5")
+    only(differences(version(**without), version(after)), "in the older commit (1): fedrec/a.py:5")
+
+
+def test_a_recording_on_a_gpu_executes_statements_too(version):
+    after = version(TEXT.replace("value = LIMIT", "value = min(LIMIT, value)"), lines={})
+    before = replace(version(), gpu=evidence())
+    assert list(differences(before, replace(after, gpu=evidence()))) == []
+    assert list(differences(before, replace(after, gpu=evidence(lines={}))))
+
+
+def test_an_error_path_need_not_be_executed(version):
+    assert list(differences(version(), version(TEXT.replace("ValueError(value)", "KeyError()")))) == []
+
+
+def test_a_module_that_no_fingerprint_covers_may_change(version):
+    other = {"modules": []}
+    assert list(differences(version(**other), version(TEXT.replace("5", "6"), **other))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "newer", "older"),
+    [
+        ("LIMIT = 5", "LIMIT = 6", "6", "5"),
+        ("LIMIT = 5", "LIMIT = -5", "-5", "5"),
+        ("value > LIMIT", "value >= LIMIT", ">=", ">"),
+    ],
+)
+def test_a_threshold_that_no_run_reaches_needs_a_reason(version, old, new, newer, older):
+    versions = version(), version(TEXT.replace(old, new))
+    reasons = list(differences(*versions))
+    assert [reason.rpartition(": ")[2] for reason in reasons] == [newer, older]
+    assert list(differences(*versions, literals="a constant became a setting")) == []
+
+
+def test_many_differences_are_counted_and_not_all_listed(version):
+    runs = {f"run {number:02d}": {"curve": "c"} for number in range(20)}
+    other = {key: {"curve": "x"} for key in runs}
+    only(differences(version(runs=runs), version(runs=other)), "(20): run 00 (curve); run 01")
+    only(differences(version(runs=runs), version(runs=other)), "and 8 more")
