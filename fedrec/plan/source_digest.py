@@ -22,6 +22,15 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NAMED = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 """Nodes whose field `name` binds a variable."""
+_BINDING = (ast.FunctionDef, ast.AsyncFunctionDef, *_NAMED)
+_CLOSED = frozenset({*_FUNCTIONS, ast.ClassDef, ast.Name, ast.Constant})
+"""Nodes below which nothing belongs to the scope around them."""
+_SPELLED_OTHERWISE = frozenset(
+    {ast.arg, *_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef, ast.Raise, ast.Assert, ast.AnnAssign}
+)
+"""Nodes that the digest does not spell field by field."""
+_MAYBE_LEFT_OUT = frozenset({ast.Expr, ast.If, ast.Global, ast.Nonlocal})
+"""Nodes that a list can leave out, whatever its parent is."""
 _IN_CLASS: dict[str, str] = {}
 """The scope of a class body: its names are attributes, and functions inside do not see them."""
 
@@ -70,16 +79,23 @@ class _DigestWriter:
 
     def write(self, node: ast.AST) -> None:
         """Spell a node and all below it, without empty fields: versions of Python differ in these."""
-        if isinstance(node, ast.Constant):
-            self._write_constant(node)
-        elif isinstance(node, ast.Name):
+        if isinstance(node, ast.Name):
             self.words.append(self._spelled(node.id))
-        elif isinstance(node, ast.arg):
+        elif isinstance(node, ast.Constant):
+            self._write_constant(node)
+        elif type(node) in _SPELLED_OTHERWISE:
+            self._write_otherwise(node)
+        else:
+            self._write_fields(node, node._fields)
+
+    def _write_otherwise(self, node: ast.AST) -> None:
+        """Spell a node by other words than its fields."""
+        if isinstance(node, ast.arg):
             self.words.append(repr(node.arg))
         elif isinstance(node, _FUNCTIONS):
             self._write_function(node)
         elif isinstance(node, _COMPREHENSIONS):
-            self._write_in_scope(node, _numbered(node, len(self._scopes)), type(node)._fields)
+            self._write_in_scope(node, _numbered(node, len(self._scopes)), node._fields)
         elif isinstance(node, ast.ClassDef):
             self._write_fields(node, [name for name in node._fields if name != "body"])
             self._write_in_scope(node, _IN_CLASS, ["body"])
@@ -91,7 +107,7 @@ class _DigestWriter:
         elif isinstance(node, ast.AnnAssign) and self._scopes[-1:] != [_IN_CLASS]:
             self._write_parts("AnnAssign", [node.target, *([node.value] if node.value else [])])
         else:
-            self._write_fields(node, type(node)._fields)
+            self._write_fields(node, node._fields)
 
     def _write_constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -123,22 +139,20 @@ class _DigestWriter:
     def _write_fields(self, node: ast.AST, fields: Sequence[str]) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
             self.imports.update(_imported(node))
-        self.words += (type(node).__name__, "(")
+        words = self.words
+        words += (type(node).__name__, "(")
         for name in fields:
-            value = getattr(node, name, None)
+            value = None if name in _REDUNDANT else getattr(node, name, None)
             if isinstance(value, list):
-                value = [entry for entry in value if not is_left_out(entry, node)]
-            if value is None or value == [] or name in _REDUNDANT:
-                continue
-            self.words += (name, "=")
-            if isinstance(value, list):
-                self.words.append("[")
-                for entry in value:
-                    self._write_value(node, entry)
-                self.words.append("]")
-            else:
+                if entries := _entries_to_write(value, node):
+                    words += (name, "=", "[")
+                    for entry in entries:
+                        self._write_value(node, entry)
+                    words.append("]")
+            elif value is not None:
+                words += (name, "=")
                 self._write_value(node, value)
-        self.words.append(")")
+        words.append(")")
 
     def _write_value(self, node: ast.AST, value: object) -> None:
         if isinstance(value, ast.AST):
@@ -151,7 +165,10 @@ class _DigestWriter:
 
     def _spelled(self, name: str) -> str:
         """The number of a local variable, the name of anything else."""
-        return next((scope[name] for scope in reversed(self._scopes) if name in scope), f"name.{name}")
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return f"name.{name}"
 
 
 def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
@@ -169,7 +186,7 @@ def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
             outer.update(child.names)
         elif isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
             bound.setdefault(child.id)
-        elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, *_NAMED)) and child.name:
+        elif isinstance(child, _BINDING) and child.name:
             bound.setdefault(child.name)
     names = [name for name in bound if name not in outer | fixed]
     return {name: f"local{depth}.{number}" for number, name in enumerate(names)} | {
@@ -179,14 +196,26 @@ def _numbered(node: ast.AST, depth: int) -> dict[str, str]:
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes below a function or comprehension that belong to its own scope, in order."""
-    waiting = [*ast.iter_child_nodes(node)][::-1]
+    waiting = _children(node)[::-1]
     while waiting:
         child = waiting.pop()
         yield child
         if isinstance(child, _COMPREHENSIONS):
             yield from (inner.target for inner in ast.walk(child) if isinstance(inner, ast.NamedExpr))
-        elif not isinstance(child, (*_FUNCTIONS, ast.ClassDef, ast.Name, ast.Constant)):
-            waiting += [*ast.iter_child_nodes(child)][::-1]
+        elif type(child) not in _CLOSED:
+            waiting += _children(child)[::-1]
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below a node, in order, but for redundant ones."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = None if name in _REDUNDANT else getattr(node, name, None)
+        if isinstance(value, list):
+            found += [entry for entry in value if isinstance(entry, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
 
 
 def _parameters(arguments: ast.arguments) -> list[str]:
@@ -201,6 +230,15 @@ def _signature(arguments: ast.arguments) -> str:
     kinds = (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)
     names = [[argument.arg for argument in kind] for kind in kinds]
     return repr([*names, *(argument and argument.arg for argument in (arguments.vararg, arguments.kwarg))])
+
+
+def _entries_to_write(entries: list[object], parent: ast.AST) -> list[object]:
+    """The entries of a list that decide a number."""
+    if isinstance(parent, ast.JoinedStr | ast.ClassDef) or any(
+        type(one) in _MAYBE_LEFT_OUT for one in entries
+    ):
+        return [entry for entry in entries if not is_left_out(entry, parent)]
+    return entries
 
 
 def is_left_out(value: object, parent: ast.AST) -> bool:
