@@ -20,9 +20,7 @@ commits that were made elsewhere; both must be of one machine.
 import argparse
 import hashlib
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -38,11 +36,11 @@ from tests.compositions import compositions
 from tests.contract.matrix import VARIANTS
 from tests.prove_equal import recorder
 from tests.prove_equal.comparison import Version, differences, pairs
+from tests.prove_equal.recording import recording
 from tests.same_numbers import METHODS, ROOT, prepared
 
 WORK = ROOT / "build/prove_equal"
 """Where commits are checked out and recordings are kept; a recording of a commit is made once."""
-_RECORDER = Path(recorder.__file__)
 _ROUNDS = (1, 2, 3)
 """Rounds whose kernels are compared: methods may change what they train."""
 
@@ -104,18 +102,6 @@ def checked_out(commit: str) -> Path:
     return folder
 
 
-def recorded(tree: Path, plan_file: Path, data: Path) -> dict[str, Any]:
-    """The recording of a tree on this CPU, made now unless there is one."""
-    checksum = json.loads(plan_file.read_text())["checksum"]
-    out = WORK / f"{tree.name}-{checksum[:12]}.json"
-    if not out.is_file():
-        command = [sys.executable, str(_RECORDER), str(plan_file), str(tree), str(data), f"{out}.part"]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
-        Path(f"{out}.part").rename(out)
-    evidence: dict[str, Any] = json.loads(out.read_text())
-    return evidence
-
-
 def brought(file: Path, tree: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
     """A recording that was made elsewhere; it must be of the same tree, by the same plan."""
     evidence: dict[str, Any] = json.loads(file.read_text())
@@ -146,10 +132,8 @@ def recorded_here(trees: Sequence[Path], plan: Mapping[str, Any]) -> list[dict[s
     data = WORK / "data/demo"
     if not data.is_dir():
         prepared(WORK / "data")
-    plan_file = WORK / f"plan-{plan['checksum'][:12]}.json"
-    plan_file.write_text(json.dumps(plan))
     with ThreadPoolExecutor(len(trees)) as pool:
-        return list(pool.map(lambda tree: recorded(tree, plan_file, data), trees))
+        return list(pool.map(lambda tree: recording(tree, plan, data, WORK), trees))
 
 
 def compare(parsed: argparse.Namespace) -> None:
