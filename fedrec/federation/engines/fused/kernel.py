@@ -14,11 +14,12 @@ from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
 from fedrec.federation.engines.fused.loops import c_name
-from fedrec.federation.engines.fused.lower import Lowered, Stage, lowered
+from fedrec.federation.engines.fused.lower import lowered
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.moves import Moves
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.engines.fused.opening import Opening
+from fedrec.federation.engines.fused.stages import Lowered, Stage
 from fedrec.federation.engines.fused.target import H200, TargetDevice
 from fedrec.federation.model.client import Fit, Step
 from fedrec.native.source import KernelSource

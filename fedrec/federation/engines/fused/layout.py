@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrec.federation.engines.fused.loops import c_name
-from fedrec.federation.engines.fused.lower import Lowered
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.nodes import Leaf
+from fedrec.federation.engines.fused.stages import Lowered
 from fedrec.federation.model.client import Fit
 from fedrec.federation.model.parameters import Parameter
 

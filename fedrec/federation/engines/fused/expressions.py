@@ -1,0 +1,230 @@
+"""The expression of C that reads an element of a tensor, wherever the kernel holds that tensor.
+
+Expressions note what they read: leaves, constants that are given with each call, and tensors that a block of
+samples has in memory near to its lanes.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from fedrec.federation.engines.fused.gpu_blocks import Local, stride
+from fedrec.federation.engines.fused.gpu_samples import SIDE
+from fedrec.federation.engines.fused.loops import broadcast, c_name, flat
+from fedrec.federation.engines.fused.nodes import (
+    SAMPLES,
+    Constant,
+    Count,
+    Index,
+    Input,
+    Leaf,
+    Node,
+    Pointwise,
+    Reduction,
+    Reindexed,
+)
+from fedrec.federation.engines.fused.placing import Placing
+
+_LITERALS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
+"""Numbers that are written into the code; others are given with each call, since rounds may change them."""
+
+
+class Expressions:
+    """Reads the tensors of a graph whose places are known."""
+
+    def __init__(self, placing: Placing, prefix: str, gpu: bool, first_constant: int) -> None:
+        self.placing = placing
+        self.prefix = prefix
+        self.gpu = gpu
+        self._first_constant = first_constant
+        self._number = {node: number for number, node in enumerate(placing.order)}
+        self.sum_offset: dict[Node, int] = {}
+        """Where the numbers of a sum over samples or rows begin among those of its stage."""
+        self._block_copies: dict[tuple[int, Node], Local] = {}
+        """Arrays of a stage's blocks for tensors that other stages make or need, too."""
+        self._block_stage: int | None = None
+        """The stage whose lanes work together on a block, while that is written."""
+        self._substitutes: dict[Node, str] = {}
+        """Expressions that stand for tensors, while formulas of them are written."""
+        self._constants: list[Constant] = []
+        self.leaves: dict[Leaf, tuple[int, ...]] = {}
+
+    @property
+    def constants(self) -> list[float]:
+        """Numbers to be given with each call."""
+        return [node.value for node in self._constants]
+
+    @contextmanager
+    def in_block(self, stage: int | None) -> Iterator[None]:
+        """Meanwhile, lanes read what the blocks of this stage have near; None for no block."""
+        outer, self._block_stage = self._block_stage, stage
+        try:
+            yield
+        finally:
+            self._block_stage = outer
+
+    @contextmanager
+    def substituted(self, node: Node, expression: str) -> Iterator[None]:
+        """Meanwhile, an expression stands for every element of a tensor."""
+        self._substitutes[node] = expression
+        try:
+            yield
+        finally:
+            del self._substitutes[node]
+
+    def read(self, node: Node, index: Sequence[str]) -> str:
+        """The expression of an element of a tensor; `i` is the current sample or row."""
+        if isinstance(node, Reindexed):
+            return self.read(node.inputs[0], node.at(tuple(index)))
+        if node in self._substitutes:
+            return self._substitutes[node]
+        if isinstance(node, Constant):
+            return self._constant(node)
+        if isinstance(node, Count):
+            return "(real)n" if node.of == SAMPLES else "(real)rows"
+        if isinstance(node, Input):
+            return self._read_leaf(node, tuple(index))
+        if node in self.placing.inlined:
+            assert isinstance(node, Pointwise)
+            return self.formula(node, tuple(index))
+        return self.array_element(node, tuple(index))
+
+    def formula(self, node: Pointwise, index: Index) -> str:
+        """The expression of an element of a formula, written out."""
+        parts = [self.read(each, broadcast(index, each.shape)) for each in node.inputs]
+        return node.formula.format(*parts)
+
+    def term(self, node: Reduction, index: Index, inner: Index) -> str:
+        """The product of inputs that a reduction adds up; `inner` is the place on the axes it goes over."""
+        every = (*index, *inner)
+        parts = []
+        for each, places in zip(node.inputs, node.places, strict=True):
+            own = tuple("0" if place is None else every[place] for place in places)
+            parts.append(self.read(each, own))
+        return " * ".join(parts)
+
+    def is_run(self, node: Node, index: Sequence[str], place: str) -> bool:
+        """Whether elements lie side by side as `place` goes up, the first at a multiple of four."""
+        return self.placing.is_run(node, index, place, self.sum_offset)
+
+    def _read_leaf(self, node: Input, index: Index) -> str:
+        leaf = node.leaf
+        self.leaves[leaf] = node.shape
+        name = c_name(leaf.name)
+        if leaf.part == "rows":
+            sample, place = index
+            here = self._block_copy(node)
+            if here:
+                return f"{here}[({sample} - i0) * {stride(node.count)} + {place}]"
+            if sample == "i":
+                return f"row_{name}[{place}]"
+            return f"table_{name}[(integer){self._row_numbers(leaf)}[{sample}] * {node.shape[1]} + {place}]"
+        if leaf.part == "whole":
+            return f"table_{name}[(integer){index[0]} * {node.shape[1]} + {index[1]}]"
+        if leaf.part == "training_sum":
+            return f"sum_{name}[{index[1]}]"
+        if leaf.part in ("labels", "occurrences", "distinct"):
+            return f"{leaf.part}[{index[0]}]"
+        if leaf.part in ("interactions", "held"):
+            return leaf.part
+        if leaf.part == "number":
+            return f"{self.prefix}number{leaf.name}"
+        if leaf.part == "size":
+            return "(real)n"
+        letter = "x" if leaf.part == "value" else "derived"
+        return f"{letter}_{name}[{flat(index, node.shape)}]"
+
+    def _row_numbers(self, leaf: Leaf) -> str:
+        """The array that tells which row of a table a sample is about."""
+        return "user_slot" if leaf.name in self.placing.graph.by_user else "slot"
+
+    def array_element(self, node: Node, index: Index) -> str:
+        """The expression of an element of a tensor that has an array or a variable of its own."""
+        name = self.name(node)
+        static = flat(index, node.shape)
+        if SAMPLES in node.shape:
+            sample = index[node.shape.index(SAMPLES)]
+            here = name if node in self.placing.local else self._block_copy(node)
+            if here:
+                return f"{here}[({sample} - i0) * {stride(node.count)} + {static}]"
+            if node in self.placing.kept:
+                return f"{name}[{sample} * {node.count} + {static}]"
+            assert sample == "i", "only what is kept is known of other samples"
+            return name if node.count == 1 else f"{name}[{static}]"
+        if node in self.sum_offset:
+            return f"{self.sum_array(node)}[{self.sum_offset[node]} + {static}]"
+        return name if node.count == 1 else f"{name}[{static}]"
+
+    def name(self, node: Node) -> str:
+        """The name of the array or variable of a tensor."""
+        return f"{self.prefix}{self._number[node]}"
+
+    def sum_array(self, node: Node) -> str:
+        """The array that has the totals of a sum over samples or rows."""
+        return f"{self.prefix}total{self.placing.stage[node]}{'_late' if self.is_late_sum(node) else ''}"
+
+    def is_late_sum(self, node: Node) -> bool:
+        """Whether a GPU's loop over samples behind the first one makes a sum."""
+        return self.gpu and self.placing.turn[node] > 0
+
+    def _constant(self, node: Constant) -> str:
+        value = node.value
+        if value in _LITERALS:
+            return f"(real){value!r}" if value >= 0 else f"((real){value!r})"
+        if value == float("inf"):
+            return "(real)INFINITY"
+        if value == float("-inf"):
+            return "(-(real)INFINITY)"
+        # The same number twice may be two numbers in the next round: every place has its own.
+        if node not in self._constants:
+            self._constants.append(node)
+        return f"constant{self._first_constant + self._constants.index(node)}"
+
+    def _block_copy(self, node: Node) -> str:
+        """The array in which the current block has a tensor that is not its own; empty if it has none."""
+        stage = self._block_stage
+        if stage is None or node.count % SIDE or not self._is_fetched_or_left(node, stage):
+            return ""
+        known = self._block_copies.get((stage, node))
+        return known.name if known else self._new_block_copy(stage, node)
+
+    def _is_fetched_or_left(self, node: Node, stage: int) -> bool:
+        """Whether a block fetches a tensor of samples when it begins, or leaves it near, too."""
+        if isinstance(node, Input):
+            return True
+        if self.placing.stage[node] < stage or not self.placing.turn[node]:
+            return True
+        made = [each for each, last in self.placing.epilogue.items() if last is node] or [node]
+        return (
+            self.placing.is_by_tiles(made[0])
+            and self.placing.last_turn(node, stage) > self.placing.turn[node]
+        )
+
+    def _new_block_copy(self, stage: int, node: Node) -> str:
+        name = f"{self.prefix}here{stage}_{self._number[node]}"
+        made_here = (
+            not isinstance(node, Input) and self.placing.stage[node] == stage and self.placing.turn[node] > 0
+        )
+        source = f"table_{c_name(node.leaf.name)}" if isinstance(node, Input) else self.name(node)
+        self._block_copies[stage, node] = Local(
+            name,
+            node.count,
+            stage,
+            born=self.placing.turn[node] if made_here else 0,
+            dies=self.placing.last_turn(node, stage),
+            source="" if made_here else source,
+            slots=self._row_numbers(node.leaf) if isinstance(node, Input) else "",
+            reads=self.placing.first_turn(node, stage),
+        )
+        return name
+
+    def block_arrays(self) -> list[Local]:
+        """The arrays of blocks."""
+        own = [
+            Local(
+                self.name(node), node.count, self.placing.stage[node], self.placing.turn[node],
+                max(self.placing.turn[node], self.placing.last_turn(node, self.placing.stage[node])),
+            )
+            for node in self.placing.order
+            if node in self.placing.local
+        ]  # fmt: skip
+        return [*own, *self._block_copies.values()]
