@@ -36,6 +36,7 @@ VARIANTS = [
     "fedmf[combine=touched][ldp=0.1][ldp_clip=3]",
     "fedmf[combine=change][ldp=0.1][ldp_clip=3]",
     "fedncf[combine=touched][ldp=0.1]",
+    "fedncf[layers=18x9]",
     "fedrecon[split=none]",
     "fedrecon[combine=touched]",
     "fedrecon[participation=0.5][ldp=0.1]",
