@@ -48,8 +48,16 @@ def layout(one):
 
 
 def drawn(one, found, results=Path("nowhere")):
+    """A figure and its rows; nothing of it has its place yet."""
     with theme():
         figure, rows, _ = layout(one).draw(subject(one, found, results))
+    return figure, rows
+
+
+def laid_out(one, found, results):
+    """The same with every text at its place, which takes most of the time."""
+    figure, rows = drawn(one, found, results)
+    with theme():
         figure.draw_without_rendering()
     return figure, rows
 
@@ -422,7 +430,7 @@ def test_labels_of_bubbles_at_one_place_do_not_overlap(tmp_path):
     one = PAPERS["pfedclr"].artefacts["fig4"]
     found = made(tmp_path, one, METHODS, ["ml-1m"])
     write_rows(tmp_path / "data", "ml-1m", "published-pfedclr", [3] * 60, items=3706)
-    figure, _ = drawn(one, found, tmp_path)
+    figure, _ = laid_out(one, found, tmp_path)
     (ax,) = figure.axes
     words = [super(type(text), text).get_window_extent() for text in ax.texts]
     assert len(words) == 7
@@ -462,7 +470,7 @@ def test_every_figure_of_every_paper_is_drawn_without_clipped_or_overlapping_tex
             write_rows(tmp_path / "data", dataset, protocol, range(3, 13))
     if one.layout == "groups":
         found = made(tmp_path, one, METHODS, datasets, ranks=[1, 20] * 5)
-    figure, rows = drawn(one, found, tmp_path)
+    figure, rows = laid_out(one, found, tmp_path)
     assert rows
     if found:
         assert len(legend_of(figure)) >= 1
