@@ -226,7 +226,8 @@ def test_kernels_take_the_steps_that_torch_takes(steps, epochs, changes, monkeyp
     monkeypatch.setattr(spread_kernels, "_COLUMNS", 32)
     monkeypatch.setattr(spread_kernels, "_AT_A_TIME", 1)
     monkeypatch.setattr(spread_steps, "pieces_of", lambda turns, _tiles, _workers: min(turns, 2))
-    plain, quick = (lightgcn(clients_of(planted_blocks(users=7)), *changes) for _ in range(2))
+    clients = clients_of(planted_blocks(users=7, items=40, per_user=10))
+    plain, quick = (lightgcn(clients, *changes) for _ in range(2))
     matrix = quick.method.graph.matrix(quick.settings["depth"])
     quick.steps = steps(quick.method, quick.optimiser, matrix)
     for round_ in range(1, epochs + 1):
