@@ -86,7 +86,9 @@ def _elsewhere(monkeypatch, tmp_path_factory):
     How a sum is shared out over threads may decide its last bits.
     """
     bare = tmp_path_factory.mktemp("bare")
-    for name in ("polars", "jsonschema", "snakemake", "pooch", "requests", "matplotlib", "seaborn", "jinja2"):
+    for name in (
+        "polars", "jsonschema", "snakemake", "pooch", "requests", "matplotlib", "seaborn", "jinja2", "pandas",
+    ):  # fmt: skip
         (bare / f"{name}.py").write_text(f"raise ImportError('there is no {name} here')")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{bare}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
