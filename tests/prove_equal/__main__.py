@@ -102,12 +102,12 @@ def checked_out(commit: str) -> Path:
     return folder
 
 
-def brought(file: Path, tree: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A recording that was made elsewhere; it must be of the same tree, by the same plan."""
+def brought(file: Path, tree: Path, plan: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A recording that was made elsewhere; it must be of the same tree, by the same plan if one is given."""
     evidence: dict[str, Any] = json.loads(file.read_text())
     if evidence["tree"] != recorder.tree_hash(tree / "fedrec"):
         raise SystemExit(f"{file}: is not a recording of commit {tree.name}. Record that commit.")
-    if evidence["plan"] != plan["checksum"]:
+    if plan is not None and evidence["plan"] != plan["checksum"]:
         raise SystemExit(f"{file}: was recorded by another plan. Write the plan again (--plan), and record.")
     return evidence
 
@@ -123,7 +123,11 @@ def versions_of(parsed: argparse.Namespace, trees: Sequence[Path]) -> list[Versi
         return [Version(tree / "fedrec", one) for tree, one in zip(trees, cpu, strict=True)]
     plan = plan_of("cuda", parsed.methods, parsed.engines)
     gpu = [brought(file, tree, plan) for file, tree in zip(parsed.gpu, trees, strict=True)]
-    return [Version(tree / "fedrec", *both) for tree, *both in zip(trees, cpu, gpu, strict=True)]
+    again = brought(parsed.gpu_again, trees[0], None) if parsed.gpu_again else None
+    return [
+        Version(trees[0] / "fedrec", cpu[0], gpu[0], again),
+        Version(trees[1] / "fedrec", cpu[1], gpu[1]),
+    ]
 
 
 def recorded_here(trees: Sequence[Path], plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -170,6 +174,7 @@ def summary_of(versions: Sequence[Version], parsed: argparse.Namespace) -> dict[
         "kernel_texts": len(cpu["kernels"]),
         "machines": [one["machine"] for one in devices],
         "evidence": [_checksum(one) for version in versions for one in (version.cpu, version.gpu) if one],
+        **({"unstable_on_gpu": versions[0].unstable} if versions[0].unstable else {}),
         **({"other_literals": parsed.literals} if parsed.literals else {}),
     }
 
@@ -197,6 +202,12 @@ def main() -> None:
     files = {"nargs": 2, "type": Path, "metavar": ("BEFORE.json", "AFTER.json")}
     parser.add_argument("--cpu", help="recordings on another CPU, instead of new ones here", **files)
     parser.add_argument("--gpu", help="recordings on a GPU", **files)
+    parser.add_argument(
+        "--gpu-again",
+        type=Path,
+        metavar="BEFORE.json",
+        help="a second recording of the older commit: runs that differ there\nare compared by kernel texts alone",
+    )
     parser.add_argument(
         "--literals", metavar="REASON", help="why changed statements spell other numbers or comparisons"
     )

@@ -15,11 +15,13 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class Version:
-    """A source tree with its evidence: one recording on a CPU, perhaps one on a GPU."""
+    """A source tree with its evidence: one recording on a CPU, perhaps one or two on a GPU."""
 
     package: Path
     cpu: Evidence
     gpu: Evidence | None = None
+    gpu_again: Evidence | None = None
+    """A second recording on the same GPU, by which runs are found that differ each time."""
 
     @property
     def lines(self) -> dict[str, set[int]]:
@@ -29,6 +31,14 @@ class Version:
             for file, lines in evidence.get("lines", {}).items():
                 found.setdefault(file, set()).update(lines)
         return found
+
+    @property
+    def unstable(self) -> list[str]:
+        """The runs that give other numbers each time on a GPU: sums there may have no fixed order."""
+        if self.gpu is None or self.gpu_again is None:
+            return []
+        runs, again = self.gpu["runs"], self.gpu_again["runs"]
+        return sorted(key for key in runs.keys() & again.keys() if runs[key] != again[key])
 
     @property
     def covered(self) -> set[str]:
@@ -43,9 +53,12 @@ def differences(before: Version, after: Version, literals: str | None = None) ->
     """
     yield from _differing_runs(before.cpu, after.cpu, "CPU")
     if before.gpu is not None and after.gpu is not None:
-        yield from _differing_runs(before.gpu, after.gpu, "GPU")
-    else:
+        yield from _differing_runs(before.gpu, after.gpu, "GPU", before.unstable)
+    # Where a GPU gives no number, or another one each time, the texts must speak for it.
+    if before.gpu is None or after.gpu is None or before.unstable:
         yield from _differing_kernels(before.cpu, after.cpu)
+    if before.unstable and before.gpu and after.gpu and before.gpu["compiled"] != after.gpu["compiled"]:
+        yield "the kernels that were compiled for the GPU have different texts"
     statements = [statements_of(version.package) for version in (before, after)]
     new, old = changes(*statements, after.covered), changes(*reversed(statements), before.covered)
     for version, changed, which in ((after, new, "newer"), (before, old, "older")):
@@ -63,7 +76,9 @@ def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
     return sorted({(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]})
 
 
-def _differing_runs(before: Evidence, after: Evidence, device: str) -> Iterator[str]:
+def _differing_runs(
+    before: Evidence, after: Evidence, device: str, unstable: Sequence[str] = ()
+) -> Iterator[str]:
     if before["plan"] != after["plan"]:
         yield f"the recordings on the {device} followed different plans"
     if before["machine"] != after["machine"]:
@@ -79,7 +94,7 @@ def _differing_runs(before: Evidence, after: Evidence, device: str) -> Iterator[
     other = [
         f"{key} ({', '.join(name for name in old[key] if old[key][name] != new[key].get(name))})"
         for key in sorted(old.keys() & new.keys())
-        if old[key] != new[key]
+        if old[key] != new[key] and key not in unstable
     ]
     yield from _listed(f"runs with other numbers on the {device}", other)
 

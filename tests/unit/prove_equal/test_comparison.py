@@ -144,3 +144,17 @@ def test_many_differences_are_counted_and_not_all_listed(version):
     other = {key: {"curve": "x"} for key in runs}
     only(differences(version(runs=runs), version(runs=other)), "(20): run 00 (curve); run 01")
     only(differences(version(runs=runs), version(runs=other)), "and 8 more")
+
+
+def test_runs_that_differ_each_time_on_a_gpu_are_compared_by_kernel_texts(version):
+    """Recorded twice, the older commit shows which runs have no fixed numbers there."""
+    other = evidence()["runs"] | {"mf clean fused": {"curve": "x"}}
+    before, after = replace(version(), gpu=evidence()), replace(version(), gpu=evidence(runs=other))
+    only(differences(before, after), "other numbers on the GPU (1): mf clean fused (curve)")
+    again = replace(before, gpu_again=evidence(runs=evidence()["runs"] | {"mf clean fused": {"curve": "y"}}))
+    assert again.unstable == ["mf clean fused"]
+    assert list(differences(again, after)) == []
+    texts = replace(after, cpu=after.cpu | {"kernels": {}})
+    only(differences(again, texts), "texts differ")
+    compiled = replace(after, gpu=evidence(runs=other, compiled=["n"]))
+    only(differences(again, compiled), "compiled for the GPU have different texts")
