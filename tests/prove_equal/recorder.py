@@ -21,13 +21,15 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 _CALLS = 40
 """After so many calls in one run that reach no new line, a function is not traced until the next run."""
+_LANES = 256
+"""Of the texts of kernels for a GPU."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _KERNEL_FOLDER = "FEDREC_KERNELS"
 _CLAIMS = "FEDREC_RECORDER_CLAIMS"
@@ -132,9 +134,25 @@ def kernels(plan: Mapping[str, Any], tree: Path, tracer: LineTracer) -> Iterator
                 yield f"{device}: {case['method']} {' '.join(case['set'])} round {round_}", digest
 
 
-def compiled(folder: Path) -> list[str]:
-    """The hashes of the texts of all kernels that were compiled, without comments."""
-    return sorted({_text_hash(path.read_text(encoding="utf-8")) for path in folder.glob("*.txt")})
+def compiled(folder: Path, created: Iterable[Any]) -> list[str]:
+    """The hashes of the texts of all kernels that were compiled, and of all that a GPU would have compiled."""
+    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.txt")]
+    return sorted({_text_hash(text) for text in (*texts, *(source.for_gpu(_LANES) for source in created))})
+
+
+def created_kernels() -> list[Any]:
+    """A list that every source of a kernel will be in, once it is created."""
+    from fedrec.native.source import KernelSource
+
+    created: list[Any] = []
+    initialise = KernelSource.__init__
+
+    def initialise_and_note(self: Any, *values: Any, **named: Any) -> None:
+        initialise(self, *values, **named)
+        created.append(self)
+
+    KernelSource.__init__ = initialise_and_note
+    return created
 
 
 def tree_hash(package: Path) -> str:
@@ -207,6 +225,7 @@ def record(plan: Mapping[str, Any], tree: Path, data: Path, out: Path) -> None:
 
     if not Path(fedrec.__file__).resolve().is_relative_to(tree):
         raise SystemExit(f"fedrec was imported from {fedrec.__file__}, not from {tree}: set PYTHONPATH.")
+    created = created_kernels()
     torch.set_num_threads(1)
     started = time.monotonic()
     evidence: dict[str, Any] = {
@@ -224,7 +243,7 @@ def record(plan: Mapping[str, Any], tree: Path, data: Path, out: Path) -> None:
             seconds = time.monotonic() - started
             print(f"{tree.name}: run {number}, {key}, {seconds:.0f} s", file=sys.stderr, flush=True)
         evidence["kernels"] = dict(kernels(plan, tree, tracer))
-        evidence["compiled"] = compiled(Path(folder, "kernels"))
+        evidence["compiled"] = compiled(Path(folder, "kernels"), created)
     sys.settrace(None)
     evidence["lines"] = {file: sorted(lines) for file, lines in sorted(tracer.lines.items())}
     evidence["seconds"] = round(time.monotonic() - started)
