@@ -5,6 +5,7 @@ import pytest
 
 from fedrec import methods, plugins
 from fedrec.config import modules
+from fedrec.config.method_entries import MethodEntry
 from fedrec.config.methods import resolve
 from fedrec.config.modules import modules_of, plugin_names
 from fedrec.errors import ConfigurationError
@@ -60,10 +61,11 @@ def test_a_plug_in_joins_by_its_file(half_rate):
 
 @pytest.mark.usefixtures("half_rate")
 def test_compositions_are_those_the_configuration_allows_and_files_exist_for():
-    entries = {"backbones": {"fedmf": "so", "fedncf": "so", "fileless": "so", "unknown": "so"}}
-    methods = {"fedmf": {}, "fedncf": {}, "fileless": {}, "+half-rate": entries, "+fileless": entries}
-    assert compositions(methods) == ["fedmf+half-rate", "fedncf+half-rate"]
-    assert compositions({"fedmf": {}}) == []
+    methods = {name: MethodEntry(name, name, {}) for name in ("fedmf", "fedncf", "fileless")}
+    backbones = dict.fromkeys((*methods, "unknown"), "so")
+    plugins = {name: MethodEntry(name, name, {}, backbones=backbones) for name in ("+half-rate", "+fileless")}
+    assert compositions(methods | plugins) == ["fedmf+half-rate", "fedncf+half-rate"]
+    assert compositions(methods) == []
 
 
 @pytest.mark.parametrize(

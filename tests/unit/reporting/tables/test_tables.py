@@ -113,7 +113,7 @@ def test_the_json_gives_back_the_tables_with_typed_values(tmp_path):
     table = replace(TABLE, rows=rows, part="ml-100k", folds=True)
     write_forms(tmp_path / "table", rows, [TABLE], chapter, on_page=[table])
     shown = read_shown(tmp_path / "table.json")
-    assert shown.chapter == replace(chapter, counts=[])
+    assert shown.chapter == replace(chapter, counts=[], finding=[])
     (found,) = shown.tables
     assert (found.part, found.folds, found.caption, found.notes) == (
         "ml-100k",
