@@ -101,14 +101,15 @@ class Ledger:
     def representatives(self) -> dict[str, str]:
         """Of every fingerprint in the ledger, the one that stands for all that are equal to it.
 
-        It is the oldest one, so that it stays the same while proofs are added.
+        It is the one that the ledger names first, so that it stays the same while proofs are added.
         """
         found: dict[str, str] = {}
         for proof in self.proofs:
             for before, after in proof.pairs:
-                one, other = found.setdefault(before, before), found.get(after, after)
-                found[after] = one
-                found |= {code: one for code, oldest in found.items() if oldest == other}
+                known = [found[code] for code in (before, after) if code in found]
+                first = min(known, key=list(found).index, default=before)
+                found |= {before: first, after: first}
+                found |= {code: first for code, one in found.items() if one in known}
         return found
 
 

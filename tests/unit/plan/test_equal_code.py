@@ -53,7 +53,7 @@ def test_equality_follows_chains_in_both_directions_and_ends_at_their_ends():
 
 
 @pytest.mark.usefixtures("ledger")
-def test_the_oldest_fingerprint_stands_for_all_that_are_equal():
+def test_the_fingerprint_that_the_ledger_names_first_stands_for_all_that_are_equal():
     """Snakemake notes it as a parameter: it must stay the same while proofs are added."""
     assert [representative(code) for code in "abcxyz"] == ["a", "a", "a", "x", "x", "z"]
 
@@ -63,6 +63,13 @@ def test_two_chains_that_meet_become_one(tmp_path):
     for pair in (("a", "b"), ("p", "q"), ("q", "b")):
         Ledger.read(path).append(proof(pair), path)
     assert len(set(Ledger.read(path).representatives().values())) == 1
+
+
+def test_a_later_proof_of_older_code_changes_no_representative(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    for pair in (("b", "c"), ("a", "b")):
+        Ledger.read(path).append(proof(pair), path)
+    assert Ledger.read(path).representatives() == {"a": "b", "b": "b", "c": "b"}
 
 
 def test_a_chain_names_its_proofs(ledger):
