@@ -4,6 +4,14 @@ The digest leaves out comments, docstrings, facts that are only printed, error a
 annotations of functions. It numbers local variables instead of spelling their names; parameters keep theirs,
 since callers use them. Every version of Python gives the same digest: runs that were trained elsewhere are
 compared by it.
+
+Three edits that can decide a number keep the digest. A mend would change every fingerprint, and with it the
+state of every stored run.
+
+- `def f(a=cache)` and `@cache def f(a)` are spelled alike: defaults and decorators stand in one list.
+- A handler could read arguments of `raise` from the exception. A test finds a handler in covered modules that
+  reads more than the exception's text.
+- Code could compute with the class attributes `cost` and `paper`. A test finds covered modules that do.
 """
 
 import ast
@@ -246,13 +254,18 @@ def is_left_out(value: object, parent: ast.AST) -> bool:
     if isinstance(value, ast.Expr):
         return _is_prose(value.value) or _is_message(value.value)
     if isinstance(value, ast.If):
-        return isinstance(value.test, ast.Name) and value.test.id == "TYPE_CHECKING"
+        return _is_for_types(value)
     if isinstance(parent, ast.JoinedStr):
         # Some versions of Python have empty texts in an f-string.
         return isinstance(value, ast.Constant) and not value.value
     return isinstance(value, ast.Global | ast.Nonlocal) or (
         isinstance(parent, ast.ClassDef) and _is_printed_fact(value)
     )
+
+
+def _is_for_types(branch: ast.If) -> bool:
+    """Whether only type checkers read a branch; an `else` beside it would be what runs."""
+    return isinstance(branch.test, ast.Name) and branch.test.id == "TYPE_CHECKING" and not branch.orelse
 
 
 def _is_prose(value: ast.expr) -> bool:

@@ -92,6 +92,7 @@ def test_other_code_has_another_digest(before, after):
         ("print('one')\nx = 1", "print('two', file=f)\nx = 1"),
         ("def f(a: int) -> int: return a", "def f(a: float): return a"),
         ("def f(a):\n  x: int = a\n  return x", "def f(a):\n  y: float = a\n  return y"),
+        ("if TYPE_CHECKING: from a import b\nx = 1", "x = 1"),
         ("def f(a):\n  try: g()\n  except E as x: h(x)", "def f(a):\n  try: g()\n  except E as y: h(y)"),
     ],
 )
@@ -117,6 +118,8 @@ def test_names_of_variables_messages_and_types_of_functions_are_no_arithmetic(be
         ("def f(a=1): return a", "def f(a=2): return a"),
         ("@g\ndef f(a): return a", "@h\ndef f(a): return a"),
         ("x = print('one')", "x = print('two')"),
+        # The `else` branch is what runs.
+        ("if TYPE_CHECKING: x = 0\nelse: x = 1", "if TYPE_CHECKING: x = 0\nelse: x = 2"),
     ],
 )
 def test_other_arithmetic_has_another_digest(before, after):
