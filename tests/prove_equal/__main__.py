@@ -9,18 +9,21 @@
 Every method, plug-in and variant is trained by every engine: curves, ranks and scores must be the same bytes. Every
 generated kernel, for CPU and GPU, of every method, variant and setting of the stored runs must have the same text.
 Where texts differ, a recording of both commits on a GPU must show the same bytes. Every changed statement must have
-been executed, and changed statements must spell the same numbers and comparisons. Otherwise nothing is written, and
+been executed, and changed statements must spell the same literals and comparisons. Otherwise nothing is written, and
 the status is 1.
 
 A recording on a GPU: PYTHONPATH=TREE python tests/prove_equal/recorder.py PLAN.json TREE DATA OUT.json, where DATA is
 the folder `data/demo` that the comparison leaves in its work folder. `--cpu` and `--gpu` take recordings of both
-commits that were made elsewhere; both must be of one machine.
+commits that were made elsewhere; all must be of one machine, and made by this recorder and plan.
 """
 
 import argparse
 import hashlib
 import json
+import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -36,11 +39,11 @@ from tests.compositions import compositions
 from tests.contract.matrix import VARIANTS
 from tests.prove_equal import recorder
 from tests.prove_equal.comparison import Version, differences, pairs
-from tests.prove_equal.recording import recording
+from tests.prove_equal.history import History
 from tests.same_numbers import METHODS, ROOT, prepared
 
 WORK = ROOT / "build/prove_equal"
-"""Where commits are checked out and recordings are kept; a recording of a commit is made once."""
+"""Where recordings are kept; a recording of a commit is made once."""
 _ROUNDS = (1, 2, 3)
 """Rounds whose kernels are compared: methods may change what they train."""
 
@@ -52,6 +55,7 @@ def plan_of(device: str, methods: Sequence[str] = (), engines: Sequence[str] = (
     chosen = engines or (("fused", "batched") if device == "cuda" else ("loop", "fused", "batched"))
     plan = {
         "device": device,
+        "recorder": recorder.own_hash(),
         "methods": sorted({_base(name) for name in names}),
         "trainings": [kind for engine in chosen for kind in _trainings(engine, names)],
         "kernels": [] if device == "cuda" else _kernel_cases(names),
@@ -93,22 +97,28 @@ def _kernel_cases(names: Sequence[str]) -> list[dict[str, Any]]:
     return cases + [{"method": base, "set": changes, "rounds": [1]} for base, *changes in stored]
 
 
-def checked_out(commit: str) -> Path:
-    """A work tree of a commit."""
-    folder = WORK / "trees" / commit[:12]
-    if not folder.is_dir():
-        _git("worktree", "prune")
-        _git("worktree", "add", "--detach", "--force", str(folder), commit)
-    return folder
+def recording(tree: Path, plan: Mapping[str, Any], data: Path, folder: Path) -> dict[str, Any]:
+    """The recording of a tree on this CPU, made now by a process of its own unless `folder` has it."""
+    name = f"{tree.name}-{plan['checksum'][:12]}"
+    out = folder / f"{name}.json"
+    if not out.is_file():
+        plan_file, unfinished = folder / f"{name}.plan", folder / f"{name}.part"
+        plan_file.write_text(json.dumps(plan))
+        command = [sys.executable, str(recorder.__file__), *map(str, (plan_file, tree, data, unfinished))]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
+        unfinished.rename(out)
+    return checked(out, tree, plan)
 
 
-def brought(file: Path, tree: Path, plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A recording that was made elsewhere; it must be of the same tree, by the same plan if one is given."""
+def checked(file: Path, tree: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a recording; it must be of this tree, by this plan."""
     evidence: dict[str, Any] = json.loads(file.read_text())
-    if evidence["tree"] != recorder.tree_hash(tree / "fedrec"):
-        raise SystemExit(f"{file}: is not a recording of commit {tree.name}. Record that commit.")
-    if plan is not None and evidence["plan"] != plan["checksum"]:
-        raise SystemExit(f"{file}: was recorded by another plan. Write the plan again (--plan), and record.")
+    if evidence["tree"] != recorder.tree_hash(tree):
+        raise SystemExit(f"{file}: is no recording of commit {tree.name}. Remove it, and record that commit.")
+    if evidence["plan"] != plan["checksum"]:
+        raise SystemExit(
+            f"{file}: was recorded by another plan or recorder. Write the plan again (--plan), and record."
+        )
     return evidence
 
 
@@ -116,14 +126,14 @@ def versions_of(parsed: argparse.Namespace, trees: Sequence[Path]) -> list[Versi
     """Both trees with their evidence: recorded here, or brought from elsewhere."""
     plan = plan_of("cpu", parsed.methods, parsed.engines)
     if parsed.cpu:
-        cpu = [brought(file, tree, plan) for file, tree in zip(parsed.cpu, trees, strict=True)]
+        cpu = [checked(file, tree, plan) for file, tree in zip(parsed.cpu, trees, strict=True)]
     else:
         cpu = recorded_here(trees, plan)
     if not parsed.gpu:
         return [Version(tree / "fedrec", one) for tree, one in zip(trees, cpu, strict=True)]
     plan = plan_of("cuda", parsed.methods, parsed.engines)
-    gpu = [brought(file, tree, plan) for file, tree in zip(parsed.gpu, trees, strict=True)]
-    again = brought(parsed.gpu_again, trees[0], None) if parsed.gpu_again else None
+    gpu = [checked(file, tree, plan) for file, tree in zip(parsed.gpu, trees, strict=True)]
+    again = checked(parsed.gpu_again, trees[0], plan) if parsed.gpu_again else None
     return [
         Version(trees[0] / "fedrec", cpu[0], gpu[0], again),
         Version(trees[1] / "fedrec", cpu[1], gpu[1]),
@@ -142,9 +152,12 @@ def recorded_here(trees: Sequence[Path], plan: Mapping[str, Any]) -> list[dict[s
 
 def compare(parsed: argparse.Namespace) -> None:
     """Compare two commits; append the proof, or print why there is none."""
-    commits = [_git("rev-parse", f"{name}^{{commit}}") for name in (parsed.before, parsed.after)]
-    versions = versions_of(parsed, [checked_out(commit) for commit in commits])
-    found = list(differences(versions[0], versions[1], parsed.literals))
+    with tempfile.TemporaryDirectory() as folder:
+        # Unpacked for this comparison: a tree that was kept could have been edited.
+        history = History(ROOT, Path(folder))
+        commits = [history.commit(name) for name in (parsed.before, parsed.after)]
+        versions = versions_of(parsed, [history.tree(commit) for commit in commits])
+        found = list(differences(versions[0], versions[1], parsed.literals))
     compared = summary_of(versions, parsed)
     print(json.dumps(compared, indent=2))
     if found:
@@ -184,12 +197,6 @@ def _checksum(evidence: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
 def main() -> None:
     """Compare commits, or write a plan."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -209,7 +216,7 @@ def main() -> None:
         help="a second recording of the older commit: runs that differ there\nare compared by kernel texts alone",
     )
     parser.add_argument(
-        "--literals", metavar="REASON", help="why changed statements spell other numbers or comparisons"
+        "--literals", metavar="REASON", help="why changed statements spell other literals or comparisons"
     )
     parser.add_argument("--dry-run", action="store_true", help="compare, and write nothing")
     parser.add_argument("--plan", type=Path, help="write the plan of a recording to this file, and end")

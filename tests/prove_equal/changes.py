@@ -16,6 +16,7 @@ _ABSTRACT = ("ABC", "Protocol", "Generic")
 """Base classes that call no method."""
 _PASSIVE = ("cache", "property", "cached_property", "staticmethod", "classmethod", "override", "dataclass")
 """Decorators that call no function and keep none for a later call."""
+_LITERAL = (bool, int, float, complex, type(None))
 _ORDERS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
@@ -34,7 +35,7 @@ class Statement:
     lines: range
     """It is executed if any of these lines is."""
     literals: tuple[str, ...]
-    """The numbers and the comparisons by order that it spells."""
+    """The numbers, truth values, `None` and comparisons by order that it spells."""
 
     def is_executed(self, lines: Mapping[str, Iterable[int]]) -> bool:
         """Whether any of its lines was executed."""
@@ -51,7 +52,7 @@ class Changes:
     statements: list[Statement]
     """Where one of several equal statements is new, all of them."""
     literals: Counter[str]
-    """How often the new ones spell each number and each comparison by order."""
+    """How often the new ones spell each number, truth value, `None` and comparison by order."""
 
 
 def changes(before: Sequence[Statement], after: Sequence[Statement], covered: Container[str]) -> Changes:
@@ -306,9 +307,9 @@ def _is_ellipsis(node: ast.AST) -> bool:
 
 
 def _literals(node: ast.AST) -> Iterator[str]:
-    """The numbers of a node with their signs, and its comparisons by order."""
+    """The numbers of a node with their signs, its truth values, `None`, and comparisons by order; not its types."""
     if isinstance(node, ast.Constant):
-        yield from [repr(node.value)] if type(node.value) in (int, float, complex) else []
+        yield from [repr(node.value)] if isinstance(node.value, _LITERAL) else []
         return
     if (
         isinstance(node, ast.UnaryOp)
@@ -319,5 +320,7 @@ def _literals(node: ast.AST) -> Iterator[str]:
         return
     if isinstance(node, ast.Compare):
         yield from (_ORDERS[type(operator)] for operator in node.ops if type(operator) in _ORDERS)
+    annotation = getattr(node, "annotation", None)
     for child in ast.iter_child_nodes(node):
-        yield from _literals(child)
+        if child is not annotation:
+            yield from _literals(child)

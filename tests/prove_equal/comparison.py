@@ -49,9 +49,11 @@ class Version:
 def differences(before: Version, after: Version, literals: str | None = None) -> Iterator[str]:
     """Every reason why two versions are not proven equal, one line each.
 
-    `literals` is the reason why changed statements spell other numbers or comparisons; without one that is refused.
+    `literals` is the reason why changed statements spell other literals or comparisons; without one that is refused.
     """
     yield from _differing_runs(before.cpu, after.cpu, "CPU")
+    if before.gpu is not None and before.gpu_again is not None:
+        yield from _incomparable(before.gpu, before.gpu_again, "GPU")
     if before.gpu is not None and after.gpu is not None:
         yield from _differing_runs(before.gpu, after.gpu, "GPU", before.unstable)
     # Where a GPU gives no number, or another one each time, the texts must speak for it.
@@ -67,7 +69,7 @@ def differences(before: Version, after: Version, literals: str | None = None) ->
     if literals is None:
         for one, other, which in ((new, old, "newer"), (old, new, "older")):
             spelled = sorted((one.literals - other.literals).elements())
-            yield from _listed(f"numbers and comparisons that only the {which} commit spells", spelled)
+            yield from _listed(f"literals and comparisons that only the {which} commit spells", spelled)
 
 
 def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
@@ -76,9 +78,8 @@ def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:
     return sorted({(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]})
 
 
-def _differing_runs(
-    before: Evidence, after: Evidence, device: str, unstable: Sequence[str] = ()
-) -> Iterator[str]:
+def _incomparable(before: Evidence, after: Evidence, device: str) -> Iterator[str]:
+    """Why two recordings cannot say that a run has other numbers."""
     if before["plan"] != after["plan"]:
         yield f"the recordings on the {device} followed different plans"
     if before["machine"] != after["machine"]:
@@ -91,6 +92,13 @@ def _differing_runs(
         f"{key}: {run['failed']}" for runs in (old, new) for key, run in runs.items() if "failed" in run
     ]
     yield from _listed(f"runs that failed on the {device}", failed)
+
+
+def _differing_runs(
+    before: Evidence, after: Evidence, device: str, unstable: Sequence[str] = ()
+) -> Iterator[str]:
+    yield from _incomparable(before, after, device)
+    old, new = before["runs"], after["runs"]
     other = [
         f"{key} ({', '.join(name for name in old[key] if old[key][name] != new[key].get(name))})"
         for key in sorted(old.keys() & new.keys())

@@ -7,16 +7,19 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+import tempfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedrec.native.cache import CACHE
 from fedrec.plan.equal_code import Ledger, Proof
-from tests.prove_equal.comparison import pairs
-from tests.prove_equal.recording import recording
+from tests.prove_equal import recorder
 
 _ROUNDS = 2
+_SLOW = "loop"
+"""The engine that takes up to half a minute a round: its runs are not trained again where a proof has others."""
 _FINGERPRINTS = """
 import json, sys
 from pathlib import Path
@@ -34,6 +37,16 @@ for name in methods:
             pass  # This commit has no such method.
 print(json.dumps(found))
 """
+_TRAINING = """
+import json, sys
+from pathlib import Path
+import fedrec, recorder, torch
+tree, data, out = map(Path, sys.argv[2:])
+assert Path(fedrec.__file__).is_relative_to(tree), fedrec.__file__
+torch.set_num_threads(1)
+print(json.dumps(dict(recorder.runs(json.loads(sys.argv[1]), tree, data, out, recorder.LineTracer(tree)))))
+"""
+"""Traces no lines, and compiles a kernel once for both commits: either would take longer than the training."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,13 @@ class History:
         """Whether the repository is a clone without its older commits."""
         return self._git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
 
+    def commit(self, name: str) -> str:
+        """The hash of the commit that a name stands for."""
+        found = self._git("rev-parse", "--verify", f"{name}^{{commit}}")
+        if found.returncode:
+            raise SystemExit(f"{self.repository}: has no commit {name}. Name another one.")
+        return found.stdout.decode().strip()
+
     def tree(self, commit: str) -> Path:
         """The package and the configuration of a commit."""
         folder = self.folder / commit[:12]
@@ -66,12 +86,26 @@ class History:
         """What the code of a commit computes as fingerprints, by `method/engine`."""
         key = (commit, *sorted(methods), *sorted(engines))
         if key not in self._fingerprints:
-            tree = self.tree(commit)
-            command = [sys.executable, "-c", _FINGERPRINTS, json.dumps([sorted(methods), sorted(engines)])]
-            environment = {**os.environ, "PYTHONPATH": str(tree)}
-            done = subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True)
-            self._fingerprints[key] = json.loads(done.stdout)
+            asked = json.dumps([sorted(methods), sorted(engines)])
+            self._fingerprints[key] = self._printed(commit, _FINGERPRINTS, asked)
         return self._fingerprints[key]
+
+    def training(self, commit: str, method: str, engine: str, data: Path) -> dict[str, dict[str, str]]:
+        """The hashes of the numbers that the code of a commit trains."""
+        kind = {"engine": engine, "names": [method], "protocols": ["clean"]}
+        kind["rounds"] = 1 if engine == _SLOW else _ROUNDS
+        plan = json.dumps({"device": "cpu", "trainings": [kind]})
+        with tempfile.TemporaryDirectory() as out:
+            return self._printed(commit, _TRAINING, plan, str(self.tree(commit)), str(data), out)
+
+    def _printed(self, commit: str, script: str, *words: str) -> Any:
+        """What a script prints as JSON that imports the package of a commit."""
+        tree = self.tree(commit)
+        path = os.pathsep.join((str(tree), str(Path(recorder.__file__).parent)))
+        environment = {**os.environ, "PYTHONPATH": path, CACHE: str(self.folder / "kernels")}
+        command = [sys.executable, "-c", script, *words]
+        done = subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.PIPE)
+        return json.loads(done.stdout)
 
     def _git(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(["git", *words], cwd=self.repository, capture_output=True, check=False)
@@ -85,35 +119,40 @@ def missing_commits(ledger: Ledger, history: History) -> list[str]:
 
 def unfounded_pairs(ledger: Ledger, history: History) -> Iterator[str]:
     """Every pair of a proof that the code of its commits does not compute."""
-    methods = {name for proof in ledger.proofs for name in proof.compared["methods"]}
-    engines = {name for proof in ledger.proofs for name in proof.compared["runs"]}
     for proof in ledger.proofs:
-        commits = (proof.before, proof.after)
-        old, new = ({"fingerprints": history.fingerprints(commit, methods, engines)} for commit in commits)
-        for pair in sorted(set(proof.pairs) - set(pairs(old, new))):
+        founded = _trained_by(proof, ledger, history).values()
+        for pair in sorted(set(proof.pairs).difference(founded)):
             yield f"{proof}: no method has the fingerprints {pair[0][:12]} and {pair[1][:12]} there"
 
 
-def repeated(proof: Proof, history: History, data: Path) -> Iterator[str]:
-    """Train one method of a proof at both commits, and give every difference; the evidence decides which method."""
-    names = sorted(name for name in proof.compared["methods"] if "+" not in name)
-    method = names[int(proof.compared["evidence"][0][:8], 16) % len(names)]
-    commits = (proof.before, proof.after)
-    old, new = (
-        recording(history.tree(commit), _plan(method), data, history.folder)["runs"] for commit in commits
-    )
-    for key in sorted(old.keys() | new.keys()):
-        if _is_different(old.get(key), new.get(key)):
-            yield f"{proof}: {key} has other numbers, or failed: {old.get(key)}, {new.get(key)}"
+def chosen(ledger: Ledger, history: History, head: str) -> tuple[Proof, str]:
+    """A proof, and a method with an engine of which it has the pair, as `method/engine`.
+
+    The newest commit `head` decides, which no line of the ledger contains: who writes a line cannot choose
+    for later commits, and each proof, method and plug-in is chosen at some of them.
+    """
+    proof = min(ledger.proofs, key=lambda proof: _lot(head, str(proof.number)))
+    names = [key for key, pair in _trained_by(proof, ledger, history).items() if pair in proof.pairs]
+    quick = [key for key in names if not key.endswith(f"/{_SLOW}")]
+    return proof, min(quick or names, key=lambda key: _lot(head, key))
 
 
-def _plan(method: str) -> dict[str, Any]:
-    training = {"engine": "fused", "names": [method], "protocols": ["clean"], "rounds": _ROUNDS}
-    checksum = hashlib.sha256(method.encode()).hexdigest()
-    return {
-        "device": "cpu", "methods": [method], "trainings": [training], "kernels": [], "checksum": checksum
-    }  # fmt: skip
+def repeated(proof: Proof, key: str, history: History, data: Path) -> Iterator[str]:
+    """Train a `method/engine` of a proof at both commits, and give every difference."""
+    method, _, engine = key.rpartition("/")
+    old, new = (history.training(commit, method, engine, data) for commit in (proof.before, proof.after))
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old or old[name] != new.get(name) or "failed" in old[name]:
+            yield f"{proof}: {name} has other numbers, or failed: {old.get(name)}, {new.get(name)}"
 
 
-def _is_different(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> bool:
-    return old is None or old != new or "failed" in old
+def _trained_by(proof: Proof, ledger: Ledger, history: History) -> dict[str, tuple[str, str]]:
+    """The fingerprints at both commits of every `method/engine` that any proof compared, where they differ."""
+    methods = {name for one in ledger.proofs for name in one.compared["methods"]}
+    engines = {name for one in ledger.proofs for name in one.compared["runs"]}
+    old, new = (history.fingerprints(commit, methods, engines) for commit in (proof.before, proof.after))
+    return {key: (old[key], new[key]) for key in sorted(old.keys() & new.keys()) if old[key] != new[key]}
+
+
+def _lot(*words: str) -> str:
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()

@@ -155,13 +155,18 @@ def created_kernels() -> list[Any]:
     return created
 
 
-def tree_hash(package: Path) -> str:
-    """The hash of every source file of a package."""
+def tree_hash(tree: Path) -> str:
+    """The hash of the settings of methods, and of every source file of the package."""
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in (tree / METHODS_FILE, *sorted(tree.joinpath("fedrec").rglob("*.py"))):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(package).as_posix()} {content}\n".encode())
+        digest.update(f"{path.relative_to(tree).as_posix()} {content}\n".encode())
     return digest.hexdigest()
+
+
+def own_hash() -> str:
+    """The hash of this file: another recorder writes other evidence."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def _command(words: Sequence[str]) -> tuple[int, str]:
@@ -229,7 +234,7 @@ def record(plan: Mapping[str, Any], tree: Path, data: Path, out: Path) -> None:
     torch.set_num_threads(1)
     started = time.monotonic()
     evidence: dict[str, Any] = {
-        "tree": tree_hash(tree / "fedrec"),
+        "tree": tree_hash(tree),
         "plan": plan["checksum"],
         "machine": machine(plan["device"]),
         "fingerprints": fingerprints(plan),
@@ -281,6 +286,8 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Record in one process, or share the work among several and join what they recorded."""
     plan = json.loads(Path(sys.argv[1]).read_text())
+    if plan["recorder"] != own_hash():
+        raise SystemExit(f"{sys.argv[1]}: is the plan of another recorder. Write it again (--plan).")
     tree, data, out = (Path(word).resolve() for word in sys.argv[2:5])
     processes = int(sys.argv[5]) if len(sys.argv) > 5 else 1
     if processes == 1:

@@ -7,7 +7,7 @@ import pytest
 
 from fedrec.plan.equal_code import Ledger, Proof
 from tests.made_data import ROOT
-from tests.prove_equal.history import History, missing_commits, repeated, unfounded_pairs
+from tests.prove_equal.history import History, chosen, missing_commits, repeated, unfounded_pairs
 from tests.same_numbers import prepared
 
 METHOD = "fedrec/methods/fedmf.py"
@@ -30,9 +30,20 @@ def test_every_pair_of_the_ledger_is_what_its_commits_compute(history):
     assert list(unfounded_pairs(Ledger.read(), history)) == []
 
 
-def test_part_of_the_newest_proof_holds_again(history, tmp_path):
-    for proof in Ledger.read().proofs[-1:]:
-        assert list(repeated(proof, history, prepared(tmp_path))) == []
+def test_one_method_of_one_proof_holds_again(history, tmp_path):
+    """Another commit of the repository chooses another one."""
+    proof, key = chosen(Ledger.read(), history, history.commit("HEAD"))
+    assert list(repeated(proof, key, history, prepared(tmp_path))) == []
+
+
+def test_every_proof_is_chosen_at_some_commit_with_each_of_its_methods_and_plug_ins(history):
+    ledger = Ledger.read()
+    choices = [chosen(ledger, history, str(head)) for head in range(1500 * len(ledger.proofs))]
+    assert {proof.number for proof, _ in choices} == {proof.number for proof in ledger.proofs}
+    for one in ledger.proofs:
+        names = {key.rpartition("/")[0] for proof, key in choices if proof == one}
+        assert names == set(one.compared["methods"])
+        assert not any(key.endswith("/loop") for _, key in choices)
 
 
 def git(folder, *words):
@@ -109,6 +120,32 @@ def test_a_commit_that_does_not_exist_is_missing(made, tmp_path):
     assert missing_commits(ledger_of(tmp_path / "ledger.jsonl", one, "e" * 40), history) == ["e" * 40]
 
 
+def test_what_is_trained_again_is_not_chosen_by_the_line(made, tmp_path):
+    """A line that lists other methods, or other evidence, is tested by the methods that have its pairs."""
+    history, (one, other, _) = made
+    path = tmp_path / "ledger.jsonl"
+    pair = fingerprint(history, one), fingerprint(history, other)
+    ledger_of(path, one, other, pair)
+    compared = {"methods": ["popularity"], "runs": {"fused": 1}, "evidence": ["f" * 64]}
+    Ledger.read(path).append(Proof(0, "2027-01-01", one, other, compared, (pair,)), path)
+    choices = [chosen(Ledger.read(path), history, head) for head in "abcdefgh"]
+    assert {(proof.number, key) for proof, key in choices} == {(1, "fedmf/fused"), (2, "fedmf/fused")}
+
+
+def test_the_loop_is_trained_again_where_a_proof_has_nothing_else(made, tmp_path):
+    history, (one, other, _) = made
+    codes = (history.fingerprints(commit, ["fedmf"], ["loop"])["fedmf/loop"] for commit in (one, other))
+    compared = {"methods": ["fedmf"], "runs": {"loop": 1, "fused": 1}}
+    path = tmp_path / "ledger.jsonl"
+    Ledger.read(path).append(Proof(0, "2026-11-18", one, other, compared, (tuple(codes),)), path)
+    assert chosen(Ledger.read(path), history, "head")[1] == "fedmf/loop"
+
+
+def test_a_name_that_is_no_commit_is_an_error(made):
+    with pytest.raises(SystemExit, match="has no commit no-such-name"):
+        made[0].commit("no-such-name")
+
+
 @pytest.mark.matrix
 def test_a_proof_of_unequal_code_does_not_hold_again(made, tmp_path):
     history, (one, other, third) = made
@@ -117,6 +154,6 @@ def test_a_proof_of_unequal_code_does_not_hold_again(made, tmp_path):
     for pair in ((one, other), (one, third)):
         ledger = ledger_of(path, *pair)
     true, forged = ledger.proofs
-    assert list(repeated(true, history, data)) == []
-    (difference,) = repeated(forged, history, data)
+    assert list(repeated(true, "fedmf/fused", history, data)) == []
+    (difference,) = repeated(forged, "fedmf/fused", history, data)
     assert "fedmf clean fused has other numbers" in difference

@@ -273,11 +273,23 @@ def test_a_function_that_is_only_defined_is_not_executed(tmp_path):
         ("RATE = 0.1", "RATE = -0.1", ({"-0.1": 1}, {"0.1": 1})),
         ("if value > 0", "if value >= 0", ({">=": 1}, {">": 1})),
         ("result = 1", "result = 2", ({"2": 1}, {"1": 1})),
+        ("result = 1", "result = sort(values, descending=True)", ({"True": 1}, {"1": 1})),
+        ("decay=0.5", "decay: float | None = None", ({"None": 1}, {"0.5": 1})),
         ("@cache", "@cache\n    @other", ({}, {})),
         ("return value\n\n    @", "value = value\n            return value\n\n    @", ({}, {})),
     ],
 )
-def test_the_numbers_and_comparisons_of_changed_statements_are_counted(tmp_path, old, new, literals):
-    folders = package(tmp_path / "old", a=BASE), package(tmp_path / "new", a=edited(old, new))
-    newer, older = both_changes(*folders)
-    assert (newer.literals - older.literals, older.literals - newer.literals) == literals
+def test_the_literals_of_changed_statements_are_counted(tmp_path, old, new, literals):
+    assert literals_found(tmp_path, BASE, edited(old, new)) == literals
+
+
+def literals_found(tmp_path, before, after):
+    """What only the newer version spells, and what only the older one does."""
+    newer, older = both_changes(package(tmp_path / "old", a=before), package(tmp_path / "new", a=after))
+    return newer.literals - older.literals, older.literals - newer.literals
+
+
+def test_a_planted_truth_value_is_another_literal(tmp_path):
+    text = edited("result = 0", "result = sort(values, descending=True)")
+    other = text.replace("True", "False")
+    assert literals_found(tmp_path, text, other) == ({"False": 1}, {"True": 1})

@@ -154,6 +154,12 @@ def test_runs_that_differ_each_time_on_a_gpu_are_compared_by_kernel_texts(versio
     again = replace(before, gpu_again=evidence(runs=evidence()["runs"] | {"mf clean fused": {"curve": "y"}}))
     assert again.unstable == ["mf clean fused"]
     assert list(differences(again, after)) == []
+    for changes, reason in (
+        ({"machine": {"device": "another"}}, "GPU are of different machines"),
+        ({"plan": "q"}, "GPU followed different plans"),
+        ({"runs": evidence()["runs"] | {"mf clean fused": {"failed": "no memory"}}}, "failed on the GPU"),
+    ):
+        only(differences(replace(before, gpu_again=evidence(**changes)), before), reason)
     texts = replace(after, cpu=after.cpu | {"kernels": {}})
     only(differences(again, texts), "texts differ")
     compiled = replace(after, gpu=evidence(runs=other, compiled=["n"]))
