@@ -126,6 +126,11 @@ def _work(parsed: argparse.Namespace) -> None:
             raise StoppedError(_stopped(crew, len(runs)) + failed, stop.status) from None
     if crew.failures:
         raise ResultError(_failed(crew.failures, len(runs)))
+    if crew.left:
+        raise ResultError(
+            f"{crew.left} of {len(runs)} runs are left, for the defect of fedrec that is shown above. The "
+            "same command continues with them."
+        )
     print(f"All {len(runs)} runs of {parsed.list} are finished.")
 
 
@@ -169,8 +174,8 @@ def _stopped(crew: "Crew", runs: int) -> str:
         "" if crew.seconds_left is None else f": about {span_text(crew.seconds_left)} by those that were done"
     )
     return (
-        f"{runs - crew.left} of {runs} runs are over, {crew.left} to go{pace}. The same command goes on with "
-        "them, from their checkpoints."
+        f"{runs - crew.left} of {runs} runs are over, {crew.left} to go{pace}. The same command "
+        "continues with them, from their checkpoints."
     )
 
 

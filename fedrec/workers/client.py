@@ -30,9 +30,11 @@ def handed_over(arguments: Sequence[str]) -> int | None:
     _pass_on_signals(channel)
     received = channel.receive()
     if received is None:
-        os.write(2, b"fedrec: who started the workers has gone; the same command goes on.\n")
+        os.write(2, b"fedrec: who started the workers has gone; start the same command again.\n")
         return 1
-    return int(received[0]["status"])
+    answer, _ = received
+    os.write(2, answer["said"].encode())
+    return int(answer["status"])
 
 
 def _connected(place: str) -> socket.socket | None:

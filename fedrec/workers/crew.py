@@ -18,7 +18,7 @@ from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.log_tail import OWN_WORDS, log_tail
 from fedrec.workers.order import Order
-from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of
+from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of, told_trouble
 from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
@@ -254,10 +254,15 @@ class Crew:
 
     def _done(self, number: int, task: Command) -> tuple[int, str]:
         """The exit status of a task, and what it said."""
-        with tempfile.TemporaryFile() as said:
-            status = self._worker(number).do(task.arguments, said.fileno(), said.fileno())
-            said.seek(0)
-            return status, said.read().decode("utf-8", "replace")
+        try:
+            with tempfile.TemporaryFile() as said:
+                status = self._worker(number).do(task.arguments, said.fileno(), said.fileno())
+                said.seek(0)
+                return status, said.read().decode("utf-8", "replace")
+        except Exception as error:
+            # The process, if there is one, may have received a part of the task.
+            self._leave(number)
+            return 1, told_trouble(error)
 
     def _worker(self, number: int) -> Worker:
         with self._change:

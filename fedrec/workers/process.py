@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from fedrec.workers.channel import Channel
+from fedrec.workers.log_tail import OWN_WORDS
 
 # `-P`, as an installed command does: imports do not depend on the folder that the process starts in.
 WORKER_COMMAND = (sys.executable, "-P", "-m", "fedrec.cli.worker")
@@ -45,7 +48,9 @@ class Worker:
     ) -> None:
         """Start it; it imports the same `fedrec`, also from a checkout that is not installed."""
         own, other = socket.socketpair()
-        with other:
+        self._channel = Channel(own)
+        with other, ExitStack() as on_error:
+            on_error.callback(self._channel.close)
             self._process = subprocess.Popen(
                 [*command, str(other.fileno())],
                 env=_with_sources(environment),
@@ -55,7 +60,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._channel = Channel(own)
+            on_error.pop_all()
 
     def do(self, arguments: Sequence[str], stdout: int, stderr: int) -> int:
         """The exit status of a command that writes to two open files; as `subprocess`, if the worker died."""
@@ -99,3 +104,13 @@ def death_of(status: int) -> str:
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
     likely = "; most likely memory ran out" if -status == signal.SIGKILL else ""
     return f"its process was ended by {name}{likely}"
+
+
+def told_trouble(error: Exception) -> str:
+    """What a command is to say that no worker could do, for an error of the machine or a defect of fedrec."""
+    if isinstance(error, OSError):
+        return (
+            f"{OWN_WORDS}the machine gave no process or file for this command: {error}. Free memory, "
+            "processes or disk space, then start the same command again.\n"
+        )
+    return "".join(traceback.format_exception(error))

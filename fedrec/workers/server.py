@@ -16,7 +16,8 @@ from typing import Any
 
 from fedrec.workers.channel import Channel, close_files
 from fedrec.workers.client import PLACE
-from fedrec.workers.process import SPENT, Worker, death_of
+from fedrec.workers.log_tail import OWN_WORDS
+from fedrec.workers.process import SPENT, Worker, death_of, told_trouble
 from fedrec.workers.sources import state_of_sources
 
 _OF_THE_SHELL = ("_", "SHLVL", "OLDPWD", "PWD")
@@ -80,20 +81,28 @@ class WorkerServer:
             channel.close()
             return
         message, files = received
+        try:
+            status = self._done(channel, message, files)
+            said = f"{OWN_WORDS}{death_of(status)}.\n" if status < 0 else ""
+        except Exception as error:
+            # Whatever it is, the client must know: it would wait, or say that nobody is there.
+            status, said = 1, told_trouble(error)
+        close_files(files)
+        channel.send({"status": status if status >= 0 else 128 - status, "said": said})
+        channel.close()
+
+    def _done(self, channel: Channel, message: Mapping[str, Any], files: Sequence[int]) -> int:
+        """The exit status of the command of a message, negative if its worker died."""
         start = _start_of(message)
         worker = self._taken(start)
         call = _Call(channel, worker)
         status = worker.do(message["arguments"], *files)
         call.is_over()
-        if status < 0:
-            os.write(files[-1], f"fedrec: {death_of(status)}.\n".encode())
-        close_files(files)
         if status in SPENT:
             worker.end()
         else:
             self._put_back(start, worker)
-        channel.send({"status": status if status >= 0 else 128 - status})
-        channel.close()
+        return status
 
     def _put_back(self, start: _Start, worker: Worker) -> None:
         """Keep a worker for commands to come; where none will, it ends."""

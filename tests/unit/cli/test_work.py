@@ -138,6 +138,18 @@ def test_a_list_is_worked_off_whatever_fails_in_it(listed, splits, tmp_path, cap
     assert read_sealed(tmp_path / "last/run.json")["measured"]["peak_memory_bytes"] > 2**20
 
 
+def test_runs_that_get_no_process_are_failed_with_the_reason(listed, monkeypatch, capsys):
+    def refuse(*_how, **_more):
+        raise BlockingIOError(11, "no more processes")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    assert work(listed({"out": "a"}, {"out": "b"}), "--jobs", "2") == 1
+    said = capsys.readouterr()
+    assert "finished" not in said.out
+    assert "2 of 2 runs failed" in said.err
+    assert said.err.count("no more processes. Free memory") >= 2
+
+
 def test_runs_that_train_alike_are_trained_once_and_one_that_fails_stops_no_other(
     listed, tmp_path, capfd, caplog
 ):
@@ -224,7 +236,7 @@ class MadeCrew:
 
     stopped = False
     failures: ClassVar = {}
-    left, seconds_left = 1, 125.0
+    left, seconds_left = 0, 125.0
 
     def __init__(self, tasks, size, _start, order):
         MadeCrew.asked = ([task.seconds for task in tasks], size, order)
@@ -245,11 +257,21 @@ def test_a_list_is_worked_off_in_the_order_that_is_asked_for(listed, monkeypatch
 def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(listed, monkeypatch, capsys):
     monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
     monkeypatch.setattr(MadeCrew, "stopped", True)
+    monkeypatch.setattr(MadeCrew, "left", 1)
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") > 1
     assert (
         "fedrec: stopped; 2 of 3 runs are over, 1 to go: about 2 min 5 s by those that were done. The same "
-        "command goes on with them, from their checkpoints."
+        "command continues with them, from their checkpoints."
     ) in capsys.readouterr().err
+
+
+def test_runs_that_are_left_undone_are_no_success(listed, monkeypatch, capsys):
+    monkeypatch.setattr("fedrec.workers.crew.Crew", MadeCrew)
+    monkeypatch.setattr(MadeCrew, "left", 2)
+    assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "fedrec: 2 of 3 runs are left" in said.err
 
 
 def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Many commands by a few workers: in which order, by whom, and what a failure stops."""
 
+import errno
 import itertools
 import os
 import signal
@@ -110,6 +111,49 @@ def test_a_log_that_cannot_be_kept_stops_nothing(tmp_path, caplog):
     crew.work()
     assert crew.failures == {"wrong": "no"}
     assert "logs: cannot be written: there is a file of that name" in caplog.text
+
+
+def test_who_gets_no_process_has_failed_with_the_reason_and_others_are_done(tmp_path, caplog):
+    class Refused(Noted):
+        def __call__(self):
+            worker = super().__call__()
+            if self.started == 2:
+                worker.end()
+                raise OSError(errno.EAGAIN, "no more processes")
+            return worker
+
+    log = tmp_path / "log"
+    tasks = [task("first", "die"), Command("second", ("say",), "kind", 1.0, log), task("third", "say")]
+    crew = Crew(tasks, 1, Refused())
+    crew.work()
+    assert list(crew.failures) == ["first", "second"]
+    assert "no more processes. Free memory, processes or disk space" in crew.failures["second"]
+    assert f"second failed: {crew.failures['second']}" in caplog.messages
+    assert log.read_text() == f"fedrec: {crew.failures['second']}\n"
+    assert crew.left == 0
+
+
+def test_where_no_file_takes_what_they_say_all_have_failed_with_the_reason(monkeypatch):
+    def full(*_how, **_more):
+        raise OSError(errno.ENOSPC, "no space left", "/tmp")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    crew = Crew([task("a", "say"), task("b", "say"), task("c", "say")], 2, Noted())
+    crew.work()
+    assert sorted(crew.failures) == ["a", "b", "c"]
+    assert all("no space left: '/tmp'" in reason for reason in crew.failures.values())
+    assert crew.left == 0
+
+
+def test_a_defect_of_the_crew_itself_fails_its_task_and_shows_the_traceback(caplog):
+    def do(*_how):
+        raise ValueError("a defect here")
+
+    crew = Crew([task("a", "say")], 1, lambda: SimpleNamespace(lives=True, do=do, end=lambda: None))
+    crew.work()
+    assert crew.failures["a"].startswith("Traceback")
+    assert "a failed: ValueError: a defect here" in caplog.messages
+    assert crew.left == 0
 
 
 def test_the_long_ones_come_first_and_a_kind_stays_with_its_worker():

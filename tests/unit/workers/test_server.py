@@ -1,5 +1,6 @@
 """Commands that processes hand over: who does them, where they write, and who stops them."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -40,7 +41,7 @@ def started(*words, folder=ROOT, **more):
 
 def called(*words, folder=ROOT, **more):
     client = started(*words, folder=folder, **more)
-    said, told = client.communicate()
+    said, told = client.communicate(timeout=60)
     return client.returncode, said, told
 
 
@@ -118,6 +119,28 @@ def test_a_worker_that_dies_is_told_to_its_client():
     assert status == 128 + signal.SIGKILL
     assert "fedrec: its process was ended by SIGKILL" in told
     assert called("say", "on")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            OSError(errno.EAGAIN, "no more processes"),
+            "no more processes. Free memory, processes or disk space",
+        ),
+        (ValueError("a defect here"), "ValueError: a defect here"),
+    ],
+)
+def test_a_worker_that_cannot_be_started_is_told_to_its_client(monkeypatch, error, reason):
+    def refuse(*_how):
+        raise error
+
+    monkeypatch.setattr("fedrec.workers.server.Worker", refuse)
+    status, said, told = called("say", "it")
+    assert (status, said) == (1, "")
+    assert reason in told
+    assert "has gone" not in told
+    monkeypatch.undo()
 
 
 def test_where_nobody_listens_a_command_is_its_own(monkeypatch, tmp_path):
