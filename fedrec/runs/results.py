@@ -36,18 +36,27 @@ def open_record(path: str | Path, data: str | Path | None = None, device: str = 
 
 
 def records_below(folder: str | Path) -> list[RunRecord]:
-    """Every finished run in or below `folder`, in the order of their paths; of a packed store, its runs.
+    """Every finished run in or below `folder`, in the order of their paths.
 
+    Runs of a packed store are found by the paths that they would have unpacked: `store/runs/pfedclr`.
     Folders whose names begin with a dot are passed over: what lies there is still brought.
     """
     where = Path(folder)
-    if not where.is_dir():
-        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
     if RunStore.is_at(where):
         return list(RunStore(where).records())
-    found = sorted(where.rglob(SUMMARY))
-    hidden = {path for path in found if any(part.startswith(".") for part in path.relative_to(where).parts)}
-    return [RunRecord(path.parent) for path in found if path not in hidden]
+    paths = sorted(where.rglob(SUMMARY))
+    hidden = {path for path in paths if any(part.startswith(".") for part in path.relative_to(where).parts)}
+    found = [RunRecord(path.parent) for path in paths if path not in hidden]
+    # A path without parents, `.`, has some once it is absolute.
+    store = next(filter(RunStore.is_at, where.parents or where.absolute().parents), None)
+    if found or (store is None and where.is_dir()):
+        return found
+    if store is None:
+        raise ResultError(f"{where}: there is no such folder. Give a folder of results.")
+    stored = [record for record in RunStore(store).records() if record.folder.is_relative_to(where)]
+    if not stored:
+        raise ResultError(f"{where}: none of the packed runs of {store} lies there. Give {store}.")
+    return [*stored]
 
 
 def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) -> "pl.DataFrame":

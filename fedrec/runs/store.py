@@ -208,7 +208,7 @@ class RunStore:
     @classmethod
     def is_at(cls, folder: Path) -> bool:
         """Whether a folder holds packed runs."""
-        return (folder / _USERS).is_file()
+        return (folder / _USERS).is_file() and (folder / _RUNS).is_dir()
 
     def datasets(self) -> list[str]:
         """The datasets there are runs on."""

@@ -101,6 +101,28 @@ def test_a_store_is_a_frame_of_its_runs(record, store, tmp_path):
     same_frame(frame.drop("folder"), expected.drop("folder"))
 
 
+def test_the_inside_of_a_store_is_read_by_the_paths_its_runs_would_have(record, store, monkeypatch):
+    (store.folder / "tables").mkdir(parents=True)
+    store.add([packed_run(record)])
+    whole = fedrec.results(store.folder)
+    for inside in ("runs", "runs/pfedclr", record.id.folder):
+        same_frame(fedrec.results(store.folder / inside), whole)
+    for inside in ("tables", "runs/ml-100k"):
+        with pytest.raises(ResultError, match=f"{inside}: none of the packed runs of .* Give {store.folder}"):
+            fedrec.results(store.folder / inside)
+    monkeypatch.chdir(store.folder / "tables")
+    with pytest.raises(ResultError, match="none of the packed runs"):
+        fedrec.results(".")
+    monkeypatch.chdir(store.folder)
+    assert len(fedrec.results("runs")) == len(whole)
+
+
+def test_users_of_a_prepared_dataset_are_no_store(tmp_path):
+    (tmp_path / "clean").mkdir()
+    (tmp_path / "users.parquet").touch()
+    assert fedrec.results(tmp_path / "clean").is_empty()
+
+
 def test_opening_one_stored_run_decodes_no_other(record, store, tmp_path, monkeypatch):
     others = [write_run(tmp_path / "results", run_of(seed), METHODS) for seed in (1, 2, 3)]
     store.add(packed_run(one) for one in (record, *others))
