@@ -217,7 +217,7 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     _, said = process.communicate()
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
-        assert "fedrec: stopped; 1 of 2 runs are over, 1 to go. The same command goes on with them" in said
+        assert "fedrec: stopped; 1 of 2 runs are over, 1 to go. The same command continues with them" in said
         assert f"1 of 2 runs failed:\n  {tmp_path / place}: --data " in said
     # Kept where the workflow keeps the logs of its runs.
     assert "fedrec: --data " in (tmp_path / "logs" / place / "train.log").read_text()
