@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_project, project_of
-from fedrec.errors import ConfigurationError, ResultError
+from fedrec.errors import ConfigurationError, ResultError, first_lines
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -61,7 +61,7 @@ def _planned(parsed: argparse.Namespace) -> "Target":
 def _check_inputs(target: "Target", project: "Project") -> None:
     missing = [file for file in target.inputs if not (project.results / file).is_file()]
     if missing:
-        shown = ", ".join(missing[:_MISSING_SHOWN]) + (" and others" if len(missing) > _MISSING_SHOWN else "")
+        shown = ", ".join(first_lines(missing, _MISSING_SHOWN, indent=""))
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
             f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.asked_for(target)}"

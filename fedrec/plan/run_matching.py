@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedrec.config.methods import Methods, resolve, setting_text
-from fedrec.errors import ConfigurationError, StorageError
+from fedrec.errors import ConfigurationError, StorageError, first_lines
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.code_matching import CodeMatcher
@@ -185,9 +185,8 @@ def _changes_text(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
         for name in {**there, **here}
         if canonical_json(there.get(name)) != canonical_json(here.get(name))
     ]
-    texts = [_change_text(name, there.get(name), here.get(name)) for name in changed[:_MOST_CHANGES]]
-    more = [f"{len(changed) - len(texts)} more"] if len(changed) > len(texts) else []
-    return ", ".join([*texts, *more])
+    texts = [_change_text(name, there.get(name), here.get(name)) for name in changed]
+    return ", ".join(first_lines(texts, _MOST_CHANGES, indent=""))
 
 
 def _change_text(name: str, there: object, here: object) -> str:

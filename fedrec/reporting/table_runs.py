@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrec.errors import ResultError
+from fedrec.errors import ResultError, first_lines
 from fedrec.plan.runs import SUMMARY, below_results
 from fedrec.plan.targets import RESULT_FOLDERS
 from fedrec.reporting.tables.table import RUNS
@@ -132,9 +132,8 @@ def _best(rows: Sequence[TableRow], words: Sequence[str]) -> list[TableRow]:
 def _listing(rows: Sequence[TableRow]) -> str:
     """Rows by number and by the first columns in which they differ."""
     differing = [name for name in rows[0].cells if len({row.cells[name] for row in rows}) > 1]
-    lines = [f"  {_line(row, differing[:_LISTED_COLUMNS])}" for row in rows[:_MOST_LISTED]]
-    more = len(rows) - len(lines)
-    return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])])
+    lines = [f"  {_line(row, differing[:_LISTED_COLUMNS])}" for row in rows]
+    return "\n".join(first_lines(lines, _MOST_LISTED))
 
 
 def _line(row: TableRow, columns: Iterable[str]) -> str:
