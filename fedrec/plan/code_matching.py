@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrec.config.modules import modules_of
+from fedrec.errors import ConfigurationError
 from fedrec.plan.equal_code import Ledger, Proof, is_equal_code
 from fedrec.plan.fingerprint import run_fingerprint
 
@@ -35,7 +36,11 @@ class CodeMatcher:
 
     def _current(self, method: str, engine: str) -> str | None:
         """The current fingerprint; None where the engine or the method does not exist."""
-        key = (*modules_of(method), engine)
+        try:
+            key = (*modules_of(method), engine)
+        except ConfigurationError:
+            # Its file was deleted or renamed since the run was trained.
+            return None
         if key not in self._fingerprints:
             try:
                 self._fingerprints[key] = run_fingerprint(method, engine)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from fedrec.errors import ConfigurationError
 from fedrec.plan import code_matching
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.fingerprint import run_fingerprint
@@ -22,6 +23,23 @@ def test_a_fingerprint_is_current_for_its_own_method_and_engine_alone(engine):
     assert not matcher.is_current(code, "fedmf", "batched")
     assert not matcher.is_current("0" * 64, "fedmf", engine)
     assert not matcher.is_current(None, "fedmf", "no such engine")
+
+
+@pytest.mark.parametrize("method", ["deleted", "fedmf+deleted", "fedmf[d="])
+def test_no_code_is_current_of_a_method_that_does_not_exist_any_more(method):
+    """One stored run of it stops no command that reads the store."""
+    matcher, run = CodeMatcher(), {"method": method, "engine": "fused", "code": "c0de"}
+    assert not matcher.is_current_run(run)
+    assert matcher.proofs(run) is None
+
+
+def test_a_method_whose_file_is_broken_is_an_error(monkeypatch):
+    def broken(*_named):
+        raise ConfigurationError("fedmf.py, line 1: not valid Python")
+
+    monkeypatch.setattr(code_matching, "run_fingerprint", broken)
+    with pytest.raises(ConfigurationError, match="not valid Python"):
+        CodeMatcher().is_current("code", "fedmf", "loop")
 
 
 def test_a_fingerprint_is_computed_once(monkeypatch):
