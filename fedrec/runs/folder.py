@@ -35,20 +35,25 @@ def finished_before(
 ) -> Mapping[str, Any] | None:
     """What `run.json` says if this very run lies in `folder`, finished and whole; None if no run does.
 
-    None, too, if it is to record more than it did, or is to be there `with_model` and is not. `ResultError`
-    if the run there is another one, or damaged: it is not to be lost, unless it is there to `replace`.
+    None, too, if it is to record more than it did, or is to be there `with_model` and is not. A run that is
+    another one, damaged or incomplete is an error: it is not to be lost, unless it is there to `replace`.
     """
     if not (folder / SUMMARY).exists():
         return None
-    record = RunRecord(folder)
     try:
-        differences = list(identity_differences(record.summary, identity, CodeMatcher()))
-    except ResultError:
+        return _same_run(folder, identity, records, with_model=with_model)
+    except (ResultError, StorageError):
         if replace:
             return None
         raise
-    if differences and replace:
-        return None
+
+
+def _same_run(
+    folder: Path, identity: Mapping[str, Any], records: Sequence[str], *, with_model: bool
+) -> Mapping[str, Any] | None:
+    """What `run.json` says of this very run; None if it recorded less, or has no model; else an error."""
+    record = RunRecord(folder)
+    differences = list(identity_differences(record.summary, identity, CodeMatcher()))
     if differences:
         run = record.id
         raise ResultError(

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -187,6 +188,35 @@ def test_a_damaged_run_of_the_same_kind_is_said_to_be(trained, tmp_path):
         trained()
     trained(force=True)
     RunRecord(tmp_path / "run").check()
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:4])
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, cut])
+@pytest.mark.parametrize("name", FILES)
+def test_the_job_of_the_workflow_trains_a_run_again_of_which_one_file_is_gone_or_damaged(
+    splits, tmp_path, capsys, name, spoil
+):
+    """Snakemake leaves the other files in place, so that a job which refused them would fail for ever."""
+    run = tmp_path / "run"
+    job = command(splits, run, "--replace")
+    assert main(job) == 0
+    before = contents(run)
+    spoil(run / name)
+    # By hand it is an error, which names the file and what to do, and loses nothing.
+    if name != "run.json" or spoil is cut:
+        assert main(command(splits, run)) == 1
+        said = capsys.readouterr().err
+        assert f"run/{name}: " in said
+        assert "--force" in said
+    assert main(job) == 0
+    assert "finished already" not in capsys.readouterr().err
+    assert contents(run) == before
+    RunRecord(run).check()
+    assert main(job) == 0
+    assert "run: this run is finished already" in capsys.readouterr().err
 
 
 def test_files_of_the_user_stay_and_remains_of_killed_writers_go(trained, tmp_path):
