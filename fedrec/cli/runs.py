@@ -40,9 +40,11 @@ def _runs(parsed: argparse.Namespace) -> None:
 
     content = read_configuration([parsed.project, *parsed.configfile]).content
     results = Path(str(content.get("results", "results")))
-    path = find_csv(parsed.target, (results, BUILT_REFERENCE, parsed.store))
-    if path is None:
+    found = find_csv(parsed.target, (results, BUILT_REFERENCE, parsed.store))
+    if found is None:
         raise _no_csv(parsed)
+    root, path = found
+    store = None if root == results else parsed.store
     rows = read_rows(path)
     chosen = [find_row(rows, parsed.row)] if parsed.row else rows
     print(f"{path}, " + (f"row {row_label(chosen[0])}" if parsed.row else f"{len(rows)} rows"))
@@ -51,7 +53,7 @@ def _runs(parsed: argparse.Namespace) -> None:
         print("no run is named here.")
     for column, names in columns.items():
         print(f"{column}:")
-        for run in locate_runs(names, results, parsed.store):
+        for run in locate_runs(names, root, store):
             print(f"  {run.where:<9}  {run.path}")
 
 

@@ -37,12 +37,11 @@ class LocatedRun:
     path: Path
 
 
-def find_csv(target: str, roots: Iterable[Path]) -> Path | None:
-    """The csv of a table, figure or search below the first of `roots` that has it."""
-    paths = (
-        root / folder / f"{target}.csv" for root in roots for folder in dict.fromkeys(RESULT_FOLDERS.values())
-    )
-    return next((path for path in paths if path.is_file()), None)
+def find_csv(target: str, roots: Iterable[Path]) -> tuple[Path, Path] | None:
+    """The first of `roots` that has the csv of a table, figure or search, and that csv."""
+    folders = dict.fromkeys(RESULT_FOLDERS.values())
+    paths = ((root, root / folder / f"{target}.csv") for root in roots for folder in folders)
+    return next(((root, path) for root, path in paths if path.is_file()), None)
 
 
 def read_rows(path: Path) -> list[TableRow]:
@@ -92,19 +91,25 @@ def runs_by_column(rows: Iterable[TableRow]) -> dict[str, list[str]]:
     return {column: list(names) for column, names in found.items()}
 
 
-def locate_runs(names: Iterable[str], results: Path, store: Path) -> list[LocatedRun]:
-    """Where each run lies: below the results, else packed in the store, else nowhere here."""
+def locate_runs(names: Iterable[str], root: Path, store: Path | None) -> list[LocatedRun]:
+    """Where each run lies that a csv below `root` was made from.
+
+    A csv of trained runs has no `store`: its runs lie below its own root. One of a reference was made from
+    the runs of its store: they lie unpacked below its root, or packed in the store.
+    """
     packed: dict[str, set[str]] = {}
     located = []
     for name in names:
         dataset = _dataset_of(name)
-        if (results / name / SUMMARY).is_file():
-            located.append(LocatedRun(name, IN_RESULTS, results / name))
-            continue
-        if dataset not in packed:
+        if store is not None and dataset not in packed:
             packed[dataset] = set(RunStore(store).names_on(dataset))
-        where = IN_REFERENCE if name in packed[dataset] else MISSING_RUN
-        located.append(LocatedRun(name, where, (store if where == IN_REFERENCE else results) / name))
+        if (root / name / SUMMARY).is_file():
+            where = IN_RESULTS if store is None else IN_REFERENCE
+            located.append(LocatedRun(name, where, root / name))
+        elif store is not None and name in packed[dataset]:
+            located.append(LocatedRun(name, IN_REFERENCE, store / name))
+        else:
+            located.append(LocatedRun(name, MISSING_RUN, root / name))
     return located
 
 

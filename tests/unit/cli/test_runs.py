@@ -18,20 +18,21 @@ FOLDERS = [RunId("pfedclr", "ml-100k", "clean", "fedmf", seed).folder for seed i
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """A folder of results with a table and one of its runs, a store with another; the third is nowhere."""
+    """Results and a store, each with two of three runs and with a table of them; two runs have the same name."""
     results, store = tmp_path / "results", RunStore(tmp_path / "store")
-    write_run(results, RunId("pfedclr", "ml-100k", "clean", "fedmf", 0), METHODS)
-    store.add(
-        [packed_run(write_run(tmp_path / "other", RunId("pfedclr", "ml-100k", "clean", "fedmf", 1), METHODS))]
-    )
+    seeds = [RunId("pfedclr", "ml-100k", "clean", "fedmf", seed) for seed in (0, 1, 2)]
+    for run in seeds[:2]:
+        write_run(results, run, METHODS, ranks=(20, 20))
+    store.add(packed_run(write_run(tmp_path / "other", run, METHODS, ranks=(1, 1))) for run in seeds[1:])
     about = {"paper": "pfedclr", "metric": "hr@10"}
     rows = [
         {**about, "claim": "a-helps", "clean": -0.3128, "runs": FOLDERS[:1], "runs_against": FOLDERS[1:]},
         {**about, "claim": "a-helps-b", "clean": 0.25, "runs": FOLDERS[1:2]},
         {**about, "claim": "none", "clean": None},
     ]
-    (results / "tables").mkdir()
-    (results / "tables/verdicts.csv").write_text(csv_text(rows), encoding="utf-8")
+    for folder, name in ((results, "verdicts"), (store.folder, "verdicts_pfedclr")):
+        (folder / "tables").mkdir()
+        (folder / f"tables/{name}.csv").write_text(csv_text(rows), encoding="utf-8")
     configuration = tmp_path / "config.yaml"
     configuration.write_text(f"results: {results}\n", encoding="utf-8")
     monkeypatch.chdir(ROOT)
@@ -54,11 +55,38 @@ def test_a_row_leads_to_its_runs_and_these_open(made, capsys):
     found = listed(out)
     assert found == [
         ("results", str(made / "results" / FOLDERS[0])),
-        ("reference", str(made / "store" / FOLDERS[1])),
+        ("results", str(made / "results" / FOLDERS[1])),
         ("missing", str(made / "results" / FOLDERS[2])),
     ]
     assert out.index("runs:") < out.index("runs_against:")
     assert [fedrec.open_run(path).id.seed for _, path in found[:2]] == [0, 1]
+
+
+def test_a_table_of_the_reference_leads_to_the_stored_runs_though_one_was_trained_here_too(made, capsys):
+    assert runs(made, "verdicts_pfedclr", "1") == 0
+    found = listed(capsys.readouterr().out)
+    assert found == [
+        ("missing", str(made / "store" / FOLDERS[0])),
+        ("reference", str(made / "store" / FOLDERS[1])),
+        ("reference", str(made / "store" / FOLDERS[2])),
+    ]
+    assert [fedrec.open_run(path).user_ranks().rank.tolist() for _, path in found[1:]] == [[1, 1], [1, 1]]
+
+
+def test_a_table_built_from_the_reference_leads_to_the_runs_unpacked_beside_it(
+    made, tmp_path, monkeypatch, capsys
+):
+    beside = tmp_path / "built"
+    (tmp_path / "store/tables").rename(tmp_path / "tables")
+    write_run(beside, RunId("pfedclr", "ml-100k", "clean", "fedmf", 2), METHODS, ranks=(1, 1))
+    (tmp_path / "tables").rename(beside / "tables")
+    monkeypatch.setattr("fedrec.cli.runs.BUILT_REFERENCE", beside)
+    assert runs(made, "verdicts_pfedclr", "1") == 0
+    assert listed(capsys.readouterr().out) == [
+        ("missing", str(beside / FOLDERS[0])),
+        ("reference", str(made / "store" / FOLDERS[1])),
+        ("reference", str(beside / FOLDERS[2])),
+    ]
 
 
 def test_a_row_is_named_by_number_or_by_a_number_in_it(made, capsys):
@@ -71,7 +99,7 @@ def test_a_table_has_the_runs_of_all_its_rows_each_once(made, capsys):
     assert runs(made, "verdicts") == 0
     out = capsys.readouterr().out
     assert "3 rows" in out
-    assert [where for where, _ in listed(out)] == ["results", "reference", "reference", "missing"]
+    assert [where for where, _ in listed(out)] == ["results", "results", "results", "missing"]
 
 
 def test_a_row_without_runs_says_so(made, capsys):
