@@ -83,7 +83,7 @@ def write_run(
         "dataset": run.dataset,
         "method": run.method,
         "paper": run.paper,
-        "protocol": {"name": protocol.name, "round_rule": protocol.round_rule},
+        "protocol": protocol.as_dict(),
         "seed": run.seed,
         "settings": settings,
         "sources": sources,
@@ -100,6 +100,11 @@ def write_run(
         summary["diverged"] = {"round": diverged, "why": f"round {diverged}: training diverged"}
     write_sealed(folder / "run.json", summary)
     return RunRecord(folder)
+
+
+def runs_below(results: Path) -> set[RunId]:
+    """The runs that were made below a folder of results."""
+    return {RunRecord(path.parent).id for path in results.rglob("run.json")}
 
 
 def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:

@@ -149,8 +149,8 @@ class Evidence:
     """That runs train for at most; None for each paper's own number."""
     unavailable: Mapping[str, str]
     """Why a dataset, or the split of one (`dataset/protocol`), is not available."""
-    runs: Container[RunId] | None = None
-    """The runs to judge by. If None, every finished run below the results."""
+    runs: Container[RunId]
+    """The finished runs to judge by."""
     training: Path | None = None
     """Where a run that is lacking would be trained. If None, where runs are."""
     _ranks: dict[tuple[RunId, bool], UserRanks | None] = field(
@@ -159,11 +159,9 @@ class Evidence:
     _records: dict[RunId, RunRecord | None] = field(default_factory=dict, repr=False, compare=False)
 
     def record(self, run: RunId) -> RunRecord | None:
-        """A finished run; None where it is not finished, or not to judge by."""
+        """A run to judge by; None for any other."""
         if run not in self._records:
-            folder = self.results / run.folder
-            there = (self.runs is None or run in self.runs) and (folder / SUMMARY).is_file()
-            self._records[run] = RunRecord(folder) if there else None
+            self._records[run] = RunRecord(self.results / run.folder) if run in self.runs else None
         return self._records[run]
 
     def ranks(self, run: RunId, *, catalogue: bool) -> UserRanks | None:

@@ -32,7 +32,7 @@ from fedrec.plan.selection import runs_by_line
 from fedrec.runs.record import UserRanks
 from tests.conftest import ROOT
 from tests.federations import METHODS
-from tests.made_runs import write_run
+from tests.made_runs import runs_below, write_run
 
 CLAIMS = {
     one.id: one for one in load_claims(ROOT / "config/claims.yaml", load_papers(ROOT / "config/papers"))
@@ -66,7 +66,7 @@ def train(results, claim, ranks, kinds=("published", "clean"), seeds=(0,)):
 
 
 def evidence(results, **changes):
-    given = {"seeds": (0,), "rounds": None, "unavailable": {}} | changes
+    given = {"seeds": (0,), "rounds": None, "unavailable": {}, "runs": runs_below(results)} | changes
     return Evidence(results, METHODS, **given)
 
 

@@ -15,7 +15,7 @@ from fedrec.reporting.tables.audit.verdicts import write_verdicts
 from fedrec.reporting.tables.table import read_shown
 from tests.conftest import ROOT
 from tests.federations import METHODS
-from tests.made_runs import write_run
+from tests.made_runs import runs_below, write_run
 
 GOLDEN = ROOT / "tests/unit/reporting/golden"
 PAPERS = load_papers(ROOT / "config/papers")
@@ -53,7 +53,7 @@ def four(results):
 
 
 def written(results, claims, rounds=None, **unavailable):
-    evidence = Evidence(results, METHODS, (0,), rounds, unavailable)
+    evidence = Evidence(results, METHODS, (0,), rounds, unavailable, runs_below(results))
     write_verdicts(results / "tables/verdicts", claims, evidence, PAPERS)
     return {form: (results / f"tables/verdicts.{form}").read_text() for form in ("csv", "md", "tex")}
 
@@ -132,7 +132,7 @@ def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tm
 
 def test_a_claim_of_all_seeds_that_the_clean_protocol_reverses_makes_the_headline(tmp_path):
     claim = low_rank(tmp_path, clean="w/ CF", published="w/ CLR", seeds=range(5))
-    evidence = Evidence(tmp_path, METHODS, range(5), None, {})
+    evidence = Evidence(tmp_path, METHODS, range(5), None, {}, runs_below(tmp_path))
     write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
     chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
     assert chapter.counts[0]["reproduced"] == 1
@@ -160,7 +160,7 @@ def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
         for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (1,), None, ()).items():
             for run in runs if protocol == "clean" else ():
                 write_run(tmp_path, run, METHODS, ranks=HIT if name == "w/ CF" else MISS)
-    evidence = Evidence(tmp_path, METHODS, (0, 1), None, {})
+    evidence = Evidence(tmp_path, METHODS, (0, 1), None, {}, runs_below(tmp_path))
     write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
     text = (tmp_path / "tables/verdicts.md").read_text()
     assert re.search(r"\d of \d effects are of one seed, the others of up to 2 ", text)
