@@ -14,10 +14,17 @@ from fedrec.runs.record import RunRecord
 SPLIT = "abc"
 
 
-def split(project: Project, run: RunId, content: str = SPLIT) -> None:
+def _stated(project: Project, run: RunId) -> dict[str, Any]:
+    """What the split of a run states, and the run too."""
+    protocol = project.protocol(run.protocol).as_dict()
+    return {"dataset": run.dataset, "protocol": protocol, "split": SPLIT, "interactions": "def"}
+
+
+def split(project: Project, run: RunId, **changes: Any) -> None:
     """Let the split of a run be there."""
     table = pa.table({"user": [0, 1]})
-    write_table(project.results / run.split / "split.parquet", table, {"split": content})
+    about = _stated(project, run) | changes
+    write_table(project.results / run.split / "split.parquet", table, about)
 
 
 def finish(project: Project, run: RunId, value: float = 1.0, **changes: Any) -> RunRecord:
@@ -25,15 +32,13 @@ def finish(project: Project, run: RunId, value: float = 1.0, **changes: Any) -> 
     split(project, run)
     job = project.job(run)
     identity = {
-        "dataset": run.dataset,
+        **_stated(project, run),
         "method": run.method,
         "paper": run.paper,
-        "protocol": {"name": run.protocol, "round_rule": "last"},
         "seed": run.seed,
         "settings": dict(job.settings),
         "engine": "batched",
         "code": run_fingerprint(run.method, "batched"),
-        "split": SPLIT,
     }
     more = {"record": list(job.records), "metrics": {}, "rounds": {}}
     column = pa.table({"x": [value]})

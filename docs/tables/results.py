@@ -61,15 +61,17 @@ def _stored_metrics(
 ) -> tuple[dict[str, dict[str, float]], bool]:
     """By protocol the stored metrics of a row with today's settings; whether a search found some of these."""
     from fedrec.config.methods import load_methods, resolve
-    from fedrec.plan.run_matching import has_current_settings
+    from fedrec.config.protocol_file import load_protocols
+    from fedrec.plan.reference import is_as_named
     from fedrec.plan.runs import run_of
 
     known = load_methods(ROOT / "config/methods.yaml")
+    protocols = load_protocols(ROOT / "config/protocols.yaml")
     paper, method = row["settings_of"].lower() or "pfedclr", row["method"]
     found = {}
     for protocol in _PROTOCOLS:
         said = stored.get(run_of(known, paper, "ml-100k", protocol, method, 0))
-        if said is not None and has_current_settings(said, known):
+        if said is not None and is_as_named(said, known, protocols):
             found[protocol] = said["metrics"][said["protocol"]["round_rule"]]["test"]
     _, sources, _ = resolve(known, method, paper, "ml-100k")
     return found, any(source.startswith("searched") for source in sources.values())

@@ -69,12 +69,15 @@ def _check_inputs(target: "Target", project: "Project") -> None:
 
 
 def _check_runs(target: "Target", project: "Project") -> None:
-    """Raise `ResultError` if a run is not the planned one: Snakemake accepts files that it did not make."""
+    """Raise `ResultError` if a run is not the planned one, or its run.json is damaged.
+
+    Snakemake accepts files that it did not make, and does not read those that it made.
+    """
     from fedrec.plan.run_matching import RunMatcher
 
     matcher = RunMatcher()
     matches = {run: matcher.match(project.spec(run)) for run in target.runs}
-    outdated = [run for run, match in matches.items() if match.differences]
+    outdated = [run for run, match in matches.items() if match.differences or match.damage]
     if outdated:
         first = outdated[0]
         raise ResultError(

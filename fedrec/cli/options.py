@@ -80,7 +80,7 @@ def add_without_model(parser: argparse.ArgumentParser) -> None:
         "--without-model",
         action="store_true",
         help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
-        "reference add`) or read; Snakemake trains such a run again where it needs it",
+        "reference add`) or read; `fedrec run` trains such a run again",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, add_store, project_of
+from fedrec.cli.options import add_command, add_project, add_store, project_of
 from fedrec.cli.work import listed_words
 from fedrec.config.reference import BUILT_REFERENCE, REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError, ResultError
@@ -47,7 +47,7 @@ def add_commands(commands: "Commands") -> None:
 
     part = add_command(parts, "show", _show)
     add_store(part)
-    add_methods(part)
+    add_project(part)
 
     part = add_command(parts, "plan", _plan)
     part.add_argument("--minutes", type=float, help="as many of the first runs as take about so long")
@@ -156,19 +156,18 @@ def _show(parsed: argparse.Namespace) -> None:
     """Say what the reference has: runs by dataset, how many are older than the code or diverged, machines."""
     from collections import defaultdict
 
-    from fedrec.config.methods import load_methods
     from fedrec.plan.code_matching import CodeMatcher
-    from fedrec.plan.run_matching import has_current_settings
+    from fedrec.plan.reference import is_as_named
     from fedrec.plan.runs import DIVERGED
     from fedrec.progress import span_text
 
-    store, matcher, methods = _opened(parsed.store), CodeMatcher(), load_methods(parsed.methods)
+    store, matcher, project = _opened(parsed.store), CodeMatcher(), _project(parsed)
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     every = outdated = 0
     for dataset in store.datasets():
         runs = store.runs_on(dataset).values()
         older = sum(not matcher.is_current_run(run.summary) for run in runs)
-        other = sum(not has_current_settings(run.summary, methods) for run in runs)
+        other = sum(not is_as_named(run.summary, project.methods, project.protocols) for run in runs)
         diverged = sum(DIVERGED in run.summary for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
@@ -177,7 +176,7 @@ def _show(parsed: argparse.Namespace) -> None:
             seconds[run.summary["measured"]["device"]].append(run.summary["measured"]["seconds"])
         print(
             f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
-            f"{older} older than the code; {other} of other settings, which tables leave out; "
+            f"{older} older than the code; {other} of other settings or protocols, which tables leave out; "
             f"{diverged} diverged"
         )
     print(f"all: {every} runs; {outdated} older than the code")

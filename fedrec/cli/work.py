@@ -58,7 +58,8 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="train a run again whose folder holds one of other code or settings; the very same one is kept",
+        help="train a run again whose folder holds one of other code or settings, or a damaged one; the very "
+        "same one is kept",
     )
     add_without_model(parser)
     add_methods(parser)
@@ -81,11 +82,19 @@ def _plan(parsed: argparse.Namespace) -> None:
 
 
 def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
-    """How many runs and splits are listed, and how the splits are made that are not there yet."""
-    splits = list(dict.fromkeys(results / job.reads[0] for job in jobs))
-    missing = [split for split in splits if not split.is_file()]
+    """How many runs and splits are listed, and how the splits are made that are not here as planned.
+
+    By force: Snakemake accepts a split that it did not make, whichever protocol it follows.
+    """
+    from fedrec.plan.run_matching import RunMatcher
+
+    matcher = RunMatcher()
+    splits = {spec.split: matcher.has_split(spec) for spec in (job.spec(results) for job in jobs)}
+    missing = [split for split, is_here in splits.items() if not is_here]
     todo = (
-        f" {len(missing)} of them are not made yet: snakemake --cores 2 {_braced(missing)}" if missing else ""
+        f" {len(missing)} of them are to be made: snakemake --cores 2 --force {_braced(missing)}"
+        if missing
+        else ""
     )
     return f"{len(jobs)} runs on {len(splits)} splits.{todo}"
 

@@ -12,7 +12,7 @@ from fedrec.config.methods import canonical, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.names import folder_name, parse, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.protocol import Protocol, paper_of
+from fedrec.config.protocol import paper_of
 from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
@@ -43,6 +43,8 @@ class RunJob:
     run: RunId
     settings: Mapping[str, Any]
     """The value of every setting."""
+    protocol: Mapping[str, Any]
+    """The value of every setting of its protocol."""
     records: tuple[str, ...]
     """What it records besides its final state, as `fedrec train --record` takes it."""
     fingerprint: str
@@ -84,11 +86,13 @@ class RunJob:
         return RunSpec(
             folder=results / run.folder,
             method=run.method,
+            paper=run.paper,
             seed=run.seed,
             settings=self.settings,
             records=self.records,
             split=results / self.reads[0],
             may_diverge=self.may_diverge,
+            protocol=self.protocol,
         )
 
     def request(self, results: Path) -> TrainRequest:
@@ -107,7 +111,8 @@ class RunJob:
 
     def listed(self, results: Path) -> ListedRun:
         """The same in a list of runs, which other machines train."""
-        return ListedRun(self.run.folder, self.request(results), self.fingerprint, self.seconds)
+        request = self.request(results)
+        return ListedRun(self.run.folder, request, self.fingerprint, self.seconds, self.protocol)
 
     def arguments(self) -> list[str]:
         """The arguments of `fedrec train` that name this run, but for folders and files.
@@ -253,6 +258,7 @@ class Project(Workspace):
             self._jobs[run] = RunJob(
                 run,
                 settings,
+                self.protocol(run.protocol).as_dict(),
                 self._records_of(run),
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
@@ -264,10 +270,6 @@ class Project(Workspace):
     def spec(self, run: RunId) -> RunSpec:
         """What a finished run in the folder of `run` must agree with."""
         return self.job(run).spec(self.results)
-
-    def protocol(self, name: str) -> Protocol:
-        """A protocol by its full name."""
-        return protocol_named(self.protocols, name)
 
     def pattern(self, form: str | None = None) -> str:
         """A regular expression of the names of all targets, or of those of one form."""

@@ -30,10 +30,12 @@ def _trial(workspace: Workspace, run: RunId) -> RunSpec:
     return RunSpec(
         folder=workspace.results / run.folder,
         method=run.method,
+        paper=run.paper,
         seed=run.seed,
         settings=settings,
         records=(),
         split=workspace.results / run.split / "split.parquet",
         may_diverge=True,
+        protocol=workspace.protocol(run.protocol).as_dict(),
         needs_model=False,
     )

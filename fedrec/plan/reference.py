@@ -5,14 +5,17 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedrec.config.methods import canonical
+from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.names import parse
+from fedrec.config.protocol import Protocol
+from fedrec.config.protocol_file import protocol_named
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
+from fedrec.files.atomic import canonical_json
 from fedrec.plan.asked import runs_asked
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.project import Project, RunJob
-from fedrec.plan.run_matching import RunMatcher, has_current_settings, unfinished
+from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import DIVERGED, RunId
 
 
@@ -114,6 +117,18 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
 
 
+def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping[str, Protocol]) -> bool:
+    """Whether a run has the settings, and followed the protocol, that its name stands for."""
+    try:
+        settings, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
+        protocol = protocol_named(protocols, summary["protocol"]["name"]).as_dict()
+    except ConfigurationError:
+        # The method, a setting or the protocol does not exist any more.
+        return False
+    wanted, found = (settings, protocol), (summary["settings"], summary["protocol"])
+    return canonical_json(wanted) == canonical_json(found)
+
+
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     datasets = step.get("datasets")
     return [
@@ -122,8 +137,8 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
 
 
 def _shown(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:
-    """Those of stored runs that tables show: of any code, but not of other settings."""
-    return {run for run, said in stored.items() if has_current_settings(said, project.methods)}
+    """Those of stored runs that tables show: of any code, but not of other settings or another protocol."""
+    return {run for run, said in stored.items() if is_as_named(said, project.methods, project.protocols)}
 
 
 def _current(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:

@@ -39,6 +39,8 @@ class ListedRun:
     """The fingerprint of the code that the plan was made with, where the list has it."""
     seconds: float = 1.0
     """About how long it takes, against others."""
+    protocol: Mapping[str, Any] | None = None
+    """Every setting of its protocol, where the plan is known; a list leaves them to the split."""
 
     @property
     def out(self) -> Path:
@@ -96,11 +98,13 @@ def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
     return RunSpec(
         folder=run.out,
         method=method,
+        paper=paper,
         seed=asked.seed,
         settings=settings,
         records=asked.records,
         split=asked.data / full_name(asked.protocol, paper) / "split.parquet",
         may_diverge=asked.diverged == KEPT,
+        protocol=run.protocol,
         needs_model=needs_model,
     )
 

@@ -1,7 +1,9 @@
 """Whether a run is done: the one comparison of a run's folder with the run that is wanted there.
 
-A run is current if its folder holds every file and its run.json names the wanted method, seed, settings,
-split and records, and current code. Engines and devices are not compared: any of them trains the same run.
+A run is current if its folder holds every file and its run.json names the wanted method, paper, protocol,
+seed, settings, split and records, and current code. Engines and devices are not compared: any of them trains
+the same run. A split that exists is compared, unless its protocol has been edited since: then Snakemake makes
+it again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedrec.config.methods import Methods, resolve, setting_text
-from fedrec.errors import ConfigurationError, StorageError, first_lines
+from fedrec.config.methods import setting_text
+from fedrec.errors import StorageError, first_lines
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.runs import DIVERGED, FILES, MODEL, NOT_KEPT, STATE, SUMMARY, RunId
 
 _HASHES = ("split", "interactions")
+_OF_SPLIT = ("dataset", "protocol", *_HASHES)
+"""What the file of a split states, and a run on it too."""
 _IGNORED = ("sources", "code")
 """Sources of settings decide no number; `CodeMatcher` compares the code."""
 _MOST_CHANGES = 5
@@ -29,12 +33,15 @@ class RunSpec:
 
     folder: Path
     method: str
+    paper: str
     seed: int
     settings: Mapping[str, Any]
     records: tuple[str, ...]
     split: Path
     """The file of its split; it is not compared while this file does not exist."""
     may_diverge: bool
+    protocol: Mapping[str, Any] | None = None
+    """Every setting of its protocol; None for the protocol that its split states."""
     needs_model: bool = True
     """Whether a run that was trained without writing its model is incomplete."""
 
@@ -67,8 +74,8 @@ class RunMatch:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the folder holds a run.json, but not that of the wanted run."""
-        return bool(self.differences or self.damage)
+        """Whether the folder holds a run.json, but not the wanted run, whole."""
+        return not self.is_current and SUMMARY not in self.missing
 
     @property
     def reason(self) -> str:
@@ -81,11 +88,11 @@ class RunMatch:
 
 
 class RunMatcher:
-    """Compares finished runs with wanted ones; reads each fingerprint and each split's hash once."""
+    """Compares finished runs with wanted ones; reads each fingerprint and what each split states once."""
 
     def __init__(self) -> None:
         self.code = CodeMatcher()
-        self._split_hashes: dict[Path, str | None] = {}
+        self._splits: dict[Path, Mapping[str, Any]] = {}
 
     def match(self, spec: RunSpec) -> RunMatch:
         """Compare the folder of a run with its specification."""
@@ -106,19 +113,31 @@ class RunMatcher:
 
     def differences(self, spec: RunSpec, summary: Mapping[str, Any]) -> Iterator[str]:
         """Differences of a run.json from the wanted run, in words."""
-        wanted = {"method": spec.method, "seed": spec.seed, "settings": spec.settings}
-        yield from identity_differences(summary, wanted, self.code)
+        wanted: dict[str, Any] = {
+            "method": spec.method, "paper": spec.paper, "seed": spec.seed, "settings": spec.settings,
+        }  # fmt: skip
+        if spec.protocol is not None:
+            wanted["protocol"] = spec.protocol
+        yield from identity_differences(summary, {**wanted, **self._split_of(spec)}, self.code)
         if DIVERGED in summary and not spec.may_diverge:
             yield "that it diverged"
         unrecorded = sorted(set(spec.records) - set(summary.get("record", ())))
         if unrecorded:
             yield f"what it recorded (not {', '.join(unrecorded)})"
-        if self.split_hash(spec.split) not in (None, summary.get("split")):
-            yield "its split"
 
-    def split_hash(self, split: Path) -> str | None:
-        """The hash that the file of a split states; None if the file does not exist or states none."""
-        if split not in self._split_hashes:
+    def has_split(self, spec: RunSpec) -> bool:
+        """Whether the split of a run is here and follows the wanted protocol."""
+        return bool(self._split_of(spec))
+
+    def _split_of(self, spec: RunSpec) -> Mapping[str, Any]:
+        """What the split of a run states; nothing if it is not here or follows another protocol."""
+        stated = self._stated(spec.split)
+        is_other = spec.protocol is not None and stated.get("protocol") != spec.protocol
+        return {} if is_other else stated
+
+    def _stated(self, split: Path) -> Mapping[str, Any]:
+        """What the file of a split states of itself; nothing if it does not exist or cannot be read."""
+        if split not in self._splits:
             # Imported here: most plans are made before any run exists, and importing pyarrow takes a while.
             from fedrec.files.parquet import about_table
 
@@ -126,36 +145,14 @@ class RunMatcher:
                 about: Mapping[str, Any] = about_table(split)
             except StorageError:
                 about = {}
-            self._split_hashes[split] = about.get("split")
-        return self._split_hashes[split]
-
-
-def current(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
-    """The runs that are done and need not be trained."""
-    matcher = RunMatcher()
-    return [run for run in runs if matcher.is_current(plan.spec(run))]
+            self._splits[split] = {key: about[key] for key in _OF_SPLIT if key in about}
+        return self._splits[split]
 
 
 def unfinished(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
     """The runs that are to be trained: missing, incomplete or outdated ones."""
     matcher = RunMatcher()
     return [run for run in runs if not matcher.is_current(plan.spec(run))]
-
-
-def outdated(plan: RunPlan, runs: Iterable[RunId]) -> list[RunId]:
-    """The runs whose folder holds a finished run that differs from the wanted one, or is damaged."""
-    matcher = RunMatcher()
-    return [run for run in runs if matcher.match(plan.spec(run)).is_outdated]
-
-
-def has_current_settings(summary: Mapping[str, Any], methods: Methods) -> bool:
-    """Whether a run has the settings that its name stands for by `methods`."""
-    try:
-        values, _, _ = resolve(methods, summary["method"], summary["paper"], summary["dataset"])
-    except ConfigurationError:
-        # The method or a setting does not exist any more.
-        return False
-    return canonical_json(values) == canonical_json(summary["settings"])
 
 
 def identity_differences(
@@ -173,6 +170,8 @@ def identity_differences(
             yield _change_text(key, stored, value)
         elif not isinstance(stored, Mapping):
             yield f"its {key}"
+        elif key == "protocol":
+            yield f"its protocol: {_changes_text(stored, value)}"
         elif same_method:  # another method has other settings
             yield _changes_text(stored, value)
     if not code.is_current_run(summary, wanted["method"]):

@@ -24,7 +24,9 @@ class WorkflowStart:
     unfinished: Sequence[RunId]
     """Runs that are to be trained."""
     outdated: Sequence[RunId]
-    """Those of them whose folder holds another finished run, or a damaged one."""
+    """Those of them whose folder holds a run.json: of another run, of a damaged or of an incomplete one."""
+    outdated_splits: Sequence[str]
+    """Files of splits, below the results, that follow another protocol than the configuration states."""
 
     @property
     def summary(self) -> str:
@@ -37,7 +39,8 @@ class WorkflowStart:
 
         It compares parameters of files that it made itself, and accepts any other file as it is.
         """
-        return [self.project.result_path(f"{run.folder}/{SUMMARY}") for run in self.outdated]
+        files = [*self.outdated_splits, *(f"{run.folder}/{SUMMARY}" for run in self.outdated)]
+        return [self.project.result_path(file) for file in files]
 
     def write_run_list(self) -> None:
         """Write the list of all runs, finished or not, for `fedrec status`."""
@@ -52,11 +55,17 @@ def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
     validate_targets(project, targets)
     runs = runs_asked(project, targets)
     matcher = RunMatcher()
-    matches = {run: matcher.match(project.spec(run)) for run in runs}
+    specs = {run: project.spec(run) for run in runs}
+    matches = {run: matcher.match(spec) for run, spec in specs.items()}
+    splits = {
+        project.job(run).reads[0]: spec.split.is_file() and not matcher.has_split(spec)
+        for run, spec in specs.items()
+    }
     return WorkflowStart(
         project,
         targets,
         runs,
         unfinished=[run for run, match in matches.items() if not match.is_current],
         outdated=[run for run, match in matches.items() if match.is_outdated],
+        outdated_splits=[file for file, is_outdated in splits.items() if is_outdated],
     )

@@ -172,6 +172,10 @@ class Workspace:
                 names.append(protocol)
         return names
 
+    def protocol(self, name: str) -> Protocol:
+        """A protocol by its full name."""
+        return protocol_named(self.protocols, name)
+
     def raw_files(self, dataset: str) -> list[Path]:
         """The raw files of a dataset, where they lie or are to be fetched to.
 

@@ -20,7 +20,7 @@ from fedrec.errors import ResultError
 from fedrec.files.atomic import unflushed
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.project import Project
-from fedrec.plan.run_matching import has_current_settings
+from fedrec.plan.reference import is_as_named
 from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target, splits_of
 from fedrec.plan.workspace import Stored
@@ -75,13 +75,13 @@ def stored_project(configuration: Document, root: Path, store: RunStore, results
 def stored_runs(store: RunStore, project: Project) -> Stored:
     """What a store has of what tables mean.
 
-    They mean no run of other settings than its name stands for today, and where runs that diverge are refused
-    none of these.
+    They mean no run of other settings, or of another protocol, than its name stands for today, and where runs
+    that diverge are refused none of these.
     """
     runs = {
         run.id: run
         for run in store.every_run()
-        if has_current_settings(run.summary, project.methods)
+        if is_as_named(run.summary, project.methods, project.protocols)
         and (project.keeps_diverged or DIVERGED not in run.summary)
     }
     return Stored(

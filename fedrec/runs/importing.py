@@ -102,8 +102,11 @@ class _Judge:
         if named != run:
             return f"its {SUMMARY} is that of another run, {named.folder}."
         spec = self._project.spec(run)
-        if self._matcher.split_hash(spec.split) is None:
-            return f"its split is not here to compare. Make it first: snakemake --cores 2 '{spec.split}'"
+        if not self._matcher.has_split(spec):
+            return (
+                "its split is not here to compare, or follows another protocol. Make it first: snakemake "
+                f"--cores 2 --force '{spec.split}'"
+            )
         differences = list(self._matcher.differences(spec, said))
         if differences:
             return f"it differs from what would be trained here in {'; '.join(differences)}."

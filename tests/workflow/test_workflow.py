@@ -317,9 +317,13 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     assert "differs from the plan in its code" in refusal
     assert "fedrec run --cores 2 alpha_comparison" in refusal
     assert not copied.result("tables/alpha_comparison.md").exists()
+    lost = sorted(copied.result("runs").rglob("ranks.parquet"))[-1]
+    before = lost.read_bytes()
+    lost.unlink()
     text = copied.run("alpha_comparison")
-    assert "Runs to train: 1, about a core-minute" in text
+    assert "Runs to train: 2, about a core-minute" in text
     assert read_sealed(changed)["code"] != "of another day"
+    assert lost.read_bytes() == before
     assert copied.result("tables/alpha_comparison.md").is_file()
     noted = copied.result("plan/runs.jsonl").read_text().splitlines()
     assert copied.fedrec("status") == f"{len(noted)} of {len(noted)} runs done.\n"

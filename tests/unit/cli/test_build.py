@@ -6,6 +6,8 @@ import pytest
 
 from fedrec.cli.main import main
 from fedrec.files.sealed import sealed, unsealed, write_sealed
+from fedrec.plan.asked import runs_asked
+from tests.planned_runs import finish
 from tests.projects import Made, configuration, content_of, made_entries
 
 
@@ -62,6 +64,38 @@ def test_what_cannot_be_built_is_one_message(made, capsys, arguments, message):
     assert build(*arguments) == 1
     assert message in capsys.readouterr().err
     assert not (made.folder / "results/tables").exists()
+
+
+@pytest.fixture
+def finished(made):
+    """The runs of a table, finished."""
+    project = made.project()
+    runs = runs_asked(project, ["alpha_comparison"])
+    for run in runs:
+        finish(project, run)
+    return [project.results / run.folder for run in runs]
+
+
+def test_a_damaged_run_is_named_with_the_command_that_trains_it_again(finished, capsys):
+    (finished[1] / "run.json").write_text("{")
+    assert build("alpha_comparison") == 1
+    said = capsys.readouterr().err
+    assert "alpha_comparison: 1 of its 4 runs are not those of the plan" in said
+    assert f"{finished[1].parts[-2]}/seed0: its run.json cannot be read: " in said
+    assert said.endswith("Train outdated runs again with: fedrec run --cores 2 alpha_comparison\n")
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_run_of_a_protocol_that_was_edited_since_is_not_tabulated(made, capsys):
+    """The split of an edited rule has the same content, and the run the numbers of another round."""
+    before, after = "round_rule: best_validation", "round_rule: last"
+    text = (made.folder / "config/protocols.yaml").read_text()
+    made.write("config/protocols.yaml", text.replace(before, after))
+    assert text.count(before) > 0
+    assert build("alpha_comparison") == 1
+    assert "differs from the plan in its protocol: round_rule (best_validation there, last here)" in (
+        capsys.readouterr().err
+    )
 
 
 def test_granularity_is_told_from_statistics_alone(made):

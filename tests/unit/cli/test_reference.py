@@ -3,7 +3,7 @@
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.files.sealed import write_sealed
+from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.runs.store import RunStore
@@ -69,6 +69,29 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     said = capsys.readouterr().out
     assert "ml-100k: 1 runs, 1 protocols, 1 seeds; 0 older than the code" in said
     assert "all: 1 runs; 0 older than the code" in said
+
+
+def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(tmp_path, capsys):
+    store = tmp_path / "store"
+    for seed, changes in enumerate(
+        ({}, {"method": "deleted"}, {"protocol": {"round_rule": "of another day"}})
+    ):
+        results = results_of(tmp_path / str(seed))
+        there = results / RUN.folder
+        said = read_sealed(there / "run.json")
+        said |= {"seed": seed, "protocol": said["protocol"] | changes.pop("protocol", {}), **changes}
+        folder = results / RunId.of_summary(said).folder
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        there.rename(folder)
+        write_sealed(folder / "run.json", said)
+        assert main(["reference", "add", str(results), "--store", str(store)]) == 0
+    assert main(["reference", "show", "--store", str(store)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "ml-100k: 3 runs, 1 protocols, 3 seeds; 1 older than the code; 2 of other settings or protocols"
+        in said
+    )
+    assert [record.proofs for record in RunStore(store).records()] == [None, (), ()]
 
 
 def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, capsys, monkeypatch):

@@ -110,7 +110,10 @@ def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):
     assert status == 1
     assert b"of 4 runs 0 were taken" in out
     assert "4 of 4 runs were refused:\n  runs/" in said
-    assert "its split is not here to compare. Make it first: snakemake --cores 2 'other/data/beta/" in said
+    assert (
+        "its split is not here to compare, or follows another protocol. Make it first: snakemake --cores 2 --force 'other/"
+        in said
+    )
     status, _, said = command("import", str(tmp_path / "gone.tar"), results="other")
     assert status == 1
     assert "gone.tar: no such file. `fedrec results export TARGET --out" in said

@@ -10,6 +10,7 @@ import time
 from types import SimpleNamespace
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from fedrec.cli.main import main
@@ -17,6 +18,7 @@ from fedrec.cli.work import listed_words
 from fedrec.config.methods import load_methods
 from fedrec.data.split import write_split
 from fedrec.files.lock import locked
+from fedrec.files.parquet import write_table
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.runs import STATE
 from fedrec.plan.train_request import TrainRequest
@@ -285,20 +287,21 @@ def test_mistakes_are_told_before_any_process_starts(listed, tmp_path, capsys):
 
 
 def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
-    """Those of a dataset together: a plan of everything has more than a hundred."""
+    """Those of a dataset together: a plan of everything has more than a hundred. One is of an older protocol."""
     results = tmp_path / "my results"
 
-    def job(dataset, protocol):
-        return SimpleNamespace(reads=[f"data/{dataset}/{protocol}/split.parquet"])
+    def job(dataset, name):
+        split = results / f"data/{dataset}/{name}/split.parquet"
+        return SimpleNamespace(spec=lambda _: SimpleNamespace(split=split, protocol={"name": name}))
 
     jobs = [job(*of) for of in (("a", "clean"), ("b", "clean"), ("a", "published-fedem"), ("a", "clean"))]
-    there = results / "data/c/clean/split.parquet"
-    there.parent.mkdir(parents=True)
-    there.touch()
+    for dataset, said in (("c", {"name": "clean"}), ("b", {"name": "clean", "rank_ties": "older"})):
+        file = results / f"data/{dataset}/clean/split.parquet"
+        write_table(file, pa.table({"user": [0]}), {"protocol": said})
     words = listed_words([*jobs, job("c", "clean")], results)
 
-    said, _, command = words.partition("snakemake --cores 2 ")
-    assert said == "5 runs on 4 splits. 3 of them are not made yet: "
+    said, _, command = words.partition("snakemake --cores 2 --force ")
+    assert said == "5 runs on 4 splits. 3 of them are to be made: "
     taken = subprocess.run(
         ["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True
     )

@@ -8,7 +8,7 @@ from fedrec.config.configuration import read_configuration
 from fedrec.errors import ConfigurationError
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.project import Project
-from fedrec.plan.reference import PlannedRun, chosen, plan_words, reference_plan
+from fedrec.plan.reference import PlannedRun, chosen, is_as_named, plan_words, reference_plan
 from fedrec.plan.runs import RunId
 from tests.conftest import ROOT
 
@@ -37,6 +37,7 @@ def said_by(job):
         "method": job.run.method,
         "paper": job.run.paper,
         "dataset": job.run.dataset,
+        "protocol": job.protocol,
         "seed": job.run.seed,
         "settings": dict(job.settings),
         "record": list(job.records),
@@ -86,6 +87,27 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
     assert left == [one.job.run for one in planned if one.job.run != there.run]
 
 
+def test_a_stored_run_of_another_protocol_is_trained_again_though_no_split_is_here(plan):
+    job = plan({})[0].job
+    said = said_by(job)
+    assert job.run not in [one.job.run for one in plan({job.run: said})]
+    other = {**said, "protocol": {**said["protocol"], "round_rule": "of another day"}}
+    assert job.run in [one.job.run for one in plan({job.run: other})]
+
+
+def test_a_run_is_as_named_while_its_method_settings_and_protocol_are_those_of_today(project, plan):
+    said = said_by(plan({})[0].job)
+
+    def named(**changes):
+        return is_as_named({**said, **changes}, project.methods, project.protocols)
+
+    assert named(code="0ld")
+    assert not named(method="deleted")
+    assert not named(settings={})
+    assert not named(protocol={**said["protocol"], "rank_ties": "of another day"})
+    assert not named(protocol={**said["protocol"], "name": "deleted"})
+
+
 def test_a_stored_run_that_diverged_is_left_out_where_such_runs_are_kept(plan, project):
     planned = plan({})
     there = planned[0].job
@@ -128,12 +150,13 @@ def test_gaps_are_what_tables_have_nothing_of(project):
     jobs = {one.job.run: one.job for one in reference_plan(both, {})}
     uploads = {run for run in jobs if "traffic" in jobs[run].records}
     looked = {*uploads} - {min(uploads)}
-    absent, other = sorted({*jobs} - uploads)[:2]
+    absent, other, unruly = sorted({*jobs} - uploads)[:3]
     older = {run: {**said_by(job), "code": "0ld"} for run, job in jobs.items() if run != absent}
     older[other]["settings"] = {**older[other]["settings"], "rounds": 7}
+    older[unruly]["protocol"] = {**older[unruly]["protocol"], "round_rule": "of another day"}
 
     found = reference_plan(both, older, {"uploads": looked}, gaps=True)
-    assert {one.job.run: one.step for one in found} == {absent: 1, other: 1, min(uploads): 2}
+    assert {one.job.run: one.step for one in found} == {absent: 1, other: 1, unruly: 1, min(uploads): 2}
     assert all(one.job.records == jobs[one.job.run].records for one in found)
     assert len(reference_plan(both, older, {"uploads": looked})) == len(jobs)
 

@@ -10,7 +10,7 @@ from fedrec.config.names import parse
 from fedrec.config.tuning import Halving, Range, Search, Tuning
 from fedrec.federation.engines.engine import engine_named
 from fedrec.plan.asked import runs_asked
-from fedrec.plan.run_matching import outdated
+from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
 from fedrec.plan.trials import best, design, section_of, stages
 from fedrec.runs.registry import make_learner, make_method
@@ -227,15 +227,15 @@ def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
     reported = replace(trial, seed=0)
     for run in (trial, reported):
         finish(project, run, 0.0, diverged={"round": 1, "why": "because"})
-    assert outdated(project, [trial, reported]) == [reported]
+    assert unfinished(project, [trial, reported]) == [reported]
 
 
 def test_where_runs_that_diverge_are_kept_they_are_finished_too(made):
     kept, refused = made.project(), made.project(diverged="refused")
     run = RunId("pfedrec", "alpha", "published-pfedrec", "fedmf", 0)
     finish(kept, run, 0.0, diverged={"round": 1, "why": "because"})
-    assert outdated(kept, [run]) == []
-    assert outdated(refused, [run]) == [run]
+    assert unfinished(kept, [run]) == []
+    assert unfinished(refused, [run]) == [run]
     assert kept.job(run).listed(kept.results).as_line()["diverged"] == "kept"
     assert "diverged" not in refused.job(run).listed(kept.results).as_line()
     # Finished runs would be trained again for another parameter of their job.

@@ -3,10 +3,10 @@
 import pytest
 
 from fedrec.errors import ConfigurationError
-from fedrec.files.sealed import write_sealed
+from fedrec.plan.asked import runs_asked
 from fedrec.plan.run_list import ASKED
-from fedrec.plan.runs import FILES
 from fedrec.plan.workflow_start import prepare_start
+from tests.planned_runs import finish, split
 from tests.projects import Made
 
 
@@ -15,36 +15,35 @@ def project(tmp_path):
     return Made(tmp_path).project()
 
 
-def finish(project, run, **changes):
-    """Write the files of a finished run; only run.json is read."""
-    job = project.job(run)
-    folder = project.results / run.folder
-    folder.mkdir(parents=True)
-    for file in FILES:
-        (folder / file).touch()
-    summary = {
-        "method": run.method,
-        "seed": run.seed,
-        "settings": job.settings,
-        "record": list(job.records),
-        "engine": "fused",
-        "code": job.fingerprint,
-    }
-    write_sealed(folder / "run.json", summary | changes)
-
-
 def test_missing_current_and_outdated_runs(project):
     start = prepare_start(project, ["alpha_comparison"])
     assert start.unfinished == start.runs
     assert start.forced_files == []
 
-    current, outdated, *missing = start.runs
+    current, outdated, incomplete, missing = start.runs
     finish(project, current)
     finish(project, outdated, code="of another day")
+    finish(project, incomplete)
+    (project.results / incomplete.folder / "ranks.parquet").unlink()
     start = prepare_start(project, ["alpha_comparison"])
-    assert set(start.unfinished) == {outdated, *missing}
-    assert start.forced_files == [f"{project.configuration['results']}/{outdated.folder}/run.json"]
-    assert start.summary.startswith(f"Runs to train: {1 + len(missing)}, about")
+    assert start.unfinished == [outdated, incomplete, missing]
+    results = project.configuration["results"]
+    assert start.forced_files == [f"{results}/{run.folder}/run.json" for run in (outdated, incomplete)]
+    assert start.summary.startswith("Runs to train: 3, about")
+
+
+def test_a_split_of_another_protocol_is_made_again_before_its_runs(project):
+    """Snakemake accepts a split that it did not make."""
+    run, *_ = runs_asked(project, ["alpha_comparison"])
+    older = project.protocol(run.protocol).as_dict() | {"rank_ties": "older"}
+    finish(project, run)
+    split(project, run, protocol=older)
+    (file,) = prepare_start(project, ["alpha_comparison"]).forced_files
+    assert project.root / file == project.spec(run).split
+    finish(project, run, protocol=older)
+    split(project, run, protocol=older)
+    forced = [project.root / file for file in prepare_start(project, ["alpha_comparison"]).forced_files]
+    assert forced == [project.spec(run).split, project.spec(run).folder / "run.json"]
 
 
 def test_without_a_target_it_is_all(project):

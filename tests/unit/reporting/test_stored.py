@@ -25,7 +25,7 @@ from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
 from fedrec.reporting.page.files import NUMBERS_BESIDE
 from fedrec.reporting.published import PUBLISHED_FROM, publish, store_checksum
-from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project
+from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project, stored_runs
 from fedrec.reporting.tables.audit.coverage import (
     AGREES,
     DIVERGES,
@@ -130,6 +130,17 @@ def built(tmp_path_factory):
     )
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
     return project, build_stored(project, store, jobs=1)
+
+
+def test_a_stored_run_of_another_protocol_than_its_name_stands_for_is_not_shown(built):
+    project, _ = built
+    store = RunStore(project.results.parent / "store")
+    whole = stored_runs(store, project).runs
+    ruled = replace(project.protocols["clean"], round_rule="last")
+    assert ruled != project.protocols["clean"]
+    edited = replace(project, protocols={**project.protocols, "clean": ruled})
+    left = stored_runs(store, edited).runs
+    assert whole - left == {run for run in whole if run.protocol == "clean"} != set()
 
 
 def rows_of_csv(project, name):

@@ -17,7 +17,7 @@ from fedrec.files.lock import locked
 from fedrec.files.run_archive import write_archive
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.asked import runs_asked, runs_in_results
-from fedrec.plan.run_matching import RunMatcher, current
+from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import FILES
 from fedrec.runs.exporting import export_runs
 from fedrec.runs.importing import import_runs
@@ -84,11 +84,11 @@ def is_untouched(project, before=None):
 
 def test_runs_that_were_brought_are_finished(there, here):
     runs = runs_of(here)
-    assert current(here, runs) == []
+    assert unfinished(here, runs) == runs
     done = imported(here, exported(there))
     assert done.taken == tuple(run.folder for run in runs)
     assert (done.same, done.refused) == ((), {})
-    assert current(here, runs) == runs
+    assert unfinished(here, runs) == []
     assert files_of(here.results / "runs") == files_of(there.results / "runs")
     for run in runs:
         RunRecord(here.results / run.folder).check()
@@ -256,7 +256,7 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     assert same.folder in done.same
     assert {other.folder, older.folder, half.folder} <= set(done.taken)
     assert not done.refused
-    assert current(here, runs_of(here)) == runs_of(here)
+    assert unfinished(here, runs_of(here)) == []
 
 
 def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(there, here):
@@ -266,7 +266,7 @@ def test_a_run_of_older_code_with_the_same_numbers_is_not_taken_for_the_same(the
     done = imported(here, exported(there, [run]))
     assert "differs from the plan in its code" in done.refused[run.folder]
     assert imported(here, exported(there, [run]), replace=True).taken == (run.folder,)
-    assert current(here, [run]) == [run]
+    assert unfinished(here, [run]) == []
 
 
 def test_half_of_a_run_gives_way(there, here):
@@ -325,7 +325,7 @@ def test_an_import_that_is_killed_leaves_nothing_half_and_the_next_one_clears_up
     outcome = subprocess.run([sys.executable, "-c", KILLED, *words], cwd=ROOT, check=False)
     assert outcome.returncode == -signal.SIGKILL
     first, *others = runs_of(here)
-    assert current(here, runs_of(here)) == [first]
+    assert unfinished(here, runs_of(here)) == others
     assert not any((here.results / run.folder).exists() for run in others)
     (stage,) = here.results.rglob(".import.*")
     assert list(stage.rglob("run.json"))
@@ -341,7 +341,7 @@ def test_runs_may_lie_on_another_disk_than_other_results(there, here, tmp_path):
     (here.results / "runs").symlink_to(tmp_path / "disk")
     assert len(imported(here, exported(there)).taken) == 4
     assert (here.results / "runs").is_symlink()
-    assert current(here, runs_of(here)) == runs_of(here)
+    assert unfinished(here, runs_of(here)) == []
 
 
 def test_two_imports_at_once_leave_each_other_alone(there, here):
