@@ -5,11 +5,11 @@ A run carries the fingerprint of the code that trained it. A refactoring changes
 A stored run whose fingerprint is proven equal to today's is current.
 
 Each line is one proof. It carries the checksum of its own content and that of the line before. So every read
-finds a line that was changed, moved, or removed before another. The checksums are no signature: whoever computes them can
-write a line, or every line, by hand. Two tests look for such lines. One computes the fingerprints of both
-commits of every proof again. The other trains one method of one proof again, which the newest commit of the
-repository chooses. Between true fingerprints of unequal code a forged pair passes until its method is chosen,
-and for good if two rounds on the synthetic dataset show no difference.
+finds a line that was changed, moved, or removed before another. The checksums are no signature: whoever
+computes them can write a line, or every line, by hand. Two tests look for such lines. One computes the
+fingerprints of both commits of every proof again. The other trains one method of one proof again, which the
+newest commit of the repository chooses. Between true fingerprints of unequal code a forged pair passes until
+its method is chosen, and for good if two rounds on the synthetic dataset show no difference.
 """
 
 import json

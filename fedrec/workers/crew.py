@@ -18,7 +18,7 @@ from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.log_tail import OWN_WORDS, log_tail
 from fedrec.workers.order import Order
-from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of, told_trouble
+from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of, trouble_text
 from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
@@ -262,7 +262,7 @@ class Crew:
         except Exception as error:
             # The process, if there is one, may have received a part of the task.
             self._leave(number)
-            return 1, told_trouble(error)
+            return 1, trouble_text(error)
 
     def _worker(self, number: int) -> Worker:
         with self._change:

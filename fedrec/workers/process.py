@@ -106,7 +106,7 @@ def death_of(status: int) -> str:
     return f"its process was ended by {name}{likely}"
 
 
-def told_trouble(error: Exception) -> str:
+def trouble_text(error: Exception) -> str:
     """What a command is to say that no worker could do, for an error of the machine or a defect of fedrec."""
     if isinstance(error, OSError):
         return (

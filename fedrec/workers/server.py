@@ -17,7 +17,7 @@ from typing import Any
 from fedrec.workers.channel import Channel, close_files
 from fedrec.workers.client import PLACE
 from fedrec.workers.log_tail import OWN_WORDS
-from fedrec.workers.process import SPENT, Worker, death_of, told_trouble
+from fedrec.workers.process import SPENT, Worker, death_of, trouble_text
 from fedrec.workers.sources import state_of_sources
 
 _OF_THE_SHELL = ("_", "SHLVL", "OLDPWD", "PWD")
@@ -86,7 +86,7 @@ class WorkerServer:
             said = f"{OWN_WORDS}{death_of(status)}.\n" if status < 0 else ""
         except Exception as error:
             # Whatever it is, the client must know: it would wait, or say that nobody is there.
-            status, said = 1, told_trouble(error)
+            status, said = 1, trouble_text(error)
         close_files(files)
         channel.send({"status": status if status >= 0 else 128 - status, "said": said})
         channel.close()
