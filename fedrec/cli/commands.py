@@ -44,8 +44,11 @@ _STATUSES: Mapping[type[FedrecError], int] = {
 
 def perform(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is 0, or after an error message 1 or one of `_STATUSES`."""
-    parsed = _parser().parse_args(arguments)
-    parsed.words = arguments
+    parser = _parser()
+    parsed, others = parser.parse_known_args(arguments)
+    if others and not parsed.takes_others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    parsed.others = others
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Callable[[argparse.Namespace], None] = parsed.command
     try:
@@ -81,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "Snakemake calls these commands; each can be called by hand.",
     )
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
+    parser.set_defaults(takes_others=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     parts = (inspect, check, new, run, data, train, work, status, kernel, build, runs, results, reference)
     for part in parts:

@@ -1,62 +1,55 @@
-"""`fedrec run`: checks targets, prints which runs they have trained, and starts Snakemake."""
+"""`fedrec run`: checks targets, prints which runs they have trained, and starts Snakemake.
+
+Its words are those of `snakemake`, read by Snakemake's own parser, so that both build the same.
+"""
 
 import argparse
+import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
-from pathlib import Path
+from contextlib import ExitStack, closing, redirect_stderr
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fedrec.cli.options import MIRROR_VARIABLE, add_command
-from fedrec.errors import ConfigurationError
+from fedrec.errors import ConfigurationError, StoppedError
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
-    from fedrec.plan.workflow_start import WorkflowStart
 
 _SEPARATOR = "--"
-_OWN_OPTIONS = ("--config", "--configfile", "--configfiles", "-C")
-"""Options of Snakemake that change the project, so that this command must read them, too."""
+"""What follows it are targets."""
+_PLACES = ("directory", "snakefile")
+"""Options of Snakemake that name another project than that of the folder it is started in."""
+
+
+_ONCE = (("--config", "-C"), ("--configfile", "--configfiles"))
+"""Options of Snakemake that take several values, of which somebody may expect that they add up."""
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals that stop the workflow: Ctrl-C, `kill`, a terminal that is closed, Ctrl-\\."""
 
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
     parser = add_command(commands, "run", _run)
-    parser.usage = "fedrec run [options] [TARGET ...] [-- SNAKEMAKE OPTIONS]"
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="TARGET",
-        help="tables, figures, pages, papers, groups or files, as for Snakemake (default: all); options of "
-        "Snakemake follow after --",
+    parser.usage = "fedrec run [--workers] [OPTIONS OF SNAKEMAKE] [TARGET ...]"
+    parser.epilog = (
+        "Targets are tables, figures, pages, papers, groups or files (default: all). They and all other "
+        "options are those of Snakemake, written as for Snakemake: --cores N, -n, -k, --config KEY=VALUE. "
+        "`snakemake --help` lists them."
     )
-    parser.add_argument("--cores", metavar="N", help="jobs at once, as for Snakemake; or all")
-    parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="print what would be done, and do none of it"
-    )
+    # An abbreviation may mean an option of Snakemake.
+    parser.allow_abbrev = False
+    parser.set_defaults(takes_others=True)
     parser.add_argument(
         "--workers",
         action="store_true",
         help="let jobs hand their commands to a few long-lived processes, which import torch once: many "
         "short runs end sooner, but a debugger or profiler of a job sees a process that waits",
-    )
-    parser.add_argument(
-        "--configfile",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file whose keys replace those of the configuration, as for Snakemake",
-    )
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a value that replaces that of the configuration, as for Snakemake",
     )
 
 
@@ -67,64 +60,111 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     from fedrec.workers.process import WORKER_COMMAND
     from fedrec.workers.server import WorkerServer
 
-    targets, options = _split(parsed)
-    changes = dict(map(_parse_change, parsed.config))
-    project = load_project(parsed.configfile, changes, os.environ.get(MIRROR_VARIABLE))
-    start = prepare_start(project, targets)
+    _check_order(parsed)
+    asked, changes = _as_snakemake(parsed.others)
+    _check_place(asked)
+    project = load_project(asked.configfile, changes, os.environ.get(MIRROR_VARIABLE))
+    start = prepare_start(project, list(asked.targets))
     print(start.summary, flush=True)
-    if not parsed.dry_run:
+    if not asked.dryrun:
         start.write_run_list()
     with ExitStack() as stack:
-        if parsed.workers and not parsed.dry_run:
+        if parsed.workers and not asked.dryrun:
             stack.enter_context(closing(WorkerServer(WORKER_COMMAND)))
-        status = _snakemake(_arguments(parsed, start, options))
+        status = _snakemake(_arguments(parsed.others, asked, start.forced_files))
     raise SystemExit(status)
 
 
-def _split(parsed: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The targets, and the options of Snakemake, which follow a separator."""
-    words = list(parsed.words)
-    options = words[words.index(_SEPARATOR) + 1 :] if _SEPARATOR in words else []
-    for option in options:
-        if option.partition("=")[0] in _OWN_OPTIONS:
-            raise ConfigurationError(
-                f"{option}: give it before the {_SEPARATOR}, as --config KEY=VALUE or --configfile FILE."
-            )
-    return parsed.targets[: len(parsed.targets) - len(options)], options
+def _as_snakemake(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """What Snakemake takes words for, profiles included, and the values of its `--config`."""
+    from snakemake.cli import parse_args, parse_config
 
-
-def _parse_change(text: str) -> tuple[str, Any]:
-    import yaml
-
-    from fedrec.config.yaml_text import values_of
-
-    key, separator, value = text.partition("=")
-    if not key or not separator:
-        raise ConfigurationError(f"--config {text}: write KEY=VALUE, for example rounds=20.")
+    # Snakemake says there which profile it reads, and will say it again.
+    said = io.StringIO()
     try:
-        return key, values_of(value)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"--config {text}: the value is not YAML: {error}") from None
+        with redirect_stderr(said):
+            _, asked = parse_args([*words])
+            return asked, parse_config(asked.config)
+    except SystemExit as ended:
+        if not ended.code:
+            raise
+        message = said.getvalue().strip().splitlines()[-1].rpartition("error: ")[2]
+    except Exception as error:
+        # Snakemake raises errors of many types for a wrong value of an option, and catches them so.
+        message = str(error)
+    raise ConfigurationError(
+        f"Snakemake cannot read these words: {message.rstrip('.')}. Its options come first, then -- and all "
+        "targets: fedrec run --cores 2 --config rounds=20 -- all. `snakemake --help` lists its options."
+    )
 
 
-def _arguments(parsed: argparse.Namespace, start: "WorkflowStart", options: Sequence[str]) -> list[str]:
-    """The arguments of Snakemake; options of the caller come last and win."""
-    given = {
-        "--cores": [parsed.cores] if parsed.cores else [],
-        "--configfile": [str(file) for file in parsed.configfile],
-        "--config": parsed.config,
-        "--forcerun": start.forced_files,
-    }
-    words = [word for option, values in given.items() if values for word in (option, *values)]
-    brief = ["--dry-run", "--quiet", "host", "rules", "reason"] if parsed.dry_run else []
-    return [*words, *brief, *options, _SEPARATOR, *start.targets]
+def _check_order(parsed: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for options that Snakemake would take for targets, or pass over."""
+    end, words = _end_of_options(parsed.others), parsed.others
+    for names in _ONCE:
+        if sum(word.partition("=")[0] in names for word in words[:end]) > 1:
+            raise ConfigurationError(
+                f"{names[0]} is given twice, and Snakemake heeds the last one alone. Give all values to one: "
+                f"{names[0]} ONE ANOTHER -- TARGET"
+            )
+    first = next((place for place in range(end + 1, len(words)) if words[place].startswith("-")), None)
+    if first is not None:
+        workers = ["--workers"] if parsed.workers else []
+        targets = words[end:first] if first > end + 1 else []
+        right = shlex.join([*workers, *words[:end], *words[first:], *targets])
+        raise ConfigurationError(
+            f"{words[first]}: words after {_SEPARATOR} are targets, as for Snakemake, and options come "
+            f"before it. Type: fedrec run {right}"
+        )
+
+
+def _check_place(asked: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` for another project than that of this folder."""
+    for option in _PLACES:
+        if (value := getattr(asked, option)) is not None:
+            raise ConfigurationError(
+                f"--{option} {value}: `fedrec run` builds the project of the folder that it is started in. "
+                "Go to the folder of the other project first, or type `snakemake` in place of `fedrec run`."
+            )
+
+
+def _end_of_options(words: Sequence[str]) -> int:
+    return words.index(_SEPARATOR) if _SEPARATOR in words else len(words)
+
+
+def _arguments(words: Sequence[str], asked: argparse.Namespace, forced: Sequence[str]) -> list[str]:
+    """The words, and what Snakemake is to make again; a dry run is brief unless they say otherwise."""
+    end = _end_of_options(words)
+    brief = ["--quiet", "host", "rules", "reason", "--dry-run"] if asked.dryrun else []
+    # Of two such options Snakemake heeds the last alone.
+    again = ["--forcerun", *sorted({*asked.forcerun, *forced})] if forced else []
+    return [*brief, *words[:end], *again, *words[end:]]
 
 
 def _snakemake(arguments: Sequence[str]) -> int:
-    """The exit status of Snakemake, which stops as this process is asked to."""
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    with subprocess.Popen(command) as process:
-        # A terminal sends Ctrl-C to both processes.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
-        return process.wait()
+    """The exit status of Snakemake; `StoppedError` where a signal to this process stopped it and its jobs."""
+    heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    started: list[subprocess.Popen[bytes]] = []
+    received: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if number in heeded:
+            received.append(number)
+            for process in started:
+                if process.poll() is None:
+                    # To its jobs as well. After SIGTERM Snakemake would wait until they have finished.
+                    os.killpg(process.pid, signal.SIGINT)
+
+    for number in _STOPPING:
+        # One that is ignored here would be ignored by Snakemake and its jobs, too, SIGINT among them.
+        signal.signal(number, stop)
+    # A group of its own: a terminal sends Ctrl-C to this process alone, which passes it on once.
+    with subprocess.Popen([sys.executable, "-m", "snakemake", *arguments], process_group=0) as process:
+        started.append(process)
+        status = process.wait()
+    if received and status:
+        raise StoppedError(
+            "what is finished is kept. The same command continues, its runs from their checkpoints.",
+            128 + received[0],
+        )
+    return status

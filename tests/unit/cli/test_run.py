@@ -2,13 +2,17 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 
 import pytest
 
 from fedrec.cli import run
 from fedrec.cli.main import main
+from fedrec.plan.workflow_start import WorkflowStart
 from fedrec.workers.client import PLACE
+from tests.conftest import ROOT
 from tests.projects import Made, configuration
 
 
@@ -37,34 +41,77 @@ def run_command(*words):
     return ended.value.code
 
 
-def test_targets_and_options_reach_snakemake(made, called, capsys):
-    assert run_command("--cores", "2", "alpha_comparison", "--", "--keep-going", "--cores", "3") == 0
-    assert called == [(["--cores", "2", "--keep-going", "--cores", "3", "--", "alpha_comparison"], False)]
+TARGET = "alpha_comparison"
+BRIEF = ["--quiet", "host", "rules", "reason", "--dry-run"]
+
+
+def listed(made, results="results"):
+    """The runs of the list that is written for `fedrec status`."""
+    return (made.folder / results / "plan/runs.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--cores", "2", TARGET, "--keep-going"],
+        [TARGET, "--cores", "2", "-k"],
+        ["--cores", "2", "-k", "--", TARGET],
+        ["-kc2", "--", TARGET],
+    ],
+)
+def test_words_reach_snakemake_as_they_are(made, called, capsys, words):
+    assert run_command(*words) == 0
+    assert called == [(words, False)]
     assert capsys.readouterr().out.startswith("Runs to train: 4, about a core-minute")
-    listed = (made.folder / "results/plan/runs.jsonl").read_text().splitlines()
-    assert len(listed) == 4
+    assert len(listed(made)) == 4
 
 
 def test_a_dry_run_writes_nothing_and_starts_no_workers(made, called):
-    run_command("-n", "--workers", "alpha_comparison")
-    brief = ["--dry-run", "--quiet", "host", "rules", "reason"]
-    assert called == [([*brief, "--", "alpha_comparison"], False)]
+    run_command("-n", "--workers", TARGET)
+    assert called == [([*BRIEF, "-n", TARGET], False)]
     assert not (made.folder / "results").exists()
 
 
 @pytest.mark.usefixtures("made")
 def test_workers_exist_while_snakemake_runs(called):
-    run_command("--workers", "alpha_comparison")
-    assert [with_workers for _, with_workers in called] == [True]
+    run_command("--workers", TARGET)
+    assert called == [([TARGET], True)]
     assert PLACE not in os.environ
 
 
-def test_the_configuration_of_the_command_line_is_read_here_and_by_snakemake(made, called):
-    made.write("mine.yaml", "rounds: 3\n")
-    run_command("--configfile", "mine.yaml", "--config", "results=elsewhere", "alpha_comparison")
-    assert called[0][0][:4] == ["--configfile", "mine.yaml", "--config", "results=elsewhere"]
-    listed = (made.folder / "elsewhere/plan/runs.jsonl").read_text()
-    assert "rounds=3" in listed
+@pytest.mark.parametrize(
+    "words",
+    [
+        [TARGET, "--configfile", "mine.yaml", "--config", "rounds=3", "results=elsewhere"],
+        ["--configfile", "mine.yaml", "--config", "results=elsewhere", "rounds=3", "--", TARGET],
+        ["--configfiles=mine.yaml", "-Crounds=3", "--", TARGET],
+        ["--replace-w", "--configfile", "mine.yaml", "-kC", "rounds=3", "--", TARGET],
+        ["--profile", "mine", "--", TARGET],
+    ],
+)
+def test_the_configuration_is_read_as_snakemake_reads_it(made, called, words):
+    made.write("mine.yaml", "rounds: 5\nresults: elsewhere\n")
+    (made.folder / "mine").mkdir()
+    made.write("mine/config.yaml", "config: [rounds=3]\nconfigfile: mine.yaml\n")
+    run_command(*words)
+    assert called == [(words, False)]
+    trained = [run for run in listed(made, "elsewhere") if "rounds=" in run]
+    assert len(trained) == 2
+    assert all("rounds=3" in run for run in trained)
+
+
+@pytest.mark.usefixtures("made")
+def test_what_is_to_be_made_again_joins_what_the_caller_names(called, monkeypatch):
+    monkeypatch.setattr(WorkflowStart, "forced_files", ["results/old"])
+    run_command("-R", "mine", "--", TARGET)
+    run_command("-n", TARGET)
+    assert [words for words, _ in called] == [
+        ["-R", "mine", "--forcerun", "mine", "results/old", "--", TARGET],
+        [*BRIEF, "-n", TARGET, "--forcerun", "results/old"],
+    ]
+
+
+ELSEWHERE = "`fedrec run` builds the project of the folder that it is started in"
 
 
 @pytest.mark.usefixtures("made")
@@ -72,18 +119,123 @@ def test_the_configuration_of_the_command_line_is_read_here_and_by_snakemake(mad
     ("words", "message"),
     [
         (["alpha_comparisn"], "there is no target 'alpha_comparisn'. Did you mean 'alpha_comparison'?"),
-        (["all", "--", "--config", "rounds=3"], "--config: give it before the --"),
-        (["all", "--", "--configfile=mine.yaml"], "--configfile=mine.yaml: give it before the --"),
-        (["--config", "rounds", "all"], "--config rounds: write KEY=VALUE"),
-        (["--config", "rounds=[1", "all"], "--config rounds=[1: the value is not YAML"),
+        (["all", "--", "-k"], "Type: fedrec run all -k\n"),
+        (
+            ["--workers", "--config", "rounds=3", "--", "all", "--conf", "x y"],
+            "Type: fedrec run --workers --config rounds=3 --conf 'x y' -- all\n",
+        ),
+        (
+            ["all", "--cores", "2", TARGET],
+            f"unrecognized arguments: {TARGET}. Its options come first, then --",
+        ),
+        (["--config", "rounds=3", "all"], "(Unparsable value: 'all'). Its options come first, then --"),
+        (["--config", "rounds", "--", "all"], "(Unparsable value: 'rounds'). Its options come first"),
+        (["--config", "rounds=3", "--config=seeds=1"], "--config is given twice"),
+        (["all", "--kep"], "unrecognized arguments: --kep. Its options come first"),
+        (["all", "--conf", "rounds=3"], "ambiguous option: --conf could match"),
+        (["all", "--cores", "many"], "must be integer or 'all'. Its options come first"),
+        (["all", "--profile", "gone"], "profile directory given (gone)"),
+        (["all", "-kd", "there"], f"--directory there: {ELSEWHERE}"),
+        (["all", "--snake", "there"], f"--snakefile there: {ELSEWHERE}"),
     ],
 )
 def test_mistakes_are_one_message_and_snakemake_is_not_started(called, capsys, words, message):
     assert main(["run", *words]) == 1
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
     assert called == []
+
+
+def test_other_commands_refuse_what_they_do_not_know(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--keep-going"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --keep-going" in capsys.readouterr().err
+
+
+# How Snakemake ends
+
+CALL = """
+import signal, sys
+from fedrec.cli import run
+from fedrec.errors import StoppedError
+sys.executable = sys.argv[1]
+if "background" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+try:
+    sys.exit(run._snakemake([]))
+except StoppedError as stopped:
+    print(stopped)
+    sys.exit(stopped.status)
+"""
+SNAKEMAKE = """#!{python}
+import subprocess, sys
+with subprocess.Popen([{python!r}, "-c", {job!r}]) as process:
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        print("snakemake stops", flush=True)
+        sys.exit({status})
+"""
+JOB = """
+import time
+try:
+    print("at work", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("the job stops", flush=True)
+"""
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """Starts a made-up Snakemake with a job, sends a signal, and returns the status and what was said."""
+
+    def run_until(number, *words, status=1):
+        made = tmp_path / "snakemake"
+        made.write_text(SNAKEMAKE.format(python=sys.executable, job=JOB, status=status))
+        made.chmod(0o755)
+        command = [sys.executable, "-c", CALL, str(made), *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            said = process.stdout.readline()
+            process.send_signal(number)
+            rest, _ = process.communicate(timeout=60)
+        return process.returncode, said + rest
+
+    return run_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_stops_snakemake_and_its_jobs_and_the_last_line_says_what_to_do(ended, number):
+    status, said = ended(number)
+    assert status == 128 + number
+    assert said.splitlines() == [
+        "at work",
+        "the job stops",
+        "snakemake stops",
+        "what is finished is kept. The same command continues, its runs from their checkpoints.",
+    ]
+
+
+def test_in_the_background_where_ctrl_c_is_ignored_a_kill_stops_jobs_too(ended):
+    status, said = ended(signal.SIGTERM, "background")
+    assert status == 128 + signal.SIGTERM
+    assert "the job stops\nsnakemake stops\n" in said
+
+
+def test_who_is_stopped_when_all_is_done_has_done_it(ended):
+    status, said = ended(signal.SIGTERM, status=0)
+    assert status == 0
+    assert said.endswith("snakemake stops\n")
 
 
 def test_the_exit_status_is_that_of_snakemake(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert run._snakemake([]) == 1
+    before = [signal.getsignal(number) for number in run._STOPPING]
+    try:
+        assert run._snakemake([]) == 1
+    finally:
+        for number, handler in zip(run._STOPPING, before, strict=True):
+            signal.signal(number, handler)
