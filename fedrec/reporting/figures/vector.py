@@ -44,11 +44,9 @@ _MARKERS = re.compile(
 """Marks of one line, which are painted alike."""
 _FONT = re.compile(r'(?<=")(#?)DejaVuSans-')
 _COORDINATES = re.compile(r'(?<= [dxy]=")[^"]*|(?<=translate\()[^)]*')
-_DIGITS = re.compile(r"-?\d+\.\d+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LINE = re.compile(rf"M {_NUMBER.pattern} {_NUMBER.pattern} (?:\nL {_NUMBER.pattern} {_NUMBER.pattern} )*")
-_LINES = re.compile(rf"(?:{_LINE.pattern}|\n|z)+")
-"""A line from point to point, and a path that is made of such lines alone, open or closed."""
+"""A line from point to point, or the point at which a path begins."""
 _PIXELS = re.compile(r"(?<=data:image/png;base64,)[A-Za-z0-9+/=\s]+")
 _PAINT = re.compile(r"(fill|stroke): (#[0-9a-f]{6})")
 
@@ -80,9 +78,8 @@ def _painted_once(markers: re.Match[str]) -> str:
 
 def _placed(coordinates: str) -> str:
     """A place, or a path, in few digits."""
-    if _LINES.fullmatch(coordinates):
-        return _LINE.sub(lambda line: _steps(line[0]), coordinates).replace("\n", "")
-    return _DIGITS.sub(_rounded, _points(coordinates))
+    path = _LINE.sub(lambda line: _steps(line[0]), coordinates)
+    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 2):g}", path).replace("\n", "")
 
 
 def _steps(line: str) -> str:
@@ -105,19 +102,6 @@ def _with_few_colours(pixels: str) -> str:
     with Image.open(io.BytesIO(whole)) as picture:
         picture.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(few, "png", optimize=True)
     return base64.b64encode(min(few.getvalue(), whole, key=len)).decode("ascii")
-
-
-def _rounded(digits: re.Match[str]) -> str:
-    return f"{float(digits[0]):.2f}".rstrip("0").rstrip(".")
-
-
-def _points(path: str) -> str:
-    """A path without the letter of lines that follow a line, or the point a path begins at."""
-    steps = path.split("\n")
-    follows = [step.startswith("L ") and before[:1] in ("M", "L") for before, step in pairwise(steps)]
-    return steps[0] + "".join(
-        step.removeprefix("L ") if goes_on else step for step, goes_on in zip(steps[1:], follows, strict=True)
-    )
 
 
 def _dark_rules(text: str) -> str:
