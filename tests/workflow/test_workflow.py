@@ -381,7 +381,7 @@ def test_jobs_share_a_process_if_asked_to(copied):
         shutil.rmtree(copied.result(folder))
     source = copied.folder / "fedrec/cli/worker.py"
     source.write_text(source.read_text().replace("    work(", "    open('started', 'a').write('.'); work("))
-    copied.run("--workers", "alpha_comparison", "--", "--cores", "1")
+    copied.run("--workers", "--cores", "1", "--", "alpha_comparison")
     assert (copied.folder / "started").read_text() == "."
 
 
