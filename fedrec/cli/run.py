@@ -25,8 +25,6 @@ _SEPARATOR = "--"
 """What follows it are targets."""
 _PLACES = ("directory", "snakefile")
 """Options of Snakemake that name another project than that of the folder it is started in."""
-
-
 _ONCE = (("--config", "-C"), ("--configfile", "--configfiles"))
 """Options of Snakemake that take several values, of which somebody may expect that they add up."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -155,8 +153,8 @@ def _snakemake(arguments: Sequence[str]) -> int:
                     # To its jobs as well. After SIGTERM Snakemake would wait until they have finished.
                     os.killpg(process.pid, signal.SIGINT)
 
-    for number in _STOPPING:
-        # One that is ignored here would be ignored by Snakemake and its jobs, too, SIGINT among them.
+    # If SIGINT is ignored here, as in the background, Snakemake and its jobs would ignore it, too.
+    for number in {*heeded, signal.SIGINT}:
         signal.signal(number, stop)
     # A group of its own: a terminal sends Ctrl-C to this process alone, which passes it on once.
     with subprocess.Popen([sys.executable, "-m", "snakemake", *arguments], process_group=0) as process:
