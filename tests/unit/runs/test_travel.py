@@ -195,7 +195,7 @@ def test_a_run_whose_split_is_not_here_is_refused_with_the_command_that_makes_it
     shutil.rmtree(here.results / "data")
     done = imported(here, exported(there))
     assert done.taken == ()
-    assert all("Make it first: snakemake --cores 2 '" in why for why in done.refused.values())
+    assert all("Make it first: snakemake --cores 2 --force '" in why for why in done.refused.values())
 
 
 def archive_of(files):
