@@ -48,6 +48,10 @@ from tests.made_project import project_with
 
 PAPER, DATASET, PROTOCOLS = "pfedclr", "demo", ("clean", "published-pfedclr")
 SMALL = ("d=4", "local_epochs=1", "rounds=3")
+SMALL_PROTOCOLS = {
+    name: replace(protocol, candidates=15)
+    for name, protocol in load_protocols(ROOT / "config/protocols.yaml").items()
+}
 OUTCOMES = ("clear", "same output", "unclear", "other output", "traceback")
 """What may happen; the first two are allowed."""
 
@@ -93,7 +97,7 @@ class Results:
         for dataset in (DATASET, "ml-100k"):
             self.command("describe", "--data", self.data.parent / dataset, "--protocol", *PROTOCOLS,
                          "--out", self.data.parent / dataset / "statistics.json")  # fmt: skip
-        self.project = project_with(self.results, seeds=[0])
+        self.project = replace(project_with(self.results, seeds=[0]), protocols=SMALL_PROTOCOLS)
         self.targets = {
             "demo_comparison": ("comparison", self.runs, (), {}),
             "demo_statistics": ("statistics", (), (f"data/{DATASET}/statistics.json",), {"unavailable": {}}),
@@ -111,10 +115,10 @@ class Results:
         interactions = replace(made_interactions(rows, items=60), dataset=dataset)
         folder = self.results / "data" / dataset
         write_interactions(folder / "interactions.parquet", interactions, {})
-        known = load_protocols(ROOT / "config/protocols.yaml")
         for protocol in PROTOCOLS:
-            small = replace(protocol_named(known, protocol), candidates=15)
-            write_split(make_split(interactions, small), folder / protocol)
+            write_split(
+                make_split(interactions, protocol_named(SMALL_PROTOCOLS, protocol)), folder / protocol
+            )
 
     def target(self, name: str, as_name: str | None = None) -> Target:
         layout, runs, reads, content = self.targets[name]
@@ -161,8 +165,7 @@ class Results:
 
     def resplit(self) -> object:
         interactions = read_interactions_file(self.data / "interactions.parquet")
-        protocol = protocol_named(load_protocols(ROOT / "config/protocols.yaml"), "clean")
-        return make_split(interactions, replace(protocol, candidates=15)).content_hash()
+        return make_split(interactions, protocol_named(SMALL_PROTOCOLS, "clean")).content_hash()
 
     def describe(self) -> object:
         out = self.folder / "described.json"
