@@ -33,6 +33,7 @@ from fedrec.federation.engines.fused.compiling import (
     shrinking,
 )
 from fedrec.federation.engines.fused.key import key_of, numbers_of
+from fedrec.federation.engines.fused.layout import with_moved
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
 from fedrec.federation.model.client import Fit, Half, Step
@@ -107,9 +108,12 @@ class FusedRound(BlockRound):
     def fit(self, fit: Fit) -> None:
         block = self.block
         made = self._compiler.of(block.task.method, fit, block.device, block.task.batch_size)
-        if made is None:
+        if made is None or not self._counts_agree(with_moved(fit, made.code.moved)):
             super().fit(fit)
             return
+        if "whole" in made.code.parts and not block.task.needs.whole_tables:
+            # Says that the first round did not ask for whole tables, as it does where a loss runs.
+            self.weights.of(len(block), {})[next(iter(made.code.tables))].whole()
         self.part_uploads()
         sampled = self._samples(fit.samples)
         # A GPU shuffles while it is told of the rest.
@@ -121,6 +125,16 @@ class FusedRound(BlockRound):
                 self.weights.derive()
             launch.train(part)
         launch.finish()
+
+    def _counts_agree(self, fit: Fit) -> bool:
+        """Whether parameters whose moments are kept have done the same number of steps: a kernel has one."""
+        kept = [
+            self.block.task.state.moments(name)[2][self.block.who]
+            for step in fit.steps
+            if step.optimiser == "adam" and step.keep_state
+            for name in step.rates
+        ]
+        return all(torch.equal(kept[0], count) for count in kept[1:])
 
     def _samples(self, half: Half | None) -> "_Sampled":
         block = self.block
@@ -160,7 +174,8 @@ class Launch:
     def __init__(self, round_: FusedRound, made: Compiled, fit: Fit, sampled: _Sampled) -> None:
         self.block = round_.block
         self.round = round_
-        self.code, self.kernel, self.fit, self.sampled = made.code, made.kernel, fit, sampled
+        self.code, self.kernel, self.sampled = made.code, made.kernel, sampled
+        self.fit = with_moved(fit, made.code.moved)
         block = self.block
         clients, device = len(block), block.device
         self.factor_before = dict(block.factor)
@@ -170,7 +185,7 @@ class Launch:
         self.launched = False
         self.most_rows = block.most_rows
         self.workers = self.kernel.workers(clients)
-        self.keeps = any(step.optimiser == "adam" and step.keep_state for step in fit.steps)
+        self.keeps = any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)
         self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
         self.moments = self._moments()
         self.schedule = self._schedule()
@@ -269,7 +284,8 @@ class Launch:
         block = self.block
         if not self.keeps:
             return _nothing(block.device)
-        kept = next(name for step in self.fit.steps if step.keep_state for name in step.rates)
+        adaptive = (step for step in self.fit.steps if step.optimiser == "adam" and step.keep_state)
+        kept = next(name for step in adaptive for name in step.rates)
         return block.task.state.moments(kept)[2][block.who]
 
     def _moments(self) -> dict[str, Tensor]:

@@ -158,9 +158,11 @@ class Expressions:
         """The name of the array or variable of a tensor."""
         return f"{self.prefix}{self._number[node]}"
 
-    def sum_array(self, node: Node) -> str:
-        """The array that has the totals of a sum over samples or rows."""
-        return f"{self.prefix}total{self.placing.stage[node]}{'_late' if self.is_late_sum(node) else ''}"
+    def sum_array(self, node: Node, *, of_lane: bool = False) -> str:
+        """The array that has a sum over samples or rows, or what a lane has of it; or the largest of them."""
+        own, all_ = ("high", "highest") if isinstance(node, Reduction) and node.largest else ("sum", "total")
+        late = "_late" if self.is_late_sum(node) else ""
+        return f"{self.prefix}{own if of_lane else all_}{self.placing.stage[node]}{late}"
 
     def is_late_sum(self, node: Node) -> bool:
         """Whether a GPU's loop over samples behind the first one makes a sum."""

@@ -1,5 +1,7 @@
 """The functions that the statements of a kernel are written with, in C."""
 
+import re
+
 from fedrec.federation.engines.fused.adam import PAST, TERMS
 
 _FUNCTIONS = r"""
@@ -275,6 +277,56 @@ _CPU_MATH = {
     False: "EXP power_of_e|LOG logf|LOG1P log1pf|ABS fabsf|SQRT sqrtf|TANH tanhf|POW powf",
     True: "EXP exp|LOG log|LOG1P log1p|ABS fabs|SQRT sqrt|TANH tanh|POW pow",
 }
+
+
+_RARE = {
+    "SIN": "sin", "COS": "cos", "ERF": "erf", "EXPM1": "expm1", "LOG2": "log2", "LOG10": "log10",
+    "ATAN": "atan", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc",
+    "RINT": "rint", "FMOD": "fmod",
+}  # fmt: skip
+"""Functions of C's mathematics that few losses use."""
+_RARE_FUNCTIONS = {
+    "floored": """
+/* The whole number below a quotient, which itself may be rounded to the one above. */
+INLINE real floored(real x, real y) {
+  if (y == 0) return x / y;
+  const real left = FMOD(x, y), whole = (x - left) / y;
+  const real below = left != 0 && (y < 0) != (left < 0) ? whole - 1 : whole, lowest = FLOOR(below);
+  return below - lowest > (real)0.5 ? lowest + 1 : lowest;
+}
+""",
+    "most_of_lanes": """
+/* The largest of what lanes have, of each of COUNT numbers. */
+template <int COUNT> INLINE void most_of_lanes(const real* own, real* total) {
+  __shared__ real parts[LANES];
+  for (int k = 0; k < COUNT; k++) {
+    parts[LANE] = own[k];
+    SYNC();
+    for (int apart = LANES / 2; apart; apart /= 2) {
+      if (LANE < apart) parts[LANE] = most(parts[LANE], parts[LANE + apart]);
+      SYNC();
+    }
+    if (LANE == 0) total[k] = parts[0];
+    SYNC();
+  }
+}
+""",
+    "remainder_of": """
+/* What a division leaves, with the sign of the divisor. */
+INLINE real remainder_of(real x, real y) {
+  const real left = FMOD(x, y);
+  return left != 0 && (y < 0) != (left < 0) ? left + y : left;
+}
+""",
+}
+
+
+def rare_functions(body: str, *, gpu: bool, double: bool) -> str:
+    """The functions of few losses that the statements of a kernel use."""
+    functions = "".join(text for name, text in _RARE_FUNCTIONS.items() if re.search(rf"\b{name}\b", body))
+    suffix = "" if gpu or double else "f"
+    names = (name for name in _RARE if re.search(rf"\b{name}\(", body + functions))
+    return "".join(f"#define {name} {_RARE[name]}{suffix}\n" for name in names) + functions
 
 
 def functions_for(*, gpu: bool, double: bool, users: bool = False) -> str:

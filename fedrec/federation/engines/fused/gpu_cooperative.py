@@ -3,7 +3,7 @@
 from fedrec.federation.engines.fused.expressions import Expressions
 from fedrec.federation.engines.fused.gpu_products import PRODUCT, Epilogue, outer, product, turned
 from fedrec.federation.engines.fused.gpu_samples import Tiled, grouped_sum, outer_of, product_of
-from fedrec.federation.engines.fused.loops import loop_index, looped, of_any_sample
+from fedrec.federation.engines.fused.loops import inner_index, loop_index, looped, of_any_sample
 from fedrec.federation.engines.fused.nodes import SAMPLES, Node, Pointwise, Reduction
 from fedrec.federation.engines.fused.stages import Stage
 from fedrec.federation.engines.fused.statements import of_all_samples
@@ -46,7 +46,7 @@ class CooperativeLowering:
                 self._expressions, tiled, matrix, left, self._targets(left), self._first_half(node, stage)
             )
         index = of_any_sample(loop_index(node.shape))
-        inner = tuple(f"s{number}" for number in range(len(node.over)))
+        inner = inner_index(node.over)
         add = [f"total += {self._expressions.term(node, index, inner)};"]
         loops = looped(node.over, inner, add, by_lanes=False, unroll=False)
         body = ["real total = 0;", *loops, f"{self._expressions.array_element(node, index)} = total;"]

@@ -1,22 +1,24 @@
 """The loss of a step and its gradients as a graph, traced for one client.
 
 The method's own loss is run on made-up tensors while the operators that torch performs, forward and backward,
-are written down: each becomes a node.
+are written down: each becomes a node. It is run for two clients of other sizes and values, so that a number
+that follows from sizes is known for what it is.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrec.federation.engines.fused.calls import OTHER_ROWS, OTHER_SAMPLES
 from fedrec.federation.engines.fused.key import with_numbers
 from fedrec.federation.engines.fused.made_up import Model, TracedBatch, check_sizes, leaves_of, view_of
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, LossGraph, UnsupportedError
-from fedrec.federation.engines.fused.operators import OperatorRecorder, Watching
+from fedrec.federation.engines.fused.recorder import Listener, OperatorRecorder
+from fedrec.federation.engines.fused.source_lines import SourceLines
 from fedrec.federation.model.weights import Loss, Weights
 
 
@@ -25,14 +27,18 @@ def traced(
 ) -> LossGraph:
     """The graph of a loss; raise `UnsupportedError` where there is none.
 
-    With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls.
+    With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls. A parameter
+    without a gradient is left out, as `torch.optim` leaves it where it is.
     """
-    leaves = dict(leaves_of(method, SAMPLES, ROWS))
+    leaves = dict(leaves_of(method, SAMPLES, ROWS, (0.1, 0.9)))
     check_sizes(leaves)
+    others = dict(leaves_of(method, OTHER_SAMPLES, OTHER_ROWS, (0.2, 0.7)))
+    listening = _Run(method, loss, trained, [number * 1.25 + 0.5 for number in numbers or ()], others)
+    listener = Listener(listening.given, listening.lines)
+    listening.under(listener)
     run = _Run(method, loss, trained, numbers or (), leaves)
-    recorder = OperatorRecorder(run.given)
+    recorder = OperatorRecorder(run.given, run.lines, listener.seen)
     value, gradients = run.under(recorder)
-    _check_numbers(method, loss, trained, numbers or ())
     return LossGraph(
         recorder.node_of(value),
         {leaf: recorder.node_of(each) for leaf, each in gradients.items()},
@@ -59,6 +65,7 @@ class _Run:
             leaf: value.detach().requires_grad_(leaf in self._wanted)
             for leaf, value in {**leaves, **held}.items()
         }
+        self.lines = SourceLines(loss)
         self._loss = with_numbers(loss, [self.given[leaf] for leaf in held])
 
     def under(self, mode: TorchDispatchMode) -> tuple[Tensor, dict[Leaf, Tensor]]:
@@ -66,68 +73,42 @@ class _Run:
         wanted = [self.given[leaf] for leaf in self._wanted]
         view, batch = cast(Weights, view_of(self._method.parameters(), self.given)), TracedBatch(self.given)
         try:
-            with mode:
+            with _NothingLeavesTorch(), mode:
                 value = self._loss(view, batch).sum()
-                gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
+                found = torch.autograd.grad(value, wanted, allow_unused=True)
+                used = {
+                    leaf.name for leaf, each in zip(self._wanted, found, strict=True) if each is not None
+                }
+                gradients = {
+                    leaf: torch.zeros_like(self.given[leaf]) if each is None else each
+                    for leaf, each in zip(self._wanted, found, strict=True)
+                    if leaf.name in used
+                }
         except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise UnsupportedError(f"its loss cannot be traced: {first}") from error
-        return value, dict(zip(self._wanted, gradients, strict=True))
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            line = self.lines.of(error)
+            raise UnsupportedError(f"its loss cannot be traced: {first} ({line})") from error
+        return value, gradients
 
 
-def _check_numbers(method: Model, loss: Loss, trained: Sequence[str], numbers: Sequence[float]) -> None:
-    """Raise `UnsupportedError` where a number of a loss follows from how many samples or rows there are.
+class _NothingLeavesTorch(TorchFunctionMode):
+    """Refuses to show the values of tensors to anything but torch: they are a made-up client's."""
 
-    Such a number would be the made-up client's for all. Multiples of a size are known for what they are.
-    """
-    told = []
-    for samples, rows in _OTHER_SIZES:
-        run = _Run(method, loss, trained, numbers, dict(leaves_of(method, samples, rows)))
-        listener = _Listener(run.given.values())
-        run.under(listener)
-        told.append(listener.numbers)
-    first, second = told
-    shares = [one / other for one, other in zip(*_OTHER_SIZES, strict=True)]
-    same = len(first) == len(second) and all(
-        one == other or any(math.isclose(one, share * other) for share in shares)
-        for one, other in zip(first, second, strict=True)
-    )
-    if not same:
-        raise UnsupportedError("its loss goes by the number of samples in an unusual way")
-
-
-class _Listener(Watching):
-    """Writes down the numbers that operators are given beside tensors of the graph."""
-
-    def __init__(self, leaves: Iterable[Tensor]) -> None:
-        super().__init__()
-        self.numbers: list[float] = []
-        # Tensors are known by their identity, so all of them are kept.
-        self._tensors = list(leaves)
-        self._known = set(map(id, self._tensors))
-
-    def __torch_dispatch__(
+    def __torch_function__(
         self,
-        func: OpOverload,
+        func: Callable[..., Any],
         _types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the operator gives
-        self.numbers += [float(each) for each in args if self._is_number(each)]
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self._tensors.append(result)
-            self._known.add(id(result))
-        return result
-
-    def _is_number(self, argument: object) -> bool:
-        """Whether an argument is a number, or a tensor of one that is nothing of the graph."""
-        if isinstance(argument, Tensor):
-            return argument.numel() == 1 and id(argument) not in self._known
-        return isinstance(argument, int | float)
+    ) -> Any:  # noqa: ANN401 - whatever the function gives
+        if func in _SHOWN:
+            raise UnsupportedError(f"its loss takes values out of a tensor ({func.__name__})")
+        return func(*args, **(kwargs or {}))
 
 
+_SHOWN = frozenset({
+    Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage,
+    Tensor.storage, Tensor.__reduce_ex__, Tensor.__repr__, Tensor.__format__,
+})  # fmt: skip
 _TRAINED = ("value", "rows", "whole", "training_sum")
 """Parts of a parameter that a gradient may be asked for."""
-_OTHER_SIZES = ((23, 29), (31, 37))
-"""Samples and rows of two clients, by which it is seen what follows from how many there are."""

@@ -8,17 +8,18 @@ from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.adam import ADAM_TABLES
 from fedrec.federation.engines.fused.arrays import KernelMemory, Scratch
 from fedrec.federation.engines.fused.block_memory import BlockMemory
-from fedrec.federation.engines.fused.functions import functions_for
+from fedrec.federation.engines.fused.functions import functions_for, rare_functions
 from fedrec.federation.engines.fused.gpu_blocks import Local
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.key import numbers_of
-from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
+from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table, with_moved
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.lower import lowered
 from fedrec.federation.engines.fused.made_up import Model
 from fedrec.federation.engines.fused.moves import Moves
 from fedrec.federation.engines.fused.nodes import Leaf
 from fedrec.federation.engines.fused.opening import Opening
+from fedrec.federation.engines.fused.over_lanes import Reduced
 from fedrec.federation.engines.fused.stages import Lowered, Stage
 from fedrec.federation.engines.fused.target import H200, TargetDevice
 from fedrec.federation.model.client import Fit, Step
@@ -44,6 +45,8 @@ class FitCode:
     """The steps and names that have moments."""
     constants: tuple[float, ...]
     scratch: Scratch
+    moved: tuple[tuple[str, ...], ...]
+    """The parameters that each step moves: others have no gradient, and torch.optim leaves them alone."""
     lifted: bool = True
     """Whether numbers that losses close over are given with each call."""
 
@@ -57,7 +60,13 @@ def lanes_for(batch: int) -> int:
 def fit_code(model: Model, fit: Fit, graphs: Iterable[Lowered], *, name: str, gpu: bool, double: bool,
              batch: int, target: TargetDevice = H200) -> FitCode:  # fmt: skip
     """The kernel of a fit whose losses are lowered."""
-    return _Writer(FitParts(model, fit, list(graphs)), name, gpu, double, batch, target).code()
+    known = list(graphs)
+    moved = tuple(
+        tuple(name for name in step.rates if any(leaf.name == name for leaf in graph.gradients))
+        for step, graph in zip(fit.steps, known, strict=True)
+    )
+    layout = FitParts(model, with_moved(fit, moved), known)
+    return _Writer(layout, name, gpu, double, batch, target).code()
 
 
 def lowered_steps(
@@ -103,6 +112,7 @@ class _Writer:
         """The kernel."""
         body = "\n".join(_indented(self._body()))
         functions = functions_for(gpu=self.gpu, double=self.double, users=self.layout.has_users)
+        functions += rare_functions(body, gpu=self.gpu, double=self.double)
         if any(stage.tiles for graph in self.graphs for stage in graph.stages):
             functions += cpu_samples.tile_functions()
         return FitCode(
@@ -120,6 +130,7 @@ class _Writer:
             derived=self.layout.derived,
             parts=self.layout.parts,
             adam=self.layout.adam,
+            moved=tuple(tuple(step.rates) for step in self.fit.steps),
             constants=tuple(value for graph in self.graphs for value in graph.constants),
             scratch=self.arrays.scratch,
         )
@@ -280,9 +291,12 @@ class _Writer:
         yield from stage.client
         if stage.wide:
             yield from ("{", "const int i0 = 0, i1 = n;", *stage.wide, "}")
-        sums = f"s{number}_sum{place}", f"s{number}_total{place}"
-        if stage.sums:
-            yield from _none_yet(sums[0], stage.sums)
+        reduced = [
+            Reduced(f"s{number}_sum{place}", f"s{number}_total{place}", stage.sums),
+            Reduced(f"s{number}_high{place}", f"s{number}_highest{place}", stage.highest, largest=True),
+        ]
+        for each in reduced:
+            yield from each.opened()
         if stage.tiles:
             block = cpu_samples.BLOCK
             yield f"for (int i0 = 0; i0 < n; i0 += {block}) {{"
@@ -300,8 +314,8 @@ class _Writer:
             yield "for (int i = LANE; i < rows; i += LANES) {"
             yield from stage.row
             yield "}"
-        if stage.sums:
-            yield from _added_up(*sums, stage.sums)
+        for each in reduced:
+            yield from each.closed(gpu=self.gpu)
         if stage.sample:
             yield "SYNC();"
         if self.gpu:
@@ -344,9 +358,13 @@ class _Writer:
         turns = sorted(turn for turn in {*stage.together, *stage.turns} if turn)
         if not turns:
             return
-        sums = f"s{number}_sum{place}_late", f"s{number}_total{place}_late"
-        if stage.late_sums:
-            yield from _none_yet(sums[0], stage.late_sums)
+        high = f"s{number}_high{place}_late", f"s{number}_highest{place}_late"
+        reduced = [
+            Reduced(f"s{number}_sum{place}_late", f"s{number}_total{place}_late", stage.late_sums),
+            Reduced(*high, stage.late_highest, largest=True),
+        ]
+        for each in reduced:
+            yield from each.opened()
         yield from stage.before
         yield "{"
         if stage.in_blocks:
@@ -366,8 +384,9 @@ class _Writer:
         yield "}}" if stage.in_blocks else "}"
         if stage.behind:
             yield from (*stage.behind, "SYNC();")
-        if stage.late_sums:
-            yield from _added_up(*sums, stage.late_sums)
+        for each in reduced:
+            yield from each.closed(gpu=self.gpu)
+        if stage.late_sums or stage.late_highest:
             yield "SYNC();"
 
     def _row_loaded(self, table: Table) -> Iterator[str]:
@@ -405,16 +424,6 @@ class _Writer:
                     yield f"for (int e = LANE; e < {size}; e += LANES)"
                     yield f"all_{name}[item * {size} + e] = {name}[e];"
         yield "if (LANE == 0) steps_done[item] = t;"
-
-
-def _none_yet(sums: str, count: int) -> Iterator[str]:
-    yield f"real {sums}[{count}];"
-    yield f"UNROLL for (int k = 0; k < {count}; k++) {sums}[k] = 0;"
-
-
-def _added_up(sums: str, total: str, count: int) -> Iterator[str]:
-    yield f"SHARED real {total}[{count}];"
-    yield f"SUM_LANES({sums}, {total}, {count});"
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.made_up import Model
@@ -50,6 +50,15 @@ class Table:
         yield f"int *const following = {own}following, *const touched = {own}touched;"
         yield from lines
         yield "}"
+
+
+def with_moved(fit: Fit, moved: Sequence[Sequence[str]]) -> Fit:
+    """A fit whose steps move some of their parameters alone: those that their losses depend on."""
+    steps = tuple(
+        replace(step, rates={name: step.rates[name] for name in names})
+        for step, names in zip(fit.steps, moved, strict=True)
+    )
+    return replace(fit, steps=steps)
 
 
 class FitParts:

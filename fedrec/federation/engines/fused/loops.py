@@ -25,6 +25,13 @@ def loop_index(shape: tuple[int, ...]) -> Index:
     )
 
 
+def inner_index(over: tuple[int, ...]) -> Index:
+    """The names of the places that a reduction goes over; `i` is the sample or row at hand."""
+    return tuple(
+        "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"s{axis}" for axis, size in enumerate(over)
+    )
+
+
 def of_any_sample(index: Index) -> Index:
     """The same place of the sample `j`, where lanes do not have one each."""
     return tuple("j" if place == "i" else place for place in index)

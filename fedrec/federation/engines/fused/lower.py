@@ -10,7 +10,7 @@ from fedrec.federation.engines.fused import cpu_samples
 from fedrec.federation.engines.fused.expressions import Expressions
 from fedrec.federation.engines.fused.gpu_cooperative import CooperativeLowering
 from fedrec.federation.engines.fused.gpu_samples import Tiled, lane_total
-from fedrec.federation.engines.fused.loops import apart, flat, loop_index, looped
+from fedrec.federation.engines.fused.loops import apart, flat, inner_index, loop_index, looped
 from fedrec.federation.engines.fused.nodes import (
     ROWS,
     SAMPLES,
@@ -21,7 +21,6 @@ from fedrec.federation.engines.fused.nodes import (
     Node,
     Reduction,
     Reindexed,
-    UnsupportedError,
 )
 from fedrec.federation.engines.fused.placing import Placing
 from fedrec.federation.engines.fused.readers import goes_over_varying
@@ -129,25 +128,20 @@ class Lowering:
 
     def _reserved_sums(self, node: Reduction, stage: Stage) -> str:
         """Where the sums of a reduction over samples or rows begin."""
-        if self._expressions.is_late_sum(node):
-            self._expressions.sum_offset[node] = stage.late_sums
-            stage.late_sums += node.count
-        else:
-            self._expressions.sum_offset[node] = stage.sums
-            stage.sums += node.count
-        array = self._expressions.sum_array(node).replace("total", "sum")
-        return f"{array} + {self._expressions.sum_offset[node]}"
+        kind = ("late_" if self._expressions.is_late_sum(node) else "") + (
+            "highest" if node.largest else "sums"
+        )
+        first = self._expressions.sum_offset[node] = getattr(stage, kind)
+        setattr(stage, kind, first + node.count)
+        return f"{self._expressions.sum_array(node, of_lane=True)} + {first}"
 
     def _emit_sum(self, node: Reduction, stage: Stage) -> None:
         """A sum over samples or rows, and perhaps over axes of each of them."""
-        if node.largest:
-            raise UnsupportedError("its loss looks for the largest of all samples")
         first = self._reserved_sums(node, stage)
         index = loop_index(node.shape)
-        inner = tuple(
-            "i" if size in (SAMPLES, ROWS) else f"s{number}" for number, size in enumerate(node.over)
-        )
-        line = f"({first})[{flat(index, node.shape)}] += {self._expressions.term(node, index, inner)};"
+        inner = inner_index(node.over)
+        term, place = self._expressions.term(node, index, inner), f"({first})[{flat(index, node.shape)}]"
+        line = f"{place} = most({term}, {place});" if node.largest else f"{place} += {term};"
         static = tuple(1 if size in (SAMPLES, ROWS) else size for size in node.over)
         body = looped(static, inner, [line], by_lanes=False)
         lines = looped(node.shape, index, body, by_lanes=False)
@@ -170,7 +164,7 @@ class Lowering:
     def _long_sum(self, node: Node) -> list[str]:
         """Statements for a number that is a sum of many: each lane adds up some."""
         assert isinstance(node, Reduction)
-        inner = tuple(f"s{number}" for number in range(len(node.over)))
+        inner = inner_index(node.over)
         term = self._expressions.term(node, loop_index(node.shape), inner)
         return lane_total(node, term, inner, self._expressions.name(node))
 

@@ -24,7 +24,9 @@ class Model(Protocol):
         """Numbers that losses read and that follow from whole tables."""
 
 
-def leaves_of(method: Model, samples: int, rows: int) -> Iterator[tuple[Leaf, Tensor]]:
+def leaves_of(
+    method: Model, samples: int, rows: int, values_between: tuple[float, float]
+) -> Iterator[tuple[Leaf, Tensor]]:
     """Everything a loss may ask for, made up, of so many samples and rows."""
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     shapes: dict[Leaf, tuple[int, ...]] = {}
@@ -37,15 +39,15 @@ def leaves_of(method: Model, samples: int, rows: int) -> Iterator[tuple[Leaf, Te
             shapes[Leaf("value", name)] = tuple(part.shape)
     shapes |= {Leaf(of_samples): (samples,) for of_samples in ("labels", "occurrences", "distinct")}
     shapes |= {Leaf("size"): (1,), Leaf("interactions"): (1, 1), Leaf("held"): (1, 1)}
-    values = {leaf: _made_up(shape) for leaf, shape in shapes.items()}
+    values = {leaf: _made_up(shape, *values_between) for leaf, shape in shapes.items()}
     with torch.no_grad():
-        derived = method.derived(cast(Weights, view_of(parameters, values)))
+        derived = method.derived(cast(Weights, view_of(parameters, values, WholeSums)))
     yield from values.items()
     yield from ((Leaf("derived", name), value.detach().clone()) for name, value in derived.items())
 
 
-def _made_up(shape: tuple[int, ...]) -> Tensor:
-    return torch.linspace(0.1, 0.9, math.prod(shape)).reshape(shape)
+def _made_up(shape: tuple[int, ...], least: float, most: float) -> Tensor:
+    return torch.linspace(least, most, math.prod(shape)).reshape(shape)
 
 
 def check_sizes(leaves: Mapping[Leaf, Tensor]) -> None:
@@ -56,13 +58,17 @@ def check_sizes(leaves: Mapping[Leaf, Tensor]) -> None:
             raise UnsupportedError(f"{leaf.name} is {tuple(static)} wide, a size that stands for another")
 
 
-def view_of(parameters: Mapping[str, Parameter], given: Mapping[Leaf, Tensor]) -> Values:
-    """The parameters as a loss sees them."""
+def view_of(
+    parameters: Mapping[str, Parameter],
+    given: Mapping[Leaf, Tensor],
+    table: "type[_TracedTable] | None" = None,
+) -> Values:
+    """The parameters as a loss sees them; `table` makes those of a `derived`."""
     values = Values({leaf.name: value for leaf, value in given.items() if leaf.part in ("value", "derived")})
     values |= {part: given[Leaf(part)] for part in ("interactions", "held")}
     for name, part in parameters.items():
         if part.table:
-            values[name] = _TracedTable(given, name, part.by)
+            values[name] = (table or _TracedTable)(given, name, part.by)
     return values
 
 
@@ -90,7 +96,19 @@ class _TracedTable:
         return self._given[Leaf("training_sum", self._name)]
 
     def squared_norm(self) -> Tensor:
-        """A number of the right shape: derived values are computed elsewhere, of true ones."""
+        """The sum of the squares of the whole table: no loss is compiled of it."""
+        raise UnsupportedError(f"its loss asks for the squared norm of all of {self._name}")
+
+    def row_sum(self) -> Tensor:
+        """The sum of all rows: no loss is compiled of it."""
+        raise UnsupportedError(f"its loss asks for the sum of all rows of {self._name}")
+
+
+class WholeSums(_TracedTable):
+    """A table as `derived` sees it: derived values are computed elsewhere, of true tables."""
+
+    def squared_norm(self) -> Tensor:
+        """A number of the right shape."""
         return torch.ones(1, 1)
 
     def row_sum(self) -> Tensor:

@@ -39,6 +39,8 @@ class Node:
 
     shape: tuple[int, ...]
     inputs: tuple["Node", ...] = ()
+    source: str = field(default="", kw_only=True)
+    """The operator that it comes from, and its line in the method's file."""
 
     @property
     def varying(self) -> tuple[int, ...]:
@@ -111,6 +113,11 @@ class Joined(Node):
 @dataclass(eq=False)
 class OnDiagonal(Node):
     """The first input, with the second one on its diagonal."""
+
+
+def refused(reason: str, node: Node) -> UnsupportedError:
+    """The error that a loss does something with a tensor that is not compiled."""
+    return UnsupportedError(f"its loss {reason} ({node.source})" if node.source else f"its loss {reason}")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fedrec.federation.engines.fused.nodes import (
     Pointwise,
     Reduction,
     Reindexed,
-    UnsupportedError,
+    refused,
 )
 from fedrec.federation.engines.fused.readers import (
     Readers,
@@ -146,7 +146,8 @@ class Placing:
         """
         if SAMPLES in node.over:
             spread = any(each in self.spread for each in node.inputs)
-            return node.count > 1 and (spread or sums + node.count > self._target.register_sums)
+            many = spread or sums + node.count > self._target.register_sums
+            return node.count > 1 and many and not node.largest
         products = node.count * math.prod(node.over)
         return SAMPLES in node.shape and len(node.inputs) > 1 and products > self._target.lane_products
 
@@ -205,9 +206,7 @@ class Placing:
             inputs = [node] if stage == late else node.inputs
             for source in (source for each in inputs for source in self.sources(each)):
                 if ROWS in source.shape and self.stage[source] < stage:
-                    raise UnsupportedError(
-                        "its loss computes something of every row of a table, and needs it twice"
-                    )
+                    raise refused("computes something of every row of a table, and needs it twice", source)
 
     def _is_before(self, source: Node, node: Node) -> bool:
         """Whether a tensor is known when lanes begin with a product."""

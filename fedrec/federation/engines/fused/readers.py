@@ -11,7 +11,7 @@ from fedrec.federation.engines.fused.nodes import (
     Pointwise,
     Reduction,
     Reindexed,
-    UnsupportedError,
+    refused,
 )
 
 
@@ -43,10 +43,10 @@ def in_order(outputs: Sequence[Node]) -> Iterator[Node]:
 def check_node(node: Node) -> None:
     """Raise `UnsupportedError` for a tensor of more than one sample or row at a time."""
     if len(node.varying) > 1:
-        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
+        raise refused("compares all samples of a mini-batch with each other", node)
     inner = [size for size in node.over if size in (SAMPLES, ROWS)] if isinstance(node, Reduction) else []
     if inner and (len(inner) > 1 or node.varying):
-        raise UnsupportedError("its loss compares all samples of a mini-batch with each other")
+        raise refused("compares all samples of a mini-batch with each other", node)
 
 
 def goes_over_varying(node: Reduction) -> bool:

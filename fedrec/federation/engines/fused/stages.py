@@ -32,6 +32,9 @@ class Stage:
     sums: int = 0
     late_sums: int = 0
     """Those that a GPU's loops behind the first make."""
+    highest: int = 0
+    late_highest: int = 0
+    """The same of the largest numbers of samples or rows."""
     turned: dict[str, str] = field(default_factory=dict)
     """Matrices that lie the other way for products, and where they are turned to."""
     multiplied: Counter[int] = field(default_factory=Counter)

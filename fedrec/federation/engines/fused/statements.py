@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fedrec.federation.engines.fused.expressions import Expressions
 from fedrec.federation.engines.fused.gpu_samples import each_number_of_samples
-from fedrec.federation.engines.fused.loops import adding, apart, c_name, loop_index, looped, of_any_sample
+from fedrec.federation.engines.fused.loops import adding, apart, c_name, inner_index, loop_index, looped, of_any_sample
 from fedrec.federation.engines.fused.nodes import (
     Index,
     Joined,
@@ -48,7 +48,7 @@ def _element(expressions: Expressions, node: Node, index: Index) -> list[str]:
         on, off = expressions.read(line, (index[0],)), expressions.read(base, index)
         return [f"{target} = {index[0]} == {index[1]} ? {on} : {off};"]
     assert isinstance(node, Reduction)
-    inner = tuple(f"s{number}" for number in range(len(node.over)))
+    inner = inner_index(node.over)
     term = expressions.term(node, index, inner)
     start = "-(real)INFINITY" if node.largest else "0"
     gather = f"total = most(total, {term});" if node.largest else f"total += {term};"
@@ -60,7 +60,7 @@ def _element(expressions: Expressions, node: Node, index: Index) -> list[str]:
 
 def _product(expressions: Expressions, node: Reduction) -> list[str]:
     """A product with a matrix, added up row by row of it, so that neighbours are done at once."""
-    index, inner = loop_index(node.shape), ("s0",)
+    index, inner = loop_index(node.shape), inner_index(node.over)
     turned = isinstance(node.inputs[1], Reindexed) and node.inputs[1].turned
     if turned:
         return looped(node.shape, index, _element(expressions, node, index), by_lanes=False)
@@ -97,9 +97,9 @@ def of_all_samples(expressions: Expressions, node: Node) -> list[str]:
 
 def stored_gradient(expressions: Expressions, table: str, node: Node) -> list[str]:
     """Leave a sample's gradient where its row will find it."""
-    index, width, target = ("i", "k1"), node.shape[1], f"gradient_{c_name(table)}"
+    index, width, target = loop_index(node.shape), node.shape[1], f"gradient_{c_name(table)}"
     if not expressions.gpu:
-        line = f"{target}[i * {width} + k1] = {expressions.read(node, index)};"
+        line = f"{target}[i * {width} + {index[1]}] = {expressions.read(node, index)};"
         return apart(looped(node.shape, index, [line], by_lanes=False))
-    lines = looped(node.shape, index, [f"own[k1] = {expressions.read(node, index)};"], by_lanes=False)
+    lines = looped(node.shape, index, [f"own[{index[1]}] = {expressions.read(node, index)};"], by_lanes=False)
     return ["{", f"real own[{width}];", *lines, f"store<{width}>({target} + i * {width}, own);", "}"]

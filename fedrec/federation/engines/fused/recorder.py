@@ -1,0 +1,207 @@
+"""The operators that torch performs, as nodes of a graph."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedrec.federation.engines.fused.axes import expanded
+from fedrec.federation.engines.fused.calls import (
+    OTHER_ROWS,
+    OTHER_SAMPLES,
+    Call,
+    Seen,
+    arguments_of,
+    kind_of,
+    unusual,
+)
+from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Input, Leaf, Node, UnsupportedError
+from fedrec.federation.engines.fused.operators import OPERATORS, PLACES
+from fedrec.federation.engines.fused.source_lines import SourceLines
+
+
+class Watching(TorchDispatchMode):
+    """Is told of every operator; knows the tensors that were made, and refuses operators that are not listed."""
+
+    def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines) -> None:
+        super().__init__()
+        # Tensors are known by their identity, so all of them are kept.
+        self._tensors: dict[int, Tensor] = {id(value): value for value in leaves.values()}
+        self._leaves = set(self._tensors)
+        self._lines = lines
+        self._depth = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the operator gives
+        where = "" if self._depth else f"{str(func).rsplit('.', 1)[0]} at {self._lines.now()}"
+        self._depth += 1
+        try:
+            return self._performed(func, args, kwargs or {}, where)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{error} ({where})" if where else str(error)) from error
+        finally:
+            self._depth -= 1
+
+    def _performed(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], where: str) -> Any:  # noqa: ANN401 - see above
+        name = str(func).removeprefix("aten.")
+        if name == "copy_.default":
+            return self._overwritten(args[0], args[1])
+        if func._schema.is_mutable:
+            return self._changed_in_place(func, args, kwargs)
+        if name not in OPERATORS:
+            return self._by_simpler_ones(func, args, kwargs)
+        arguments = arguments_of(func, args, kwargs)
+        result = func(*args, **kwargs)
+        self._check_arguments(func, arguments, result)
+        self._note(func, arguments, result, where)
+        self._tensors[id(result)] = result
+        return result
+
+    def _by_simpler_ones(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - see above
+        """What an operator gives that torch has a rule for: of simpler ones."""
+        for rule in (_rule_for(func), func.decompose):
+            if rule is not None:
+                with self:
+                    result = rule(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        raise UnsupportedError("its loss uses an operator that has no compiled form")
+
+    def _check_arguments(self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor) -> None:
+        """Raise `UnsupportedError` for an argument without a meaning, and for numbers of other types."""
+        operator = OPERATORS[str(func).removeprefix("aten.")]
+        for argument in func._schema.arguments:
+            value = arguments[argument.name]
+            known = argument.name in operator.arguments or argument.name in PLACES
+            if not known and (isinstance(value, Tensor) or value != argument.default_value):
+                raise UnsupportedError(f"its loss gives an operator its argument {argument.name}")
+        if kind_of(result.dtype) not in operator.gives:
+            raise UnsupportedError(f"its loss computes with numbers of {result.dtype}")
+
+    def _changed_in_place(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """What becomes of a tensor that an operator changes: another one's result, which is copied into it."""
+        packet, _, overload = str(func).removeprefix("aten.").partition(".")
+        plain = getattr(getattr(torch.ops.aten, packet.removesuffix("_"), None), overload, None)
+        if not packet.endswith("_") or plain is None:
+            raise UnsupportedError("its loss uses an operator that has no compiled form")
+        with self:
+            result = plain(*args, **kwargs)
+        if result.dtype != args[0].dtype or result.shape != args[0].shape:
+            raise UnsupportedError("its loss changes a tensor in place to one of another type or shape")
+        return self._overwritten(args[0], result)
+
+    def _overwritten(self, target: Tensor, source: Tensor) -> Tensor:
+        """Let a tensor be what another one is, from now on."""
+        memory = target.untyped_storage().data_ptr()
+        shared = any(
+            one is not target and one.untyped_storage().data_ptr() == memory for one in self._tensors.values()
+        )
+        # A view of it would change with it, and its node would not know.
+        if shared:
+            raise UnsupportedError("its loss changes a tensor in place that it also sees in another shape")
+        if id(target) in self._leaves or id(target) not in self._tensors:
+            raise UnsupportedError("its loss changes in place what it is given")
+        if id(source) not in self._tensors:
+            raise UnsupportedError("its loss uses a tensor that is no parameter")
+        if target.dtype != source.dtype:
+            raise UnsupportedError(f"its loss copies {source.dtype} into {target.dtype}")
+        self._note_copy(target, source)
+        target.copy_(source)
+        return target
+
+    def _note(self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor, where: str) -> None:
+        """Write down a listed operator and what it has made."""
+        raise NotImplementedError
+
+    def _note_copy(self, target: Tensor, source: Tensor) -> None:
+        """Write down that a tensor is another one from now on."""
+        raise NotImplementedError
+
+
+class Listener(Watching):
+    """Writes down operators and what they are given beside tensors of the graph, for the second client."""
+
+    def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines) -> None:
+        super().__init__(leaves, lines)
+        self.seen: list[Seen] = []
+
+    def _note(self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor, where: str) -> None:  # noqa: ARG002 - see override
+        beside = {name: self._number(value) for name, value in arguments.items()}
+        self.seen.append(Seen(func, beside, tuple(result.shape)))
+
+    def _note_copy(self, target: Tensor, source: Tensor) -> None:
+        """A copy has no numbers."""
+
+    def _number(self, value: object) -> object:
+        """A tensor of one number that is nothing of the graph, as that number."""
+        is_number = isinstance(value, Tensor) and id(value) not in self._tensors and value.numel() == 1
+        return float(value) if is_number else value  # type: ignore[arg-type]
+
+
+class OperatorRecorder(Watching):
+    """Turns the operators that torch performs, forward and backward, into nodes.
+
+    `seen` is what a second client's operators were: a number that differs follows from the sizes.
+    """
+
+    def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines, seen: list[Seen]) -> None:
+        super().__init__(leaves, lines)
+        self._nodes: dict[int, Node] = {
+            id(value): Input(tuple(value.shape), leaf=leaf) for leaf, value in leaves.items()
+        }
+        self._seen: Iterator[Seen] = iter(seen)
+        self._where = ""
+
+    def node_of(self, value: Tensor) -> Node:
+        """The node of a tensor of the graph."""
+        return self._nodes[id(value)]
+
+    def _note(self, func: OpOverload, arguments: Mapping[str, Any], result: Tensor, where: str) -> None:
+        seen = next(self._seen, None)
+        if seen is None or seen.func is not func:
+            raise unusual()
+        self._where = where or self._where
+        _check_shape(tuple(result.shape), seen.shape)
+        call = Call(func, result, arguments, seen, self._known)
+        node = OPERATORS[str(func).removeprefix("aten.")].node(call)
+        node.source = node.source or self._where
+        self._nodes[id(result)] = node
+
+    def _note_copy(self, target: Tensor, source: Tensor) -> None:
+        # Nodes that were made of the target before stay as they are.
+        self._nodes[id(target)] = expanded(tuple(target.shape), self._nodes[id(source)])
+
+    def _known(self, value: Tensor) -> Node | None:
+        return self._nodes.get(id(value))
+
+
+def _check_shape(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """Raise `UnsupportedError` where an axis has another length than those that stand for samples and rows."""
+    expected = {SAMPLES: OTHER_SAMPLES, ROWS: OTHER_ROWS}
+    if tuple(expected.get(size, size) for size in shape) != other:
+        raise unusual()
+
+
+def _rule_for(func: OpOverload) -> Callable[..., Any] | None:
+    """Torch's rule for an operator, of simpler ones."""
+    return None if "copy" in str(func) or "clone" in str(func) else _rules().get(func)
+
+
+@cache
+def _rules() -> dict[OpOverload, Callable[..., Any]]:
+    return {**decomposition_table, **core_aten_decompositions()}
