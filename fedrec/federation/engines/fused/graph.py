@@ -13,10 +13,10 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedrec.federation.engines.fused.key import with_numbers
 from fedrec.federation.engines.fused.made_up import Model, TracedBatch, check_sizes, leaves_of, view_of
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, LossGraph, UnsupportedError
 from fedrec.federation.engines.fused.operators import OperatorRecorder, Watching
+from fedrec.federation.loss_numbers import with_numbers
 from fedrec.federation.model.weights import Loss, Weights
 
 
@@ -25,7 +25,7 @@ def traced(
 ) -> LossGraph:
     """The graph of a loss; raise `UnsupportedError` where there is none.
 
-    With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls.
+    With `numbers` (see `numbers_of`), what the loss closes over may be others in other calls.
     """
     leaves = dict(leaves_of(method, SAMPLES, ROWS))
     check_sizes(leaves)
