@@ -15,6 +15,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
+from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
@@ -24,7 +25,7 @@ from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import Needs, losses_of, needs_of, shape_of, trace, trace_after
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
@@ -33,6 +34,8 @@ from fedrec.random.purpose import Purpose
 
 _CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
 """Numbers of whole tables that are looked at together: a GPU has time for few launches."""
+_MOST_PROGRAMS = 64
+"""Programs whose needs are kept: a loss that reads other values in every round is another one each time."""
 _SAMPLED = 100
 """Clients whose tables stand for those of all in notes on a run."""
 
@@ -77,8 +80,9 @@ class Federation:
         self._beside: dict[str, Tensor] | None = None
         self._of_everyone: tuple[Tensor, Tensor] | None = None
         """The weights of all clients, and those who have any."""
+        self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
-        """Of programs met so far, by their shape."""
+        """Of programs met so far, by their shape and the keys of their losses."""
 
     def train_round(self, round_: int) -> Report:
         """Do round `round_`, counted from 1."""
@@ -290,10 +294,13 @@ class Federation:
                         f"'{operation.name}' cannot be rewritten: it is shared, or no table."
                     )
         server.accept(program)
-        shape = shape_of(program)
-        if shape not in self._needs:
-            self._needs[shape] = needs_of(program, self.method)
-        return program, self._needs[shape]
+        losses = (self._keys.of(loss, numbers=False) for loss, _ in losses_of(program))
+        key = (shape_of(program), *losses)
+        if key not in self._needs:
+            if len(self._needs) >= _MOST_PROGRAMS:
+                self._needs.clear()
+            self._needs[key] = needs_of(program, self.method)
+        return program, self._needs[key]
 
     def _values(self, who: Tensor) -> Values:
         """What some clients are scored with, but for what is derived from it; to be looked at only."""

@@ -29,6 +29,7 @@ from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
+from fedrec.federation.out_of_sight import server_out_of_sight
 
 
 def trace(method: Method, round_: int) -> Program:
@@ -86,9 +87,10 @@ def needs_of(program: Program, method: Method) -> Needs:
     tables = {name for name, part in parameters.items() if part.table}
     whole = any(_moves_every_row(operation, tables) for operation in program)
     matrices = 0
-    for loss, trained in _losses(program):
-        asks, allocated = _probe(method, loss, trained)
-        whole, matrices = whole or asks, max(matrices, allocated)
+    with server_out_of_sight(method):
+        for loss, trained in losses_of(program):
+            asks, allocated = _probe(method, loss, trained)
+            whole, matrices = whole or asks, max(matrices, allocated)
     return Needs(whole, matrices)
 
 
@@ -131,7 +133,7 @@ def _step_moves_every_row(step: Step, tables: set[str]) -> bool:
     return bool(moved.intersection(step.guarded)) or (adam and (decayed or (step.keep_state and bool(moved))))
 
 
-def _losses(program: Program) -> Iterator[tuple[Loss, tuple[str, ...]]]:
+def losses_of(program: Program) -> Iterator[tuple[Loss, tuple[str, ...]]]:
     """Every loss of a program, with the names it is differentiated by."""
     for operation in program:
         if isinstance(operation, Fit):
