@@ -1,0 +1,66 @@
+"""The corpus by every engine: counts of outcomes, and whatever differs from the loop.
+
+    python -m tests.programs
+    python -m tests.programs --engine fused batched --only to_long half --json outcomes.json
+    python -m tests.programs --unexpected     ends with status 1 where a case is not as it expects
+
+Engines are `fused`, `batched`, `loop`, and `checked`: the one that `fedrec train` uses.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.programs.corpus import CASES
+from tests.programs.outcome import OUTCOMES, TRACEBACK, WRONG, Outcome, as_json, mistakes_of, outcome_of
+
+
+def table_of(outcomes: Iterable[Outcome]) -> str:
+    """How many cases came out how, by engine."""
+    counts = Counter((outcome.engine, outcome.kind) for outcome in outcomes)
+    engines = dict.fromkeys(engine for engine, _ in counts)
+    columns = [*OUTCOMES, "of these compiled"]
+    lines = ["| engine | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    compiled = Counter(outcome.engine for outcome in outcomes if outcome.by == "compiled")
+    for engine in engines:
+        row = [counts[engine, column] for column in OUTCOMES] + [compiled[engine]]
+        lines.append(f"| {engine} | " + " | ".join(map(str, row)) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--engine", nargs="+", default=["fused", "batched", "loop"])
+    parser.add_argument("--only", nargs="+", default=[], help="names of cases")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", type=Path, help="a file for all outcomes")
+    parser.add_argument(
+        "--unexpected", action="store_true", help="print what is not as a case expects instead"
+    )
+    asked = parser.parse_args()
+    unknown = sorted(set(asked.only) - set(CASES))
+    if unknown:
+        parser.error(f"no case is called {', '.join(unknown)}")
+    chosen = [case for name, case in CASES.items() if not asked.only or name in asked.only]
+    outcomes, mistakes = [], []
+    for case in chosen:
+        for engine in asked.engine:
+            outcome = outcome_of(case, engine, asked.device if engine != "loop" else "cpu")
+            outcomes.append(outcome)
+            found = mistakes_of(case, outcome)
+            mistakes += found
+            if asked.unexpected:
+                print(*found, sep="\n", end="\n" if found else "", flush=True)
+            elif outcome.kind in (WRONG, TRACEBACK) or asked.only:
+                print(outcome, flush=True)
+    print(table_of(outcomes))
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([as_json(one) for one in outcomes], indent=1), encoding="utf-8")
+    sys.exit(asked.unexpected and bool(mistakes))
+
+
+if __name__ == "__main__":
+    main()

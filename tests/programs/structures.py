@@ -1,0 +1,3 @@
+from tests.programs.cases import Corpus
+
+STRUCTURES = Corpus()
