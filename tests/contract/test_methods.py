@@ -12,6 +12,7 @@ from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
 from fedrec.native.on_cpu import FLAGS
+from fedrec.runs.kinds import scored_with
 from fedrec.runs.training import Training
 from tests.conftest import swift
 from tests.contract.matrix import NAMES
@@ -48,9 +49,11 @@ def trained_on(clients, name, rounds, changes=()):
 
 
 def keeps_item_tables(learner, clients):
-    """Whether something of every user and item is kept from round to round, other than copies of what is shared."""
+    """Whether something of every user and item that scores read is kept from round to round, other than copies of
+    what is shared."""
     if isinstance(learner, Federation):
-        tables = [one for one in learner.state.parameters.values() if one.table]
+        parts = learner.state.parameters
+        tables = [parts[name] for name in scored_with(learner.method) if parts[name].table]
         return any(table.location in ("local", "private") for table in tables)
     kept = [value for key, value in learner.tensors().items() if key.startswith("kept/")]
     return any(value.numel() >= len(clients) * clients.items for value in kept)
