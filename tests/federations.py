@@ -98,6 +98,12 @@ def chosen(name: str, values: Mapping[str, object]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items() if key in settings_of(name)]
 
 
+def applicable(name: str, *changes: str) -> list[str]:
+    """Those of `changes` that a method has settings for: one that solves its round has none of training."""
+    known = settings_of(name)
+    return [change for change in changes if change.partition("=")[0] in known]
+
+
 def gentle(name: str, *changes: str) -> tuple[str, ...]:
     """Changes to gentle rates, where a method has them, and then `changes`."""
     return *chosen(name, GENTLE), *changes

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -16,13 +16,15 @@ from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.loss_key import LossKeys
-from fedrec.federation.model.client import Program, Rewrite
+from fedrec.federation.model.client import Fit, Program, Rewrite
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.own import OwnItems
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.tables import Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
+from fedrec.federation.own_items import history_of, own_items
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.program import Needs, losses_of, needs_of, shape_of, trace, trace_after
@@ -88,12 +90,13 @@ class Federation:
         """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who, aggregated = self._participants(round_)
+        program = trace(self.method, round_)
         # First of all, so that a GPU draws while it is told of the rest.
-        samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
+        samples = self.clients.samples(who, self._negatives(program), self.seed, round_)
         self.state.join(who)
         server = self._server(round_, *self._weights(aggregated))
         task = Task(
-            self.method, *self._checked(trace(self.method, round_), server),
+            self.method, *self._checked(program, server),
             self.state, server, self.clients, who, samples,
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
@@ -168,11 +171,16 @@ class Federation:
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Which clients drew training negatives in a finished round, and for what."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
-        draws = [(trained, Purpose.NEGATIVES)]
+        draws = [(trained, Purpose.NEGATIVES)] if self._negatives(trace(self.method, round_)) else []
         _, who = trace_after(self.method, round_)
         if who != "nobody":
             draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
         return draws
+
+    def _negatives(self, program: Program) -> int:
+        """Training negatives of each positive in a local round: none where it trains nothing."""
+        trains = any(isinstance(operation, Fit) for operation in program)
+        return int(self.settings["negatives"]) if trains else 0
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """Facts for `run.json` after `rounds`."""
@@ -314,6 +322,8 @@ class Federation:
             else:
                 values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
         values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
+        values["own"] = OwnItems(partial(own_items, self.clients, who))
+        values["history"] = partial(history_of, self.clients, who)
         return values
 
     def _beside_parameters(self) -> dict[str, Tensor]:
@@ -417,6 +427,8 @@ class _ScoredTable:
             return self.whole().expand(len(self.who), -1, -1)
         if self.kept is None:
             return functional.embedding(items, self.common)
+        if items.dim() > 2:
+            return self[items.flatten(1)].unflatten(1, items.shape[1:])
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:

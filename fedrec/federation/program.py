@@ -26,10 +26,15 @@ from fedrec.federation.model.client import (
     recorded,
 )
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.out_of_sight import server_out_of_sight
+
+
+_ROWS = 5
+"""Items of a made-up client whose derived numbers are looked at."""
 
 
 def trace(method: Method, round_: int) -> Program:
@@ -85,7 +90,7 @@ def needs_of(program: Program, method: Method) -> Needs:
     """Derive what a program needs; every loss is computed once, for a client that is made up."""
     parameters = method.parameters()
     tables = {name for name, part in parameters.items() if part.table}
-    whole = any(_moves_every_row(operation, tables) for operation in program)
+    whole = any(_moves_every_row(operation, tables) for operation in program) or _derived_asks(method)
     matrices = 0
     with server_out_of_sight(method):
         for loss, trained in losses_of(program):
@@ -148,12 +153,9 @@ def _probe(method: Method, loss: Loss, trained: tuple[str, ...]) -> tuple[bool, 
     widths = [size for part in parameters.values() for size in part.shape[1 if part.table else 0 :]]
     batch_size = 1 + 2 * sum(widths)
     items = torch.arange(batch_size)
-    batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()))
-    values = {name: _made_up(part, batch_size + 1, name in trained) for name, part in parameters.items()}
-    w = Values(values)
-    w["interactions"], w["held"] = torch.full((1, 1), 2.0), torch.ones(1, 1)
-    probes = {name: _Probe(values[name], items[:2]) for name, part in parameters.items() if part.table}
-    w |= probes
+    past = Past(items // 2, torch.zeros_like(items), items)
+    batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()), lambda: past)
+    w, probes = _made_up_client(method, batch_size + 1, trained)
     with torch.no_grad():
         w |= method.derived(cast(Weights, w))
     asked_before = [probe.asked for probe in probes.values()]
@@ -163,6 +165,28 @@ def _probe(method: Method, loss: Loss, trained: tuple[str, ...]) -> tuple[bool, 
             total.sum().backward()
     asked = any(probe.asked > before for probe, before in zip(probes.values(), asked_before, strict=True))
     return asked, square.count
+
+
+def _derived_asks(method: Method) -> bool:
+    """Whether what follows from whole tables asks for a table as such, and not for sums alone."""
+    w, probes = _made_up_client(method, _ROWS, ())
+    with torch.no_grad():
+        method.derived(cast(Weights, w))
+    return any(probe.asked for probe in probes.values())
+
+
+def _made_up_client(
+    method: Method, rows: int, trained: tuple[str, ...]
+) -> tuple[Values, dict[str, "_Probe"]]:
+    """A made-up client of so many items, with two training items, and its tables, which count what is asked."""
+    parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
+    values = {name: _made_up(part, rows, name in trained) for name, part in parameters.items()}
+    w, own = Values(values), torch.arange(2)
+    w["interactions"], w["held"], w["history"] = torch.full((1, 1), 2.0), torch.ones(1, 1), no_history
+    probes = {name: _Probe(values[name], own) for name, part in parameters.items() if part.table}
+    probes["own"] = _Probe((torch.arange(rows) < len(own)).to(torch.get_default_dtype()).unsqueeze(1), own)
+    w |= probes
+    return w, probes
 
 
 def _made_up(part: Parameter, rows: int, trained: bool) -> Tensor:

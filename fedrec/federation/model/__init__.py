@@ -15,6 +15,7 @@ from fedrec.federation.model.client import (
     WholeTable,
 )
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.own import History
 from fedrec.federation.model.parameters import (
     Initial,
     Location,
@@ -49,6 +50,7 @@ __all__ = [
     "GatheredRows",
     "GaussianMechanism",
     "Half",
+    "History",
     "Initial",
     "Location",
     "Loss",

@@ -36,7 +36,7 @@ class Parameter:
     `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
     `local`     with the client, from round to round; may be uploaded
     `private`   with the client, from round to round; can never be uploaded
-    `scratch`   with the client, for one round; can never be uploaded
+    `scratch`   with the client, for one round: what it computes then; may be uploaded into another
 
     A local or personal parameter with a `start` is a copy of that shared one when its client first
     takes part. `renewed` tells that a client forgets it when a round begins and starts from the initial

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.errors import FederationError
+from fedrec.federation.model.own import History, Past, unknown_past
 
 
 class Values(dict[str, Any]):
@@ -33,6 +34,11 @@ class View(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
         return self._replaced[name] if name in self._replaced else self._weights[name]
+
+    def history(self, length: int) -> History:
+        """The client's last training items."""
+        history: History = self._weights.history(length)
+        return history
 
     def __contains__(self, name: object) -> bool:
         return name in self._replaced or name in self._weights
@@ -160,9 +166,18 @@ class Combined:
 class PlainBatch:
     """A mini-batch of one client."""
 
-    def __init__(self, index: Tensor, labels: Tensor) -> None:
+    def __init__(self, index: Tensor, labels: Tensor, past: Callable[[], Past] | None = None) -> None:
+        """`past` finds what came before the positives of its samples."""
         self.index = index
         self.labels = labels
+        self._past = past
+
+    def history(self, length: int) -> History:
+        """The items before the positive of each sample."""
+        if self._past is None:
+            unknown_past(length)
+        items, mask = self._past().items(length)
+        return History(sampled(items), mask)
 
     @cached_property
     def items(self) -> Tensor:
