@@ -22,7 +22,7 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
-from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
+from fedrec.federation.model.tables import PlainBatch, PlainTable, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
 
@@ -99,7 +99,7 @@ class LoopClient(Interpreter):
         self._derive()
         items = torch.arange(self.task.clients.items, device=self.who.device)
         with torch.no_grad():
-            self.weights[name] = rows(self._view(), items).clone()
+            self.weights[name] = rows(self._view(), sampled(items)).clone()
 
     @override
     def upload(self, upload: Upload) -> None:
@@ -180,11 +180,11 @@ class LoopClient(Interpreter):
             for sample in batch.samples():
                 (own,) = torch.autograd.grad(loss(self._view(), sample), table)
                 total += own * min(1.0, mechanism.clip / max(float(own.norm()), 1e-30))
-            spread = mechanism.multiplier * mechanism.clip / len(batch.items)
+            spread = mechanism.multiplier * mechanism.clip / len(batch.index)
             first = ((self.epochs_done - 1) * NOISE_STEPS + number) * table.numel()
             task = self.task
             noise = gaussian(self.number, table.numel(), 1.0, task.seed, task.round_, first)
-            table.grad = total / len(batch.items) + spread * noise.reshape(table.shape)
+            table.grad = total / len(batch.index) + spread * noise.reshape(table.shape)
 
 
 class LoopEngine(Engine):

@@ -1,7 +1,8 @@
 """Parameters as a method sees them: by name, tables by item; and the mini-batch of one client."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -43,6 +44,49 @@ class View(Mapping[str, Any]):
         return len({**self._weights, **self._replaced})
 
 
+class SampledItems:
+    """The items of a mini-batch as a loss sees them: they look up rows of tables, and do nothing else.
+
+    Engines number items differently (by the rows they hold, for example), so a loss may not read the numbers.
+    """
+
+    def __init__(self, index: Tensor) -> None:
+        self.index = index
+
+    @classmethod
+    def __torch_function__(cls, *_called: object) -> NoReturn:
+        _refuse_items()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        _refuse_items()
+
+
+def _refuse_items(*_with: object) -> NoReturn:
+    raise FederationError(
+        "batch.items only looks up rows of tables (w.Q[batch.items]): it holds no numbers. For a fixed "
+        "number per item, declare an item table that no step trains, and read it as w.name[batch.items]."
+    )
+
+
+_ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift"
+_OTHERS = "neg abs invert eq ne lt le gt ge getitem setitem len iter contains bool int float index array hash"
+for _operator in (*_ARITHMETIC.split(), *map("r{}".format, _ARITHMETIC.split()), *_OTHERS.split()):
+    setattr(SampledItems, f"__{_operator}__", _refuse_items)
+
+
+def sampled(index: Tensor) -> Tensor:
+    """Items as a loss or a rewrite is given them; `Tensor` is their type to a type checker alone."""
+    return cast(Tensor, SampledItems(index))
+
+
+def index_of(items: Any) -> Tensor:  # noqa: ANN401 - a tensor, or items of a mini-batch
+    """The tensor by which rows of a table are looked up."""
+    index: Tensor = items.index if isinstance(items, SampledItems) else items
+    return index
+
+
 class PlainTable:
     """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
 
@@ -52,10 +96,11 @@ class PlainTable:
         self._training = training
 
     def __getitem__(self, items: Tensor) -> Tensor:
+        index = index_of(items)
         if self.table.dim() == 2:
-            return functional.embedding(items, self.table)
-        clients = torch.arange(len(self.table), device=items.device).unsqueeze(1)
-        return functional.embedding(clients * self.table.shape[1] + items, self.table.flatten(0, 1))
+            return functional.embedding(index, self.table)
+        clients = torch.arange(len(self.table), device=index.device).unsqueeze(1)
+        return functional.embedding(clients * self.table.shape[1] + index, self.table.flatten(0, 1))
 
     def whole(self) -> Tensor:
         """Every row."""
@@ -83,9 +128,9 @@ class GatheredRows:
         self.index = index
         self.gathered = gathered
 
-    def __getitem__(self, index: Tensor) -> Tensor:
-        if index is not self.index:
-            raise KeyError("rows that were gathered are known only by what they were gathered by")
+    def __getitem__(self, items: Tensor) -> Tensor:
+        if index_of(items) is not self.index:
+            raise FederationError("rows of a table are looked up by the items that are given, and no others.")
         return self.gathered
 
 
@@ -115,38 +160,55 @@ class Combined:
 class PlainBatch:
     """A mini-batch of one client."""
 
-    def __init__(self, items: Tensor, labels: Tensor) -> None:
-        self.items = items
+    def __init__(self, index: Tensor, labels: Tensor) -> None:
+        self.index = index
         self.labels = labels
+
+    @cached_property
+    def items(self) -> Tensor:
+        """The items of its samples."""
+        return sampled(self.index)
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the batch."""
         return values.mean()
 
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over the batch."""
+        return values.sum(-1)
+
+    def logsumexp(self, values: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials over the batch."""
+        return values.logsumexp(-1)
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """Each exponential as a share of their sum over the batch."""
+        return values.softmax(-1)
+
     @property
     def size(self) -> Tensor:
         """Its samples, as a vector of size 1."""
-        return torch.tensor([float(len(self.items))], device=self.items.device)
+        return torch.tensor([float(len(self.index))], device=self.index.device)
 
     def occurrences(self) -> Tensor:
         """For each sample, how many are of the same item."""
-        listed = self.items.tolist()
-        return torch.tensor([float(listed.count(item)) for item in listed], device=self.items.device)
+        listed = self.index.tolist()
+        return torch.tensor([float(listed.count(item)) for item in listed], device=self.index.device)
 
     def distinct(self) -> Tensor:
         """1 for the first sample of every item, 0 for all others."""
         seen: set[int] = set()
         first = []
-        for item in self.items.tolist():
+        for item in self.index.tolist():
             first.append(float(item not in seen))
             seen.add(item)
-        return torch.tensor(first, device=self.items.device)
+        return torch.tensor(first, device=self.index.device)
 
     def samples(self) -> "list[PlainBatch]":
         """Each sample as a mini-batch of its own."""
         return [
             PlainBatch(item, label)
-            for item, label in zip(self.items.split(1), self.labels.split(1), strict=True)
+            for item, label in zip(self.index.split(1), self.labels.split(1), strict=True)
         ]
 
 

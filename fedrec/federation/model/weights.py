@@ -52,8 +52,11 @@ class Weights(Protocol):
 class Batch(Protocol):
     """The samples of one mini-batch per client."""
 
-    items: Tensor
     labels: Tensor
+
+    @property
+    def items(self) -> Tensor:
+        """What looks up the samples' rows of a table: `w.Q[batch.items]`. It is no tensor of numbers."""
 
     @property
     def size(self) -> Tensor:
@@ -61,6 +64,15 @@ class Batch(Protocol):
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean of one value per sample over each client's samples."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of one value per sample over each client's samples: one number per client."""
+
+    def logsumexp(self, values: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials of one value per sample: one number per client."""
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """The exponential of each value as a share of their sum over its client's samples."""
 
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of the client's mini-batch, 0 for all others (PLGC)."""

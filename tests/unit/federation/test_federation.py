@@ -252,7 +252,7 @@ def test_a_device_that_runs_out_of_memory_gets_smaller_blocks(clients, caplog):
 
     class Tight(FedMF):
         def loss(self, w, batch):
-            if batch.items.dim() == 2 and len(batch.items) > 10:
+            if batch.labels.dim() == 2 and len(batch.labels) > 10:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return super().loss(w, batch)
 

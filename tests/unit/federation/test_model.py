@@ -1,5 +1,6 @@
 """What a method's file is written with."""
 
+import copy
 import importlib
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 from fedrec.config.modules import method_names, modules_of, plugin_names
 from fedrec.errors import FederationError
+from fedrec.federation.engines.batched.schedule import BlockBatch
 from fedrec.federation.model import Citation, Combined, PlainTable, ServerRule, dot
 from fedrec.federation.model.parameters import Initial, vector
+from fedrec.federation.model.tables import PlainBatch, SampledItems
 from fedrec.federation.server.uploads import FlatUploads
 from tests.by_hand import clients_with, federation_of, kept, near
 
@@ -88,3 +91,61 @@ def test_every_plug_in_says_what_a_round_costs_and_where_it_comes_from(name):
 def test_a_parameter_lives_at_a_place_that_there_is():
     with pytest.raises(FederationError, match=r"cannot live at 'privat'\. Did you mean 'private'"):
         vector(4, "privat", Initial("normal", 0.1))
+
+
+READINGS = {
+    "an index of a tensor": lambda items: TABLE[items],
+    "a comparison": lambda items: items == 1,
+    "arithmetic": lambda items: items + 1,
+    "arithmetic with a tensor": lambda items: torch.arange(3) % items,
+    "a remainder": lambda items: 7 % items,
+    "a function of torch": lambda items: torch.isin(items, torch.arange(2)),
+    "a lookup by torch": lambda items: torch.nn.functional.embedding(items, TABLE),
+    "a list of them": lambda items: torch.stack([items, items]),
+    "their number": len,
+    "a loop": list,
+    "a tensor of them": torch.tensor,
+    "their shape": lambda items: items.shape,
+    "another type": lambda items: items.float(),
+    "a condition": lambda items: 1 if items else 2,
+    "an index of a list": lambda items: [1, 2][items],
+    "a key of a dictionary": lambda items: {1: 2}[items],
+}
+
+
+@pytest.mark.parametrize("reading", READINGS.values(), ids=READINGS.keys())
+def test_items_of_a_mini_batch_look_up_rows_and_do_nothing_else(reading):
+    items = PlainBatch(torch.tensor([2, 0]), torch.ones(2)).items
+    assert torch.equal(PlainTable(TABLE)[items], TABLE[[2, 0]])
+    with pytest.raises(FederationError, match=r"only looks up rows of tables \(w\.Q\[batch\.items\]\)"):
+        reading(items)
+
+
+def test_items_can_be_copied_and_shown():
+    items = SampledItems(torch.tensor([2, 0]))
+    assert torch.equal(copy.deepcopy(items).index, items.index)
+    assert "SampledItems" in repr(items)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_sums_over_samples_leave_out_what_fills_a_short_mini_batch_up():
+    """Two clients of 4 and 2 samples, side by side and one after the other."""
+    values = torch.tensor([[0.3, -1.0, 2.0, 0.5], [4.0, 1.5, 4.0, 4.0]])
+    many = BlockBatch(
+        torch.zeros(2, 4, dtype=torch.int64),
+        torch.zeros(2, 4),
+        torch.tensor([[0.25] * 4, [0.5, 0.5, 0, 0]]),
+        0,
+    )
+    alone = [PlainBatch(torch.zeros(size, dtype=torch.int64), torch.zeros(size)) for size in (4, 2)]
+    for name in ("mean", "sum", "logsumexp"):
+        found = getattr(many, name)(values)
+        each = [
+            getattr(batch, name)(row[: len(batch.labels)]) for batch, row in zip(alone, values, strict=True)
+        ]
+        assert all(one.shape == () for one in each)
+        assert near(found, torch.stack(each), within=1e-15), name
+    shares = many.softmax(values)
+    assert near(shares[0], alone[0].softmax(values[0]))
+    assert near(shares[1, :2], alone[1].softmax(values[1, :2]))
+    assert shares[1, 2:].tolist() == [0.0, 0.0]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedrec.errors import DivergenceError
+from fedrec.errors import DivergenceError, FederationError
 from fedrec.federation.engines.batched.replay import EveryRow, WholeTables
+from fedrec.federation.model.tables import sampled
 from fedrec.federation.state.dense import DenseKept
 from tests.by_hand import clients_with, federation_of
 
@@ -20,7 +21,8 @@ def test_a_table_is_looked_up_when_it_is_first_asked_for():
     assert seen.p.tolist() == [[[1.0]], [[1.0]]]
     assert seen.Q[every] is tables["Q"]
     assert asked == ["Q"]
-    with pytest.raises(KeyError):
+    assert seen.Q[sampled(every)] is tables["Q"]
+    with pytest.raises(FederationError, match="looked up by the items that are given, and no others"):
         seen.Q[torch.tensor([[0], [1]])]
 
 

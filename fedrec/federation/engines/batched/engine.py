@@ -20,6 +20,7 @@ from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
 from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
 from fedrec.federation.model.client import Fit, Half, Rewrite, Upload, WholeTable
+from fedrec.federation.model.tables import sampled
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class BlockRound(Interpreter):
         inside = column < counts.unsqueeze(1)
         slots = first.unsqueeze(1) + torch.where(inside, column, 0)
         with torch.no_grad():
-            block.values[name] = rows(weights, slots)[inside]
+            block.values[name] = rows(weights, sampled(slots))[inside]
 
     @override
     def upload(self, upload: Upload) -> None:

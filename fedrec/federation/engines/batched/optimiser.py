@@ -44,11 +44,11 @@ class BlockOptimiser:
 
     def step(self, loss: Loss, batch: BlockBatch) -> Tensor:
         """Apply the step to one mini-batch of the first clients; return their losses."""
-        clients = len(batch.items)
+        clients = len(batch.index)
         rule = self.rule
         leaves = {name: self._leaf(name, clients, batch) for name in rule.rates}
         shown = {
-            name: GatheredRows(batch.items, leaf) if name in rule.guarded else leaf
+            name: GatheredRows(batch.index, leaf) if name in rule.guarded else leaf
             for name, leaf in leaves.items()
         }
         losses = loss(self.weights.of(clients, shown), batch)
@@ -89,7 +89,7 @@ class BlockOptimiser:
     def _leaf(self, name: str, clients: int, batch: BlockBatch) -> Tensor:
         value = self.block.values[name][: self.block.length(name, clients)].detach()
         if name in self.rule.guarded:
-            value = torch.nn.functional.embedding(batch.items, value)
+            value = torch.nn.functional.embedding(batch.index, value)
         return value.requires_grad_()
 
     def _guard(self, name: str, gradients: Tensor, batch: BlockBatch) -> Tensor:
@@ -101,7 +101,7 @@ class BlockOptimiser:
         each = gradients * samples[:, None, None]
         each = each * (mechanism.clip / each.norm(dim=-1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
         total = torch.zeros_like(block.values[name][: block.length(name, clients)])
-        total.index_add_(0, batch.items.reshape(-1), (each / samples[:, None, None]).flatten(0, 1))
+        total.index_add_(0, batch.index.reshape(-1), (each / samples[:, None, None]).flatten(0, 1))
         spread = mechanism.multiplier * mechanism.clip / samples
         count = block.parameter(name).count
         first = ((block.epochs_done - 1) * NOISE_STEPS + batch.number) * count

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.model.client import Through
-from fedrec.federation.model.tables import GatheredRows, Values
+from fedrec.federation.model.tables import GatheredRows, Values, sampled
 from fedrec.federation.model.weights import RowsOf
 
 CHUNK, _CHUNK_ON_GPU = 1 << 24, 1 << 27
@@ -126,7 +126,7 @@ class Replay:
             every = torch.arange(self.block.task.clients.items, device=self.block.device)
             every = every.expand(clients.stop - clients.start, -1)
             with torch.no_grad():
-                tables[event.name] = event.rows(EveryRow(others, tables, every), every)
+                tables[event.name] = event.rows(EveryRow(others, tables, every), sampled(every))
 
     def outside(self, name: str, clients: slice) -> Tensor:
         """Tables of some clients of the block whose rows outside the block are as they are now."""

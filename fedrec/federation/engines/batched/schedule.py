@@ -7,20 +7,29 @@ tensor: no client ever steps on padding, and every step works on contiguous memo
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from fedrec.federation.model.tables import sampled
 
 
 @dataclass
 class BlockBatch:
     """A mini-batch of each of the first clients; short ones are filled up with weight 0."""
 
-    items: Tensor
+    index: Tensor
+    """The held row of each sample."""
     labels: Tensor
     weight: Tensor
     number: int
     """Its place in the epoch, from 0."""
+
+    @cached_property
+    def items(self) -> Tensor:
+        """What looks up the samples' rows."""
+        return sampled(self.index)
 
     @property
     def size(self) -> Tensor:
@@ -31,10 +40,27 @@ class BlockBatch:
         """The mean over each client's samples."""
         return (values * self.weight).sum(-1)
 
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over each client's samples."""
+        return values.masked_fill(self._filling, 0.0).sum(-1)
+
+    def logsumexp(self, values: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials over each client's samples."""
+        return values.masked_fill(self._filling, -torch.inf).logsumexp(-1)
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """Each exponential as a share of their sum over its client's samples."""
+        return values.masked_fill(self._filling, -torch.inf).softmax(-1)
+
+    @property
+    def _filling(self) -> Tensor:
+        """Where a short mini-batch was filled up."""
+        return self.weight == 0
+
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of a client's mini-batch, 0 for all others."""
         # Filling repeats a client's first sample, behind which the stable sort puts it.
-        ordered, order = torch.sort(self.items, dim=1, stable=True)
+        ordered, order = torch.sort(self.index, dim=1, stable=True)
         first = torch.ones_like(self.weight)
         first[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).to(first.dtype)
         return torch.zeros_like(first).scatter_(1, order, first)
@@ -43,7 +69,7 @@ class BlockBatch:
         """For each sample, how many of the client's mini-batch are of the same item."""
         # Places among held rows tell clients apart, so all mini-batches are counted at once.
         real = (self.weight > 0).to(self.weight.dtype).reshape(-1)
-        places, inverse = torch.unique(self.items, return_inverse=True)
+        places, inverse = torch.unique(self.index, return_inverse=True)
         counts = torch.zeros(len(places), dtype=real.dtype, device=real.device)
         return counts.index_add_(0, inverse.reshape(-1), real)[inverse]
 

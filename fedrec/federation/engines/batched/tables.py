@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
-from fedrec.federation.model.tables import GatheredRows, Values
+from fedrec.federation.model.tables import GatheredRows, Values, index_of
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.table_sums import of_each, summed
 
@@ -33,7 +33,8 @@ class HeldRows:
         self._clients = clients
         self._last: tuple[Tensor, Tensor] | None = None
 
-    def __getitem__(self, slots: Tensor) -> Tensor:
+    def __getitem__(self, items: Tensor) -> Tensor:
+        slots = index_of(items)
         # A loss looks up the rows of its mini-batch several times: gather them, and scatter their
         # gradient, once.
         if self._last is None or self._last[0] is not slots:
