@@ -281,7 +281,8 @@ _CPU_MATH = {
 
 _RARE = {
     "SIN": "sin", "COS": "cos", "ERF": "erf", "EXPM1": "expm1", "LOG2": "log2", "LOG10": "log10",
-    "ATAN": "atan", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc",
+    "ATAN": "atan", "TAN": "tan", "ASIN": "asin", "ACOS": "acos",
+    "EXP2": "exp2", "ERFC": "erfc", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc",
     "RINT": "rint", "FMOD": "fmod",
 }  # fmt: skip
 """Functions of C's mathematics that few losses use."""

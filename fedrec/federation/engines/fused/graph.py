@@ -6,12 +6,12 @@ that follows from sizes is known for what it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrec.federation.engines.fused.calls import OTHER_ROWS, OTHER_SAMPLES
 from fedrec.federation.engines.fused.made_up import Model, TracedBatch, check_sizes, leaves_of, view_of
@@ -32,17 +32,42 @@ def traced(
     """
     leaves = dict(leaves_of(method, SAMPLES, ROWS, (0.1, 0.9)))
     check_sizes(leaves)
-    others = dict(leaves_of(method, OTHER_SAMPLES, OTHER_ROWS, (0.2, 0.7)))
-    listening = _Run(method, loss, trained, [number * 1.25 + 0.5 for number in numbers or ()], others)
+    others = dict(leaves_of(method, OTHER_SAMPLES, OTHER_ROWS, _OTHER_VALUES))
+    vector = _means_may_be_vectors(method, loss, trained, numbers or ())
+    listening = _Run(method, loss, trained, [number * 1.25 + 0.5 for number in numbers or ()], others, vector)
     listener = Listener(listening.given, listening.lines)
     listening.under(listener)
-    run = _Run(method, loss, trained, numbers or (), leaves)
+    run = _Run(method, loss, trained, numbers or (), leaves, vector)
     recorder = OperatorRecorder(run.given, run.lines, listener.seen)
     value, gradients = run.under(recorder)
     return LossGraph(
         recorder.node_of(value),
         {leaf: recorder.node_of(each) for leaf, each in gradients.items()},
         frozenset(name for name, part in method.parameters().items() if part.by == "user"),
+    )
+
+
+def _means_may_be_vectors(method: Model, loss: Loss, trained: Sequence[str], numbers: Sequence[float]) -> bool:
+    """Whether a loss and its gradients stay the same if means are vectors of one number.
+
+    A mean is a number. As vectors means have the kernels by which stored results were trained: these stay.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        leaves = dict(leaves_of(method, OTHER_SAMPLES, OTHER_ROWS, _OTHER_VALUES))
+        found = [
+            _Run(method, loss, trained, numbers, leaves, vector).under(nullcontext())
+            for vector in (False, True)
+        ]
+    except UnsupportedError:
+        return False
+    finally:
+        torch.set_default_dtype(before)
+    (value, gradients), (other, others) = found
+    pairs = [(value, other), *((gradients[leaf], others[leaf]) for leaf in gradients if leaf in others)]
+    return gradients.keys() == others.keys() and all(
+        torch.allclose(one, another, rtol=1e-9, atol=0, equal_nan=True) for one, another in pairs
     )
 
 
@@ -56,7 +81,9 @@ class _Run:
         trained: Sequence[str],
         numbers: Sequence[float],
         leaves: Mapping[Leaf, Tensor],
+        mean_is_vector: bool,
     ) -> None:
+        self._mean_is_vector = mean_is_vector
         held = {Leaf("number", str(place)): torch.tensor(value) for place, value in enumerate(numbers)}
         self._method = method
         self._wanted = [leaf for leaf in leaves if leaf.name in trained and leaf.part in _TRAINED]
@@ -68,13 +95,17 @@ class _Run:
         self.lines = SourceLines(loss)
         self._loss = with_numbers(loss, [self.given[leaf] for leaf in held])
 
-    def under(self, mode: TorchDispatchMode) -> tuple[Tensor, dict[Leaf, Tensor]]:
-        """The loss and its gradients, computed while `mode` looks on."""
+    def under(self, mode: AbstractContextManager[object]) -> tuple[Tensor, dict[Leaf, Tensor]]:
+        """The loss and its gradients, computed while a mode of torch looks on."""
         wanted = [self.given[leaf] for leaf in self._wanted]
-        view, batch = cast(Weights, view_of(self._method.parameters(), self.given)), TracedBatch(self.given)
+        view = cast(Weights, view_of(self._method.parameters(), self.given))
+        batch = TracedBatch(self.given, mean_is_vector=self._mean_is_vector)
         try:
             with _NothingLeavesTorch(), mode:
-                value = self._loss(view, batch).sum()
+                each = self._loss(view, batch)
+                if each.numel() != 1:
+                    raise UnsupportedError("its loss gives more than one number for a client")
+                value = each.sum()
                 found = torch.autograd.grad(value, wanted, allow_unused=True)
                 used = {
                     leaf.name for leaf, each in zip(self._wanted, found, strict=True) if each is not None
@@ -110,5 +141,7 @@ _SHOWN = frozenset({
     Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage,
     Tensor.storage, Tensor.__reduce_ex__, Tensor.__repr__, Tensor.__format__,
 })  # fmt: skip
+_OTHER_VALUES = (0.2, 0.7)
+"""Between which the second client's numbers lie."""
 _TRAINED = ("value", "rows", "whole", "training_sum")
 """Parts of a parameter that a gradient may be asked for."""

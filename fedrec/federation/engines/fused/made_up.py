@@ -145,8 +145,10 @@ def _first(_by: str, samples: int) -> Tensor:
 class TracedBatch:
     """A mini-batch as a loss sees it while it is traced."""
 
-    def __init__(self, given: Mapping[Leaf, Tensor]) -> None:
+    def __init__(self, given: Mapping[Leaf, Tensor], *, mean_is_vector: bool) -> None:
+        """`mean_is_vector` makes means vectors of one number."""
         self._given = given
+        self._mean_is_vector = mean_is_vector
         self.items = _of_samples(given, "item")
         self.users = _of_samples(given, "user")
         self.labels = given[Leaf("labels")]
@@ -154,7 +156,26 @@ class TracedBatch:
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the batch."""
-        return values.sum() / self.size
+        if values.numel() != len(self.labels):
+            raise UnsupportedError("its loss takes the mean of other than one number per sample")
+        return values.sum() / (self.size if self._mean_is_vector else self.size.squeeze(0))
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over the batch."""
+        return self._of_each(values).sum(-1)
+
+    def logsumexp(self, values: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials over the batch."""
+        return self._of_each(values).logsumexp(-1)
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """Each sample's share of the sum of exponentials over the batch."""
+        return self._of_each(values).softmax(-1)
+
+    def _of_each(self, values: Tensor) -> Tensor:
+        if values.shape != self.labels.shape:
+            raise UnsupportedError("its loss reduces other than one number per sample over the mini-batch")
+        return values
 
     def history(self, _length: int) -> NoReturn:
         """The items before each sample's positive, which no kernel is given."""

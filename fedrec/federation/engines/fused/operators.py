@@ -105,7 +105,8 @@ _OF_ONE = {
     "sqrt": "SQRT({0})", "sigmoid": "sigmoid({0})", "relu": "relu({0})", "sign": "sign({0})",
     "sgn": "sign({0})", "tanh": "TANH({0})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
     "sin": "SIN({0})", "cos": "COS({0})", "erf": "ERF({0})", "expm1": "EXPM1({0})", "log2": "LOG2({0})",
-    "log10": "LOG10({0})", "atan": "ATAN({0})", "sinh": "SINH({0})", "cosh": "COSH({0})",
+    "log10": "LOG10({0})", "atan": "ATAN({0})", "tan": "TAN({0})",
+    "asin": "ASIN({0})", "acos": "ACOS({0})", "exp2": "EXP2({0})", "erfc": "ERFC({0})", "sinh": "SINH({0})", "cosh": "COSH({0})",
     "floor": "FLOOR({0})", "ceil": "CEIL({0})", "trunc": "TRUNC({0})", "round": "RINT({0})",
 }  # fmt: skip
 _OF_TWO = {
@@ -148,6 +149,7 @@ def _formulas() -> Iterator[tuple[str, Operator]]:
         yield f"masked_fill.{overload}", formula("({1} != 0 ? {2} : {0})", "self", "mask", "value")
     yield "remainder.Scalar_Tensor", formula("remainder_of({0}, {1})", "self", "other")
     yield "where.self", formula("({0} != 0 ? {1} : {2})", "condition", "self", "other", gives="real bool")
+    yield "isnan.default", formula("(real)({0} != {0})", "self", gives="bool")
     yield "floor_divide.default", formula("floored({0}, {1})", "self", "other")
     for overload in ("Tensor_Scalar", "Tensor_Tensor", "Scalar"):
         yield f"pow.{overload}", Operator(_power, ("self", "exponent"))

@@ -1,12 +1,10 @@
 """The operators that torch performs, as nodes of a graph."""
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,6 +20,7 @@ from fedrec.federation.engines.fused.calls import (
 )
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Input, Leaf, Node, UnsupportedError
 from fedrec.federation.engines.fused.operators import OPERATORS, PLACES
+from fedrec.federation.engines.fused.rules import rule_for
 from fedrec.federation.engines.fused.source_lines import SourceLines
 
 
@@ -74,7 +73,7 @@ class Watching(TorchDispatchMode):
 
     def _by_simpler_ones(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - see above
         """What an operator gives that torch has a rule for: of simpler ones."""
-        for rule in (_rule_for(func), func.decompose):
+        for rule in (rule_for(func), func.decompose):
             if rule is not None:
                 with self:
                     result = rule(*args, **kwargs)
@@ -196,12 +195,3 @@ def _check_shape(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     if tuple(expected.get(size, size) for size in shape) != other:
         raise unusual()
 
-
-def _rule_for(func: OpOverload) -> Callable[..., Any] | None:
-    """Torch's rule for an operator, of simpler ones."""
-    return None if "copy" in str(func) or "clone" in str(func) else _rules().get(func)
-
-
-@cache
-def _rules() -> dict[OpOverload, Callable[..., Any]]:
-    return {**decomposition_table, **core_aten_decompositions()}

@@ -1,5 +1,6 @@
 """Operators that add up or compare numbers along axes, and products of matrices."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from fedrec.federation.engines.fused.calls import Call, size_node
@@ -40,10 +41,13 @@ def smallest(call: Call) -> Node:
 
 
 def norm(call: Call) -> Node:
-    """The length of vectors."""
-    if call.plain("ord") != 2:
-        raise UnsupportedError(f"its loss uses a norm of order {call.plain('ord')}")
-    base = call.node("self")
+    """The length of vectors, of order 1, 2 or infinity."""
+    base, order = call.node("self"), call.plain("ord")
+    if order in (1, math.inf):
+        sizes = Pointwise(base.shape, (base,), "ABS({0})")
+        return _reduced(call, sizes, largest=order != 1)
+    if order != 2:
+        raise UnsupportedError(f"its loss uses a norm of order {order}")
     squares = Pointwise(base.shape, (base,), "square({0})")
     return Pointwise(call.shape, (_reduced(call, squares),), "SQRT({0})")
 
