@@ -26,6 +26,8 @@ _FLAGS = (
 )  # fmt: skip
 _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
 """Vectors and short loops as `-O3` has them, in less time to compile; clang has them without flags."""
+_SOON = ("-O0",)
+"""For kernels that run for a moment."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
 
@@ -62,10 +64,13 @@ class CpuKernel:
 
 
 @cache
-def cpu_kernel(source: KernelSource) -> CpuKernel:
-    """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
+def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
+    """The kernel of a source, with `soon` one that is compiled in less time.
+
+    Raise `NoCompilerError` where there is no compiler, or it does not take it.
+    """
     rounding = "-ffp-contract=fast" if source.rounds_once else "-ffp-contract=off"
-    text, command = source.for_cpu(), (*compiler(), rounding, *flags())
+    text, command = source.for_cpu(), (*compiler(), rounding, *flags(), *(_SOON if soon else ()))
     name = f"{source.name}-{hash_of(text, *command, _machine())}.so"
     return loaded_kernel(
         name, text, lambda path: _compile(command, text, path), lambda path: CpuKernel(path, source.name)
@@ -76,6 +81,14 @@ def flags() -> tuple[str, ...]:
     """How kernels are compiled."""
     vectors = () if "clang" in _version() else _OF_GCC
     return (*_FLAGS, *vectors, _NATIVE, *os.environ.get(FLAGS, "").split())
+
+
+def compilation() -> str:
+    """What kernels depend on besides their text: the compiler, its flags and the machine."""
+    try:
+        return "\n".join([*compiler(), *flags(), _machine()])
+    except NoCompilerError:
+        return "no compiler"
 
 
 @cache

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import RoundsDone, rounds_told
+from fedrec.runs.checked import CheckedEngine
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
+    ClientMemory,
     device_named,
     forget_peak_memory,
     memory_for_clients,
@@ -143,12 +146,23 @@ def _context(request: TrainRequest, methods: Methods, membership: Membership) ->
         sources=sources,
         also_of=[other for other in alike if other != paper],
         place=place,
-        engine=engine_named(request.engine, memory.together, memory.alone),
+        engine=_engine(request, method, settings, memory),
         remarks={
             "memory_for_clients": memory.as_dict(),
             **({"processes": membership.size} if membership.size > 1 else {}),
             **({} if request.with_model else {MODEL: NOT_KEPT}),
         },
+    )
+
+
+def _engine(request: TrainRequest, method: str, settings: Mapping[str, Any], memory: ClientMemory) -> Engine:
+    """The engine that is asked for, compared with the loop before it trains; the loop itself is not."""
+    engine = engine_named(request.engine, memory.together, memory.alone)
+    if engine.name == "loop":
+        return engine
+    bounds = (memory.together, memory.alone)
+    return CheckedEngine(
+        engine, method, settings, bounds, partial(run_fingerprint, method), strict=request.strict
     )
 
 

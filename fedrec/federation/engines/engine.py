@@ -95,6 +95,8 @@ class Engine(ABC):
     """Runs the program of a task: reads and writes its state, sends uploads to its server."""
 
     name: ClassVar[str]
+    soon = False
+    """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
 
     @abstractmethod
     def run(self, task: Task) -> Outcome:
@@ -143,6 +145,12 @@ def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
         )
     engine: Engine = importlib.import_module(ENGINES[chosen]).make(memory, alone)
     return engine
+
+
+def slower_engines(name: str) -> list[str]:
+    """The engine called `name` and those that take its place, quickest first; the last one is the oracle."""
+    names = [*ENGINES]
+    return names[names.index(name) :]
 
 
 def check_clients_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:

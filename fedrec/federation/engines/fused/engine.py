@@ -53,6 +53,7 @@ class Compiler:
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
         self._keys = LossKeys()
+        self.soon = False
         self.said: dict[str, str] = {}
         """What was compiled or why not, by what the fit trains."""
 
@@ -76,9 +77,9 @@ class Compiler:
     def _made(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | str:
         label = " then ".join(", ".join(step.rates) for step in fit.steps)
         try:
-            made = compiled_fit(method, fit, device, batch)
+            made = compiled_fit(method, fit, device, batch, soon=self.soon)
         except (UnsupportedError, NoCompilerError) as error:
-            if label not in self.said:
+            if label not in self.said and not self.soon:
                 logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
             self.said[label] = str(error)
             return str(error)
@@ -373,6 +374,7 @@ class FusedEngine(BatchedEngine):
 
     @override
     def make_round(self, block: Block) -> BlockRound:
+        self.compiler.soon = self.soon
         return FusedRound(block, self.compiler)
 
     @override
