@@ -9,11 +9,13 @@ Engines are `fused`, `batched`, `loop`, and `checked`: the one that `fedrec trai
 
 import argparse
 import json
+import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.programs.cases import Case
 from tests.programs.corpus import CASES
 from tests.programs.outcome import OUTCOMES, TRACEBACK, WRONG, Outcome, as_json, mistakes_of, outcome_of
 
@@ -29,6 +31,23 @@ def table_of(outcomes: Iterable[Outcome]) -> str:
         row = [counts[engine, column] for column in OUTCOMES] + [compiled[engine]]
         lines.append(f"| {engine} | " + " | ".join(map(str, row)) + " |")
     return "\n".join(lines)
+
+
+def apart(case: Case, engine: str) -> Outcome:
+    """What an engine makes of a case in a process of its own, which a kernel may end."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=lambda: there.send(outcome_of(case, engine)), daemon=True
+    )
+    process.start()
+    there.close()
+    try:
+        outcome: Outcome = here.recv()
+    except EOFError:
+        process.join()
+        return Outcome(case.name, engine, TRACEBACK, f"its process ended with status {process.exitcode}")
+    process.join()
+    return outcome
 
 
 def main() -> None:
@@ -48,7 +67,7 @@ def main() -> None:
     outcomes, mistakes = [], []
     for case in chosen:
         for engine in asked.engine:
-            outcome = outcome_of(case, engine, asked.device if engine != "loop" else "cpu")
+            outcome = apart(case, engine) if asked.device == "cpu" else outcome_of(case, engine, asked.device)
             outcomes.append(outcome)
             found = mistakes_of(case, outcome)
             mistakes += found
