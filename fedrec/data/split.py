@@ -55,14 +55,14 @@ class Split:
     """What finds `turns`, which few methods ask for; None where nothing is known of times."""
 
     def turns(self) -> NDArray[np.int64]:
-        """Of each interaction its place in its user's order of time, from 0 for the oldest; ties as in the split.
+        """Of each interaction its place in its user's order of time, 0 for the oldest; ties as in the split.
 
         Raises `SplitError` where the dataset has no times, so that its order would be an accident.
         """
         if self.find_turns is None:
             raise SplitError(
-                f"{self.dataset}, {self.protocol.name}: the order in which a user met items is not known. Use "
-                "a split made from interactions, or a method that reads no history."
+                f"{self.dataset}, {self.protocol.name}: the order in which users met items is not known. Use "
+                "a split that was made from interactions, or a method that reads no history."
             )
         return self.find_turns()
 

@@ -48,9 +48,7 @@ class ItemGradients(ServerRule):
         shared, settings = server.shared, self.settings
         total = len(server.who) * shared["F"]
         rate: float = settings["rate"] * settings["round_decay"] ** (server.round_ - 1)
-        adam = ServerOptimiser(
-            "adam", rate, settings["beta1"], settings["beta2"], _FLOOR, corrected=True
-        )
+        adam = ServerOptimiser("adam", rate, settings["beta1"], settings["beta2"], _FLOOR, corrected=True)
         adam.move(shared, "Q", 2 * (total - settings["penalty"] * shared["Q"]))
 
 

@@ -9,7 +9,7 @@ FedMF with the paper's term.
     server    Q = sum of w_u Q_u
     scored    own p_u with the server's newest Q
 
-The term is over the whole table in every step: a row that moved is pulled back in steps that do not sample it.
+The term is over the whole table in every step: a row that moved is pulled back where no sample meets it.
 What the paper says of devices that do less work is not needed: every client does all its epochs.
 """
 
@@ -23,9 +23,7 @@ class FedProx(FedMF):
     """Federated optimisation in heterogeneous networks, over matrix factorisation."""
 
     paper = Citation("Li et al.", "Federated optimization in heterogeneous networks", "MLSys", 2020)
-    cost = (
-        "O(E S d + m d steps) on the clients (every row may move in every step), O(n m d) on the server."
-    )
+    cost = "O(E S d + m d steps) on the clients (every row may move in every step), O(n m d) on the server."
 
     def parameters(self) -> dict[str, Parameter]:
         """FedMF's; `start` is what Q was when the round began."""

@@ -1,4 +1,4 @@
-"""What kind a method is: whether its scores read item tables of the client's own, and whether clients train."""
+"""What kind a method is: whether scores read item tables of the client's own, and whether clients train."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, cast

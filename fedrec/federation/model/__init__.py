@@ -39,6 +39,7 @@ from fedrec.federation.model.weights import (
     dot,
     mean_entropy,
     perceptron,
+    transformed,
 )
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "mlp",
     "perceptron",
     "refuse_guarded",
+    "transformed",
     "user_table",
     "vector",
 ]

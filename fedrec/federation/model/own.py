@@ -13,7 +13,7 @@ from fedrec.errors import FederationError
 
 @dataclass(frozen=True)
 class History:
-    """The last training items of a client, oldest first: of all of them, or of those before a sample's positive.
+    """The last training items of a client, oldest first: of all, or of those before a sample's positive.
 
     `w.Q[history.items]` are their rows, (..., length, d). `mask` (..., length) is 1 for an item and 0 where a
     short history is filled up at its beginning.
@@ -47,7 +47,7 @@ class Past:
 
 
 class OwnItems:
-    """A table one number wide, 1 for training items of the client and 0 for others; made when it is asked for."""
+    """A table one number wide, 1 for the client's training items, else 0; made when it is asked for."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -69,8 +69,8 @@ class OwnItems:
 def no_history(_length: int) -> NoReturn:
     """What `w.history` is where a method trains: there the items that are predicted are among it."""
     raise FederationError(
-        "w.history is known in scores alone, since it holds the positives that a loss is to predict. In a loss, "
-        "batch.history(length) has the items before the positive of each sample."
+        "w.history is known in scores alone, since it holds the positives that a loss is to predict. In a "
+        "loss, batch.history(length) has the items before the positive of each sample."
     )
 
 

@@ -3,8 +3,8 @@
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
 whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
 client's number of training interactions, and `w.held` is 1 where its uploads were aggregated in the last
-round, so that it was given what the server made of them, else 0. `w.own` is a table one number wide: 1 for the
-client's training items, else 0. `w.history(length)` are the last of them in order of time.
+round, so that it was given what the server made of them, else 0. `w.own` is a table one number wide: 1 for
+the client's training items, else 0. `w.history(length)` are the last of them in order of time.
 """
 
 from collections.abc import Callable
@@ -98,6 +98,11 @@ RowsOf: TypeAlias = Callable[[Weights, Tensor], Tensor]
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """The inner product of vectors, over the last axis."""
     return (a * b).sum(-1)
+
+
+def transformed(x: Tensor, matrix: Tensor) -> Tensor:
+    """Vectors of histories (..., samples, length, d) times a matrix parameter, which has no axis of samples."""
+    return (x.flatten(-3, -2) @ matrix).unflatten(-2, x.shape[-3:-1])
 
 
 def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:

@@ -152,4 +152,6 @@ class BlockWeights:
 
 
 def _no_sum(*_asked: int) -> NoReturn:
-    raise FederationError("w.own has no sums of its rows: w.interactions is how many training items there are.")
+    raise FederationError(
+        "w.own has no sums of its rows: w.interactions is how many training items there are."
+    )
