@@ -31,7 +31,6 @@ from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
 
-
 _ROWS = 5
 """Items of a made-up client whose derived numbers are looked at."""
 
@@ -52,6 +51,11 @@ def _check_names(program: Program, method: Method) -> None:
                 raise FederationError(
                     f"{type(method).__name__} {does} '{name}', which is none of its parameters."
                     f"{did_you_mean(name, known)} It has: {', '.join(known)}."
+                )
+            if known[name].location == "given" and does == "trains":
+                raise FederationError(
+                    f"{type(method).__name__} trains '{name}', which is given and stays as it is. Train another "
+                    "parameter, such as a matrix that its rows are multiplied by."
                 )
 
 
@@ -176,7 +180,7 @@ def _derived_asks(method: Method) -> bool:
 def _made_up_client(
     method: Method, rows: int, trained: tuple[str, ...]
 ) -> tuple[Values, dict[str, "_Probe"]]:
-    """A made-up client of so many items, with two training items, and its tables, which count what is asked."""
+    """A made-up client of so many items, two of them its own, and its tables, which count what is asked."""
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     values = {name: _made_up(part, rows, name in trained) for name, part in parameters.items()}
     w, own = Values(values), torch.arange(2)

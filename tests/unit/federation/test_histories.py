@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.errors import FedrecError, FederationError, SplitError
+from fedrec.errors import FederationError, FedrecError, SplitError
 from fedrec.federation.federation import Federation
 from fedrec.federation.model import (
     Batch,
