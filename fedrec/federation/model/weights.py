@@ -102,7 +102,7 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 def transformed(x: Tensor, matrix: Tensor) -> Tensor:
     """Vectors of histories (..., samples, length, d) times a matrix, which has no axis of samples."""
-    return (x.flatten(-3, -2) @ matrix).unflatten(-2, x.shape[-3:-1])
+    return x @ matrix.unsqueeze(-3)
 
 
 def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:

@@ -150,7 +150,9 @@ class _Check:
         kept = all(
             same(each, of_real(filled.gradients[leaf], each, real)) for leaf, each in plain.gradients.items()
         )
-        counted = any(bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT)
+        counted = any(
+            bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT
+        )
         if not kept or counted or not same(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled

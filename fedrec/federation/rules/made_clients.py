@@ -8,7 +8,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NoReturn, TypeAlias, cast
 
 import torch
@@ -63,10 +63,14 @@ class MadeUpClients:
     """Whether all of a table was asked for."""
 
     def __post_init__(self) -> None:
-        # What fills up repeats an item; what counts has the numbers that it has without.
-        places = [torch.tensor(self._real(client)).cumsum(0) - 1 for client in self.clients]
-        self.index = self._together([place.clamp(min=0) for place in places])
         self._histories: list[tuple[Tensor, bool, int]] = []
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The item of each sample: what fills up repeats one, what counts has those that it has without."""
+        with unheard():
+            places = [torch.tensor(self._real(client)).cumsum(0) - 1 for client in self.clients]
+            return self._together([place.clamp(min=0) for place in places])
 
     @property
     def axes(self) -> tuple[int, ...]:
