@@ -297,9 +297,9 @@ class Federation:
         for operation in program:
             if isinstance(operation, Rewrite):
                 part = self.state.parameters[operation.name]
-                if not part.table or operation.name in self.state.shared:
+                if not part.table or operation.name in self.state.shared or part.location == "given":
                     raise FederationError(
-                        f"'{operation.name}' cannot be rewritten: it is shared, or no table."
+                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table."
                     )
         server.accept(program)
         losses = (self._keys.of(loss, numbers=False) for loss, _ in losses_of(program))

@@ -39,6 +39,7 @@ from fedrec.runs.device import (
 from fedrec.runs.diverging import Diverging
 from fedrec.runs.faults import finite, fitting, with_device
 from fedrec.runs.folder import clear_folder, finished_before
+from fedrec.runs.given import GIVEN, checksums, paths_in, with_given
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
@@ -68,6 +69,8 @@ class _Context:
     """Spelt canonically."""
     paper: str
     settings: Mapping[str, Any]
+    trained: Mapping[str, Any]
+    """The settings with the content of the files they name."""
     sources: Mapping[str, str]
     also_of: Sequence[str]
     """The other papers with these settings."""
@@ -101,6 +104,8 @@ class _Context:
             "interactions": split.interactions,
             "code": run_fingerprint(self.method, self.engine.name),
         }
+        if given := checksums(self.trained):
+            identity[GIVEN] = given
         # Another paper's run it is where the protocol is nobody's own.
         also_of = [] if split.protocol.paper is not None else list(self.also_of)
         data = self.request.data
@@ -143,6 +148,7 @@ def _context(request: TrainRequest, methods: Methods, membership: Membership) ->
         method=method,
         paper=paper,
         settings=settings,
+        trained=with_given(settings, paths_in(methods, method, settings), request.data),
         sources=sources,
         also_of=[other for other in alike if other != paper],
         place=place,
@@ -221,7 +227,7 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
     clients = Clients.of_split(group[0].split, context.place, peers)
     recorder = Recorder.of(request.record, clients, rounds, peers) if request.record else None
     learner: Learner = make_learner(
-        context.method, clients, context.settings, request.seed, context.engine, recorder, peers
+        context.method, clients, context.trained, request.seed, context.engine, recorder, peers
     )
     if request.diverged == KEPT:
         learner = Diverging(learner)

@@ -66,7 +66,9 @@ class Task:
             return []
         parts = self.state.parameters
         return [
-            name for name in self.state.visible if parts[name].table and parts[name].location != "scratch"
+            name
+            for name in self.state.visible
+            if parts[name].table and parts[name].location not in ("scratch", "given")
         ]
 
     def starts_alone(self, name: str) -> bool:

@@ -185,6 +185,9 @@ class LoopClient(Interpreter):
         """Write back the moments that outlast the round."""
         for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
             moments = optimiser.state[self.weights[name]]
+            if "exp_avg" not in moments:
+                # It has had no gradient.
+                continue
             first, second, steps = self._moments(name)
             first[self.who[0]], second[self.who[0]] = moments["exp_avg"], moments["exp_avg_sq"]
             steps[self.who[0]] = moments["step"]

@@ -17,9 +17,11 @@ from fedrec.federation.model.client import (
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.own import History
 from fedrec.federation.model.parameters import (
+    GivenTable,
     Initial,
     Location,
     Parameter,
+    given_table,
     initial_values,
     item_table,
     matrix,
@@ -50,6 +52,7 @@ __all__ = [
     "Fit",
     "GatheredRows",
     "GaussianMechanism",
+    "GivenTable",
     "Half",
     "History",
     "Initial",
@@ -77,6 +80,7 @@ __all__ = [
     "Who",
     "WholeTable",
     "dot",
+    "given_table",
     "initial_values",
     "item_table",
     "matrix",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.errors import FederationError
+from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.model.own import History, Past, unknown_past
 
 
@@ -16,10 +16,14 @@ class Values(dict[str, Any]):
     """Parameters by name, as `w["Q"]` and as `w.Q`."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - see above
+        raise FederationError(
+            f"w.{name} is nothing that clients see.{did_you_mean(name, self)} They see: {', '.join(self)}."
+        )
 
 
 class View(Mapping[str, Any]):

@@ -81,7 +81,7 @@ class Batch(Protocol):
         """The exponential of each value as a share of their sum over its client's samples."""
 
     def history(self, length: int) -> History:
-        """For each sample the last training items before its positive; negatives have that of their positive."""
+        """For each sample the last training items before its positive; negatives share their positive's."""
 
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of the client's mini-batch, 0 for all others (PLGC)."""
@@ -101,8 +101,8 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def transformed(x: Tensor, matrix: Tensor) -> Tensor:
-    """Vectors of histories (..., samples, length, d) times a matrix parameter, which has no axis of samples."""
-    return (x.flatten(-3, -2) @ matrix).unflatten(-2, x.shape[-3:-1])
+    """Vectors of histories (..., samples, length, d) times a matrix, which has no axis of samples."""
+    return x @ matrix.unsqueeze(-3)
 
 
 def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedrec.errors import FedrecError, FederationError, SplitError
+from fedrec.errors import FederationError, FedrecError, SplitError
 from fedrec.federation.federation import Federation
 from fedrec.federation.model import (
     Batch,
@@ -20,6 +20,7 @@ from fedrec.federation.model import (
     transformed,
     vector,
 )
+from fedrec.federation.model.tables import PlainBatch
 from tests.engines import ENGINES, LOOP
 from tests.federations import apart, clients_of, planted_blocks, precision, settings_of, split_of, values_of
 
@@ -164,8 +165,9 @@ def test_every_sample_sees_what_came_before_its_positive_and_nothing_later():
 
     class Watched(Sequential):
         def loss(self, w: Weights, batch: Batch) -> torch.Tensor:
-            past = batch.history(LENGTH)
-            met.append((batch.index, batch.labels, past.items.index, past.mask))
+            if isinstance(batch, PlainBatch):
+                past = batch.history(LENGTH)
+                met.append((batch.index, batch.labels, past.items.index, past.mask))
             return super().loss(w, batch)
 
     federation = federation_of(Watched, clients, "loop", rate=0.05, batch_size=1000, local_epochs=1)
