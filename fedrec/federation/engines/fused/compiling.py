@@ -41,6 +41,8 @@ def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDev
     """The code of a fit; raise `UnsupportedError` where there is none."""
     if any(step.guarded for step in fit.steps):
         raise UnsupportedError("noise on the gradient of every row leaves no row at rest")
+    if any(step.optimiser not in ("adam", "sgd") for step in fit.steps):
+        raise UnsupportedError("a step is by another optimiser than adam and sgd")
     if len({step.batch_decay for step in fit.steps if step.batch_decay != 1}) > 1:
         raise UnsupportedError("rates of its steps shrink each in their own way")
     lifted = True

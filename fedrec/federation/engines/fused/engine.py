@@ -194,6 +194,10 @@ class Launch:
         self.workers = self.kernel.workers(clients)
         self.keeps = any(step.optimiser == "adam" and step.keep_state for step in self.fit.steps)
         self.apart = bool(self.code.derived) or self.keeps or device.type == "cuda"
+        for step in fit.steps if self.keeps else ():
+            for name in step.rates if step.keep_state else ():
+                # Moments of what a loss does not use are stored, too, as they are.
+                block.task.state.moments(name)
         self.moments = self._moments()
         self.schedule = self._schedule()
 

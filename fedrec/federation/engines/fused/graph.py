@@ -32,6 +32,9 @@ def traced(
     """
     leaves = dict(leaves_of(method, SAMPLES, ROWS, (0.1, 0.9)))
     check_sizes(leaves)
+    unknown = sorted(set(trained) - {leaf.name for leaf in leaves if leaf.part in _TRAINED})
+    if unknown:
+        raise UnsupportedError(f"clients have no parameter {', '.join(unknown)} to train")
     others = dict(leaves_of(method, OTHER_SAMPLES, OTHER_ROWS, _OTHER_VALUES))
     vector = _means_may_be_vectors(method, loss, trained, numbers or ())
     listening = _Run(method, loss, trained, [number * 1.25 + 0.5 for number in numbers or ()], others, vector)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
 from fedrec.federation.model.own import no_history
 from fedrec.federation.model.parameters import Parameter
-from fedrec.federation.model.tables import Values
+from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
 
 
@@ -97,7 +97,7 @@ class _TracedTable:
         self._by = by
 
     def __getitem__(self, chosen: object) -> Tensor:
-        if chosen is not _of_samples(self._given, self._by):
+        if index_of(chosen) is not _of_samples(self._given, self._by):
             raise UnsupportedError(f"its loss looks up other rows of {self._name} than the mini-batch's")
         return self._given[Leaf("rows", self._name)]
 
@@ -149,8 +149,8 @@ class TracedBatch:
         """`mean_is_vector` makes means vectors of one number."""
         self._given = given
         self._mean_is_vector = mean_is_vector
-        self.items = _of_samples(given, "item")
-        self.users = _of_samples(given, "user")
+        self.items = sampled(_of_samples(given, "item"))
+        self.users = sampled(_of_samples(given, "user"))
         self.labels = given[Leaf("labels")]
         self.size = given[Leaf("size")]
 

@@ -94,9 +94,8 @@ class Watching(TorchDispatchMode):
 
     def _changed_in_place(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         """What becomes of a tensor that an operator changes: another one's result, which is copied into it."""
-        packet, _, overload = str(func).removeprefix("aten.").partition(".")
-        plain = getattr(getattr(torch.ops.aten, packet.removesuffix("_"), None), overload, None)
-        if not packet.endswith("_") or plain is None:
+        plain = _not_in_place(func)
+        if plain is None:
             raise UnsupportedError("its loss uses an operator that has no compiled form")
         with self:
             result = plain(*args, **kwargs)
@@ -175,9 +174,9 @@ class OperatorRecorder(Watching):
         if seen is None or seen.func is not func:
             raise unusual()
         self._where = where or self._where
-        _check_shape(tuple(result.shape), seen.shape)
         call = Call(func, result, arguments, seen, self._known)
         node = OPERATORS[str(func).removeprefix("aten.")].node(call)
+        _check_shape(tuple(result.shape), seen.shape)
         node.source = node.source or self._where
         self._nodes[id(result)] = node
 
@@ -187,6 +186,21 @@ class OperatorRecorder(Watching):
 
     def _known(self, value: Tensor) -> Node | None:
         return self._nodes.get(id(value))
+
+
+def _not_in_place(func: OpOverload) -> OpOverload | None:
+    """The operator of the same arguments that leaves all of them as they are."""
+    packet, _, overload = str(func).removeprefix("aten.").partition(".")
+    plain = getattr(torch.ops.aten, packet.removesuffix("_"), None)
+    found = getattr(plain, _OTHER_NAMES.get(f"{packet}.{overload}", overload), None)
+    if not packet.endswith("_") or found is None:
+        return None
+    taken = [[(each.name, str(each.type)) for each in one._schema.arguments] for one in (func, found)]
+    return found if taken[0] == taken[1] else None
+
+
+_OTHER_NAMES = {"pow_.Scalar": "Tensor_Scalar", "pow_.Tensor": "Tensor_Tensor"}
+"""Overloads that are called otherwise where nothing is changed."""
 
 
 def _check_shape(shape: tuple[int, ...], other: tuple[int, ...]) -> None:

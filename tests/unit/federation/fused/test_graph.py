@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from fedrec.federation.engines.fused.graph import traced
 from fedrec.federation.engines.fused.lower import lowered
@@ -30,25 +31,74 @@ def changed_in_place(w, batch):
     return batch.mean(values * column.squeeze(1))
 
 
+def labels_changed_in_place(w, batch):
+    batch.labels.mul_(2)
+    return batch.mean(scores(w, batch) * batch.labels)
+
+
+def branching(w, batch):
+    return batch.mean(scores(w, batch)) * (2 if w.p.detach().numpy().sum() > 0 else 1)
+
+
+def on_its_third_line(w, batch):
+    values = scores(w, batch)
+    return batch.mean(values.cumsum(0))
+
+
+def derived_on_its_third_line(w, batch):
+    rows = w.Q[batch.items]
+    return batch.mean(rows[:, ::2].sum(-1) + dot(rows, w.p))
+
+
 REFUSED = {
     "changes a tensor in place that it also sees in another shape": changed_in_place,
+    "changes in place what it is given": labels_changed_in_place,
     "looks up other rows of Q than the mini-batch's": lambda w, _: w.Q[OTHERS].sum(),
-    "uses the operator aten.erf.default": lambda w, batch: batch.mean(torch.erf(scores(w, batch))),
-    "uses the operator aten.cumsum.default": lambda w, batch: batch.mean(scores(w, batch).cumsum(0)),
-    "uses aten.add.Tensor with a factor": lambda w, _: torch.add(w.p, w.p, alpha=3).sum(),
+    "uses an operator that has no compiled form (aten.sort": lambda w, batch: (
+        batch.mean(w.Q[batch.items].sort(-1).values[..., 0])
+    ),
+    "uses an operator that has no compiled form (aten.cumsum": on_its_third_line,
+    "uses an operator that has no compiled form (aten.rand_like": lambda w, batch: (
+        batch.mean(torch.rand_like(batch.labels) * scores(w, batch))
+    ),
+    "uses an operator that has no compiled form (aten._local_scalar_dense": lambda w, batch: (
+        batch.mean(scores(w, batch)) * w.p.sum().item()
+    ),
+    "takes values out of a tensor (numpy)": branching,
+    "computes with numbers of torch.int8 (aten._to_copy": lambda w, batch: (
+        batch.mean(scores(w, batch) * (scores(w, batch) * 8).to(torch.int8))
+    ),
+    "computes with numbers of torch.float16 (aten._to_copy": lambda w, batch: (
+        batch.mean(scores(w, batch).half().to(w.p.dtype))
+    ),
+    "computes with numbers of torch.bool (aten.add": lambda w, batch: (
+        batch.mean(scores(w, batch) * ((batch.labels > 0) + (scores(w, batch) > 0)))
+    ),
+    "gives an operator its argument weight": lambda w, batch: batch.mean(
+        functional.binary_cross_entropy_with_logits(
+            scores(w, batch), batch.labels, weight=batch.labels, reduction="none"
+        )
+    ),
+    "uses a norm of order 4": lambda w, batch: batch.mean(torch.linalg.vector_norm(w.Q[batch.items], 4, -1)),
+    "asks for the squared norm of all of Q": lambda w, _: w.Q.squared_norm().sum(),
+    "asks for the sum of all rows of Q": lambda w, _: w.Q.row_sum().sum(),
     "cannot be traced: nothing": lambda w, _: w.nothing.sum(),
     "uses a tensor that is no parameter": lambda w, _: dot(w.p, NOBODY).sum(),
     "folds samples into another axis": lambda w, batch: w.Q[batch.items].reshape(-1).square().sum(),
-    "cuts a tensor in an unusual way": lambda w, batch: w.Q[batch.items][1:].sum(),
-    "divides by the number of samples in an unusual way": lambda w, batch: (
-        scores(w, batch).sum() * (1 / len(batch.items))
-    ),
+    "picks some samples or rows": lambda w, batch: w.Q[batch.items][1:].sum(),
+    "picks one of all samples or rows": lambda w, batch: w.Q[batch.items][0].sum(),
+    "picks every so many numbers of an axis": derived_on_its_third_line,
     "goes by the number of samples in an unusual way": lambda w, batch: (
-        scores(w, batch).sum() * len(batch.items) ** 0.5
+        scores(w, batch).sum() * len(batch.labels) ** 0.5
     ),
     "joins samples": lambda w, batch: torch.cat((scores(w, batch), scores(w, batch))).square().sum(),
     "compares all samples of a mini-batch": lambda w, batch: (w.Q[batch.items] @ w.Q[batch.items].T).sum(),
-    "looks for the largest of all samples": lambda w, batch: scores(w, batch).amax(),
+    "takes the mean of other than one number per sample": lambda w, batch: batch.mean(w.Q[batch.items]),
+    "reduces other than one number per sample": lambda w, batch: batch.sum(w.Q[batch.items]).sum(),
+    "gives more than one number for a client": lambda w, batch: scores(w, batch),
+    "computes something of every row of a table, and needs it twice": lambda w, _: (
+        dot(w.Q.whole(), w.p).softmax(-1).square().sum()
+    ),
 }
 
 
@@ -59,8 +109,44 @@ def test_a_loss_that_cannot_be_compiled_is_refused_with_a_reason(reason):
     assert str(told.value).startswith(f"its loss {reason}")
 
 
+@pytest.mark.parametrize(
+    ("loss", "operator"), [(on_its_third_line, "cumsum"), (derived_on_its_third_line, "slice_backward")]
+)
+def test_the_reason_names_the_operator_and_its_line(loss, operator):
+    """One that only the derivative has is named by the line whose derivative it is."""
+    line = loss.__code__.co_firstlineno + 2
+    with pytest.raises(UnsupportedError) as told:
+        traced(METHOD, loss, ["Q", "p"])
+    assert str(told.value).endswith(f"(aten.{operator} at test_graph.py:{line})")
+
+
+def test_a_row_that_moves_by_what_another_table_was_is_refused():
+    class OfTwo(FedMF):
+        def parameters(self) -> dict[str, Parameter]:
+            return super().parameters() | {"D": item_table(self.items, 4, "private", Initial("normal", 1.0))}
+
+    def difference(w, batch):
+        return batch.mean(scores(w, batch)) + (w.Q.whole() - w.D.whole()).square().sum()
+
+    method = OfTwo({**METHOD.settings, "d": 4}, 80)
+    with pytest.raises(UnsupportedError, match="moves a row by what other numbers of whole tables were"):
+        lowered(traced(method, difference, ["Q", "D", "p"]), "", gpu=False)
+    assert lowered(traced(method, difference, ["Q", "p"]), "", gpu=False).gradients
+
+
+def test_a_parameter_that_clients_do_not_have_is_refused():
+    with pytest.raises(UnsupportedError, match="no parameter g to train"):
+        traced(METHOD, METHOD.loss, ["Q", "g"])
+
+
+def test_what_a_loss_does_not_use_has_no_gradient_at_all():
+    """Not even 0: torch.optim leaves it where it is, whatever its weight decay."""
+    gradients = traced(METHOD, lambda w, batch: batch.mean(w.Q[batch.items].sum(-1)), ["Q", "p"]).gradients
+    assert {leaf.name for leaf in gradients} == {"Q"}
+
+
 @pytest.mark.parametrize("redundancy", ["au", "duorec"])
-def test_the_reason_is_told_and_not_the_operator_that_torch_comes_by_first(redundancy):
+def test_the_reason_is_given_and_not_the_operator_that_torch_comes_by_first(redundancy):
     method = method_of("fedmf+plgc", f"redundancy={redundancy}")
     (fit,) = (operation for operation in trace(method, 1) if isinstance(operation, Fit))
     with pytest.raises(UnsupportedError, match="compares all samples of a mini-batch with each other"):
@@ -99,9 +185,20 @@ def test_what_a_loss_does_not_depend_on_has_no_gradient():
     assert zero == {"whole", "training_sum"}
 
 
-def test_the_size_of_the_made_up_mini_batch_is_not_taken_for_a_number():
-    code = lowered(
-        traced(METHOD, lambda w, batch: scores(w, batch).sum() / len(batch.items), ["p"]), "", gpu=False
-    )
+@pytest.mark.parametrize("size", [SAMPLES, ROWS])
+def test_a_number_is_not_taken_for_a_size(size):
+    code = lowered(traced(METHOD, lambda w, batch: batch.mean(scores(w, batch) * (2 * size)), ["p"]), "", gpu=False)
+    assert 2.0 * size in code.constants
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda w, batch: scores(w, batch).sum() / len(batch.labels),
+        lambda w, batch: scores(w, batch).sum() * (1 / len(batch.labels)),
+    ],
+)
+def test_the_size_of_the_made_up_mini_batch_is_not_taken_for_a_number(loss):
+    code = lowered(traced(METHOD, loss, ["p"]), "", gpu=False)
     assert code.constants == []
     assert not any(str(SAMPLES) in line for stage in code.stages for line in stage.client)
