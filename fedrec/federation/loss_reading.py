@@ -49,7 +49,7 @@ _NO_DATA = frozenset({
     "__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
     "__annotate_func__", "__annotations_cache__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__qualname__", "__parameters__", "__orig_bases__",
-    "__match_args__", "__classcell__",
+    "__match_args__", "__classcell__", "__slotnames__",
 })  # fmt: skip
 """What a class holds that no loss computes with."""
 _MOST_READ = 1 << 22

@@ -1,9 +1,9 @@
 """An engine that is compared with the plain loop before it trains.
 
 A method's file may use what an engine computes in another way. So before an engine trains a program for the
-first time, the loop and the engine train a few clients of the run apart from it, in double precision (see
-`fedrec.federation.shadow`). Where their numbers differ by more than rounding, a slower engine trains the run, or
-with `strict` none does.
+first time, it trains a few clients of the run in double precision, apart from the run, and so does the loop
+(see `fedrec.federation.shadow`). Where their numbers differ by more than rounding, a slower engine trains the
+run, or with `strict` none does.
 """
 
 import hashlib
@@ -191,14 +191,14 @@ class CheckedEngine(Engine):
             )
             if self._strict:
                 raise FederationError(
-                    f"{said} --strict refuses that. Without it, a slower engine trains the run; `fedrec kernel` "
-                    "shows what the engine 'fused' makes of the loss."
+                    f"{said} --strict refuses that. Without it, a slower engine trains the run. `fedrec "
+                    "kernel` shows what the engine 'fused' makes of the loss."
                 )
             if verdict.engine not in self._warned:
                 self._warned.add(verdict.engine)
                 logger.warning(
-                    "%s The engine '%s' trains this run instead, which is slower. docs/engine.md explains the "
-                    "check. Please report this with the file of the method.", said, chosen,
+                    "%s The engine '%s' trains this run instead, which is slower. docs/engine.md explains "
+                    "the check. Please report this with the file of the method.", said, chosen,
                 )  # fmt: skip
         return chosen
 
