@@ -12,7 +12,8 @@ import json
 import multiprocessing
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.programs.cases import Case
@@ -33,21 +34,39 @@ def table_of(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def apart(case: Case, engine: str) -> Outcome:
-    """What an engine makes of a case in a process of its own, which a kernel may end."""
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=lambda: there.send(outcome_of(case, engine)), daemon=True
-    )
-    process.start()
-    there.close()
-    try:
-        outcome: Outcome = here.recv()
-    except EOFError:
+Work = list[tuple[Case, str]]
+
+
+def in_a_process(work: Work, device: str) -> Iterator[Outcome]:
+    """What engines make of cases, computed in another process: where a kernel ends it, a new one does the rest."""
+    if device != "cpu":
+        # A process that has used a GPU cannot be split.
+        yield from (outcome_of(case, engine, "cpu" if engine == "loop" else device) for case, engine in work)
+        return
+    context = multiprocessing.get_context("fork")
+    while work:
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_send_all, args=(there, work), daemon=True)
+        process.start()
+        there.close()
+        left = list(work)
+        while left:
+            case, engine = left.pop(0)
+            try:
+                yield here.recv()
+            except EOFError:
+                process.join()
+                yield Outcome(
+                    case.name, engine, TRACEBACK, f"its process ended with status {process.exitcode}"
+                )
+                break
         process.join()
-        return Outcome(case.name, engine, TRACEBACK, f"its process ended with status {process.exitcode}")
-    process.join()
-    return outcome
+        work = left
+
+
+def _send_all(there: Connection, work: Work) -> None:
+    for case, engine in work:
+        there.send(outcome_of(case, engine))
 
 
 def main() -> None:
@@ -64,17 +83,17 @@ def main() -> None:
     if unknown:
         parser.error(f"no case is called {', '.join(unknown)}")
     chosen = [case for name, case in CASES.items() if not asked.only or name in asked.only]
-    outcomes, mistakes = [], []
-    for case in chosen:
-        for engine in asked.engine:
-            outcome = apart(case, engine) if asked.device == "cpu" else outcome_of(case, engine, asked.device)
-            outcomes.append(outcome)
-            found = mistakes_of(case, outcome)
-            mistakes += found
-            if asked.unexpected:
-                print(*found, sep="\n", end="\n" if found else "", flush=True)
-            elif outcome.kind in (WRONG, TRACEBACK) or asked.only:
-                print(outcome, flush=True)
+    outcomes: list[Outcome] = []
+    mistakes: list[str] = []
+    work = [(case, engine) for case in chosen for engine in asked.engine]
+    for outcome in in_a_process(work, asked.device):
+        outcomes.append(outcome)
+        found = mistakes_of(CASES[outcome.case], outcome)
+        mistakes += found
+        if asked.unexpected:
+            print(*found, sep="\n", end="\n" if found else "", flush=True)
+        elif outcome.kind in (WRONG, TRACEBACK) or asked.only:
+            print(outcome, flush=True)
     print(table_of(outcomes))
     if asked.json is not None:
         asked.json.write_text(json.dumps([as_json(one) for one in outcomes], indent=1), encoding="utf-8")

@@ -1632,11 +1632,11 @@ def nested_functions(w, batch):
 
 class _Doubling(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(_ctx, x):
         return x * 2
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(_ctx, slope):
         return slope * 0.5
 
 

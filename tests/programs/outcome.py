@@ -85,8 +85,6 @@ def outcome_of(case: Case, engine: str, device: str = "cpu") -> Outcome:
 def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
     """What of an outcome is not as the case expects."""
     kind = outcome.kind
-    if kind == NEEDS_API:
-        return []
     allowed = {
         "trained": {EQUAL},
         "refused": {REFUSED},

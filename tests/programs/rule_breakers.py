@@ -1,7 +1,6 @@
 """Losses that break a rule: all engines refuse them alike, or train them to the numbers of the loop."""
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from fedrec.federation.model import dot
@@ -715,19 +714,19 @@ def penalty_of_vector(w, batch):
 
 
 @_loss(expected="refused", text="number|parameter|gradient|constant")
-def constant_loss(w, batch):
+def constant_loss(_w, batch):
     """A loss that depends on no parameter."""
     return torch.tensor(1.0, device=batch.labels.device)
 
 
 @_loss(expected="refused", text="number|parameter|gradient|constant")
-def loss_of_labels(w, batch):
+def loss_of_labels(_w, batch):
     """A loss of labels alone."""
     return batch.mean(batch.labels)
 
 
 @_loss(expected="refused", text="number|parameter|gradient|constant|tensor")
-def loss_is_a_float(w, batch):
+def loss_is_a_float(_w, _batch):
     """A loss that is a number of Python."""
     return 0.5
 

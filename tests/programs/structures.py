@@ -15,8 +15,8 @@ from fedrec.federation.model import (
     Step,
     Through,
     Weights,
-    WholeTable,
     Who,
+    WholeTable,
     dot,
     item_table,
     matrix,
@@ -391,7 +391,7 @@ class NoFit(Plain):
 class NothingAtAll(Plain):
     """A round in which nothing is asked of a client."""
 
-    def local_round(self, client):
+    def local_round(self, _client):
         return
 
 
@@ -1080,7 +1080,9 @@ class DefaultArgument(_Changing):
     """A default argument that changes."""
 
     def local_round(self, client):
-        def loss(w, batch, factor=self.weight(client), *, shift=0.1 * client.round_):
+        weight = self.weight(client)
+
+        def loss(w, batch, factor=weight, *, shift=0.1 * client.round_):
             return fitted(scores(w, batch) * factor + shift, batch)
 
         self.train(client, "Q", "p", loss=loss)
