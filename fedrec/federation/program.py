@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import (
     Client,
     Fit,
@@ -73,12 +74,18 @@ def needs_of(program: Program, method: Method) -> Needs:
 
     They are computed of clients that are made up; raise `FederationError` where one breaks a rule.
     """
-    rules, losses = Rules(method), list(losses_of(program))
+    # A round may ask for the same loss many times, as a new function each time.
+    rules, keys = Rules(method), LossKeys()
+    losses = list({(keys.of(loss), trained): (loss, trained) for loss, trained in losses_of(program)}.values())
+    rewrites = {
+        (operation.name, keys.of(operation.rows)): operation
+        for operation in program
+        if isinstance(operation, Rewrite)
+    }
     tables = {name for name, part in rules.parameters.items() if part.table}
     with server_out_of_sight(method):
-        for operation in program:
-            if isinstance(operation, Rewrite):
-                rules.check_rewrite(operation)
+        for rewrite in rewrites.values():
+            rules.check_rewrite(rewrite)
         for loss, trained in losses:
             rules.check_loss(loss, trained)
         rules.check_score()

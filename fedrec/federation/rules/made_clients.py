@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Literal, NoReturn, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -305,7 +306,8 @@ class MadeUpBatch:
         with self._listener.left_out("batch.mean", values) as result:
             # What is the same for all samples is its own mean.
             given = self._of_samples("mean", values, or_one=True)
-            given = given.broadcast_to(torch.broadcast_shapes(given.shape, self._real.shape))
+            # Not by torch's function of that name: its first call imports packages for seconds.
+            given = given.broadcast_to(np.broadcast_shapes(given.shape, self._real.shape))
             result.append(given.masked_fill(~self._real, 0.0).sum(-1) / self._real.sum(-1))
         return result[0]
 
