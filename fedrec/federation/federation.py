@@ -17,9 +17,8 @@ from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.model.client import Fit, Program, Rewrite
 from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.own import OwnItems
 from fedrec.federation.model.server_rule import ServerRule
-from fedrec.federation.model.tables import Values, reduced
+from fedrec.federation.model.tables import PlainTable, Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
@@ -315,7 +314,7 @@ class Federation:
             else:
                 values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
         values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
-        values["own"] = OwnItems(partial(own_items, self.clients, who))
+        values["own"] = PlainTable(partial(own_items, self.clients, who))
         values["history"] = partial(history_of, self.clients, who)
         return values
 

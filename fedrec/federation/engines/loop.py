@@ -24,8 +24,8 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
-from fedrec.federation.model.own import OwnItems, Past, no_history
-from fedrec.federation.model.tables import PlainBatch, PlainTable, Values, sampled
+from fedrec.federation.model.own import Past, no_history
+from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
 
@@ -41,7 +41,11 @@ class LoopClient(Interpreter):
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
-        self.weights = {name: self._downloaded(name) for name in task.state.visible}
+        self.weights: dict[str, Tensor] = ReadLater(self._downloaded)
+        """Its parameters. A table that nothing reads is not looked up."""
+        for name in task.state.visible:
+            if not task.state.parameters[name].table:
+                self.weights[name] = self._downloaded(name)
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.tensor(task.no_loss)
@@ -49,7 +53,8 @@ class LoopClient(Interpreter):
     def keep(self) -> None:
         """Store what stays on the client."""
         for name, kept in self.task.state.kept.items():
-            if self.task.state.parameters[name].location != "personal":
+            untouched = name not in self.weights and self.task.starts_alone(name)
+            if not untouched and self.task.state.parameters[name].location != "personal":
                 kept.put(self.who, self.weights[name].detach().unsqueeze(0))
 
     @override
@@ -107,6 +112,9 @@ class LoopClient(Interpreter):
     @override
     def upload(self, upload: Upload) -> None:
         task, into, value = self.task, upload.into, self.weights[upload.name].detach()
+        if task.state.parameters[into].location == "personal":
+            # What the client has of it stays as it was downloaded.
+            self.weights.setdefault(into, self.weights[into])
         if upload.through is not None:
             value = upload.through.of_one(value)
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
@@ -126,18 +134,17 @@ class LoopClient(Interpreter):
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
         values["interactions"] = torch.full((1, 1), float(len(training)), device=self.who.device)
-        values["own"] = OwnItems(lambda: self._own_items(training))
+        values["own"] = PlainTable(partial(self._own_items, training), training)
         values["history"] = no_history
         values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:
             if state.parameters[name].table:
-                values[name] = PlainTable(self.weights[name], training)
+                values[name] = PlainTable(partial(self.weights.__getitem__, name), training)
         return cast(Weights, values)
 
-    def _own_items(self, training: Tensor) -> PlainTable:
-        own = torch.zeros(self.task.clients.items, 1, device=self.who.device)
-        own[training] = 1
-        return PlainTable(own, training)
+    def _own_items(self, training: Tensor) -> Tensor:
+        """1 for training items, 0 for others."""
+        return torch.zeros(self.task.clients.items, 1, device=self.who.device).index_fill_(0, training, 1)
 
     def _past(self) -> Past:
         """What came before the positive of each sample."""

@@ -26,6 +26,18 @@ class Values(dict[str, Any]):
         )
 
 
+class ReadLater(dict[str, Tensor]):
+    """Values by name, each looked up when it is first asked for."""
+
+    def __init__(self, look_up: Callable[[str], Tensor]) -> None:
+        super().__init__()
+        self._look_up = look_up
+
+    def __missing__(self, name: str) -> Tensor:
+        self[name] = self._look_up(name)
+        return self[name]
+
+
 class View(Mapping[str, Any]):
     """Parameters, some of them replaced: how a plug-in shows a backbone another table."""
 
@@ -100,10 +112,15 @@ def index_of(items: Any) -> Tensor:  # noqa: ANN401 - a tensor, or items of a mi
 class PlainTable:
     """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
 
-    def __init__(self, table: Tensor, training: Tensor | None = None) -> None:
-        """`training` are the items that one client trains on."""
-        self.table = table
+    def __init__(self, table: Tensor | Callable[[], Tensor], training: Tensor | None = None) -> None:
+        """`training` are the items that one client trains on; a table may be what looks it up when it is read."""
+        self._given = table
         self._training = training
+
+    @cached_property
+    def table(self) -> Tensor:
+        """Every row."""
+        return self._given if isinstance(self._given, Tensor) else self._given()
 
     def __getitem__(self, items: Tensor) -> Tensor:
         index = index_of(items)

@@ -1,7 +1,7 @@
 """The parameters of a block's clients as a method sees them: by name, tables by held rows."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import NoReturn, cast
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
-from fedrec.federation.model.own import OwnItems, no_history
+from fedrec.federation.model.own import no_history
 from fedrec.federation.model.tables import GatheredRows, Values, index_of
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.table_sums import of_each, summed
@@ -22,14 +22,14 @@ class HeldRows:
 
     def __init__(
         self,
-        rows: Tensor,
+        look_up: Callable[[], Tensor],
         reduced: Callable[[int], Tensor],
-        training_sum: Callable[[], Tensor],
+        training_sum: Callable[[Tensor], Tensor],
         clients: int | None,
     ) -> None:
         """`clients`: number of clients if whole tables are held, else None."""
-        self.rows = rows
-        self.training_sum = training_sum
+        self._look_up = look_up
+        self._training_sum = training_sum
         self._reduced = reduced
         self._clients = clients
         self._last: tuple[Tensor, Tensor] | None = None
@@ -41,6 +41,15 @@ class HeldRows:
         if self._last is None or self._last[0] is not slots:
             self._last = (slots, functional.embedding(slots, self.rows))
         return self._last[1]
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The held rows, looked up when they are first read."""
+        return self._look_up()
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of the clients' training items."""
+        return self._training_sum(self.rows)
 
     def whole(self) -> Tensor:
         """Every row: (clients, items, d)."""
@@ -74,26 +83,31 @@ class BlockWeights:
     def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
         """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
         block, values = self.block, Values(self.others(clients))
-        values["own"], values["history"] = OwnItems(partial(self._own_items, clients)), no_history
-        for name, value in block.values.items():
-            part = trained.get(name, value[: block.length(name, clients)])
-            if isinstance(part, GatheredRows) or not block.parameter(name).table:
-                values[name] = part
-            else:
-                values[name] = HeldRows(
-                    part,
+        values["own"], values["history"] = self._own_items(clients), no_history
+        values |= {name: part for name, part in trained.items() if not block.parameter(name).table}
+        for name in block.factor:
+            part = trained.get(name)
+            values[name] = (
+                part
+                if isinstance(part, GatheredRows)
+                else HeldRows(
+                    partial(self._held, name, clients, part),
                     partial(self._reduced, name),
-                    partial(self._training_sum, part, clients),
+                    partial(self._training_sum, clients),
                     clients if block.task.needs.whole_tables else None,
                 )
+            )
         return cast(Weights, values)
 
     def _own_items(self, clients: int) -> HeldRows:
         """The table that is 1 for training items."""
         block = self.block
-        own = block.own[: int(block.row_end[clients - 1])]
         whole = clients if block.task.needs.whole_tables else None
-        return HeldRows(own, _no_sum, _no_sum, whole)
+        return HeldRows(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
+
+    def _held(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
+        """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""
+        return self.block.values[name][: self.block.length(name, clients)] if leaf is None else leaf
 
     def others(self, clients: int) -> dict[str, Tensor]:
         """What a method sees beside tables, of the first `clients`."""
@@ -138,7 +152,7 @@ class BlockWeights:
         starts = self.block.row_start[clients.start : clients.stop + 1]
         return whole - summed(tables[client, item], starts - starts[0], power)
 
-    def _training_sum(self, rows: Tensor, clients: int) -> Tensor:
+    def _training_sum(self, clients: int, rows: Tensor) -> Tensor:
         """The sum of the rows of each client's training items, each as often as it was trained on."""
         block = self.block
         if self._positive is None:
@@ -151,7 +165,7 @@ class BlockWeights:
         return total.index_add(0, rank[:end], functional.embedding(slot[:end], rows)).unsqueeze(1)
 
 
-def _no_sum(*_asked: int) -> NoReturn:
+def _no_sum(*_asked: object) -> NoReturn:
     raise FederationError(
         "w.own has no sums of its rows: w.interactions is how many training items there are."
     )
