@@ -420,7 +420,8 @@ class _ScoredTable:
         if self.kept is None:
             return functional.embedding(items, self.common)
         if items.dim() > 2:
-            return self[items.flatten(1)].unflatten(1, items.shape[1:])
+            rows: Tensor = self[items.flatten(1)].unflatten(1, items.shape[1:])
+            return rows
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:
