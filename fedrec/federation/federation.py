@@ -18,9 +18,8 @@ from fedrec.federation.learner import Report
 from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import Fit, Program, Rewrite
 from fedrec.federation.model.method import Method, Who
-from fedrec.federation.model.own import OwnItems
 from fedrec.federation.model.server_rule import ServerRule
-from fedrec.federation.model.tables import Values, reduced
+from fedrec.federation.model.tables import PlainTable, Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
@@ -322,7 +321,7 @@ class Federation:
             else:
                 values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
         values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
-        values["own"] = OwnItems(partial(own_items, self.clients, who))
+        values["own"] = PlainTable(partial(own_items, self.clients, who))
         values["history"] = partial(history_of, self.clients, who)
         return values
 
@@ -428,7 +427,8 @@ class _ScoredTable:
         if self.kept is None:
             return functional.embedding(items, self.common)
         if items.dim() > 2:
-            return self[items.flatten(1)].unflatten(1, items.shape[1:])
+            rows: Tensor = self[items.flatten(1)].unflatten(1, items.shape[1:])
+            return rows
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:

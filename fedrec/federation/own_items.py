@@ -5,15 +5,14 @@ from torch import Tensor
 
 from fedrec.federation.clients import Clients
 from fedrec.federation.model.own import History, Past
-from fedrec.federation.model.tables import PlainTable
 
 
-def own_items(clients: Clients, who: Tensor) -> PlainTable:
-    """The table that is 1 for the training items of each of some clients."""
+def own_items(clients: Clients, who: Tensor) -> Tensor:
+    """1 for the training items of each of some clients, 0 for others: (clients, items, 1)."""
     item, place = clients.training(who)
     own = torch.zeros(len(who), clients.items, 1, device=clients.device)
     own[place, item] = 1
-    return PlainTable(own)
+    return own
 
 
 def history_of(clients: Clients, who: Tensor, length: int) -> History:

@@ -38,10 +38,8 @@ def as_trained(summary: Mapping[str, Any], data: Path) -> dict[str, Any]:
     settings = with_given(summary["settings"], {name: summary["settings"][name] for name in wanted}, data)
     for name, checksum in checksums(settings).items():
         if checksum != wanted[name]:
-            raise DataError(
-                f"{summary['settings'][name]}: has changed since a run was trained with it ({name}). Train it "
-                "again."
-            )
+            path = summary["settings"][name]
+            raise DataError(f"{path}: has changed since a run was trained with it ({name}). Train it again.")
     return settings
 
 

@@ -40,12 +40,12 @@ def kind_of_method(method: Method) -> Kind:
     own = any(
         parameters[name].table
         and (parameters[name].location in _WITH_THE_CLIENT or name in method.own_copies)
-        for name in scored_with(method)
+        for name in names_scores_read(method)
     )
     return "personalised" if own else "federated"
 
 
-def scored_with(method: Method) -> set[str]:
+def names_scores_read(method: Method) -> set[str]:
     """The parameters that scores read, or that a derived number is made of which they read."""
     items = torch.arange(method.items)
     parts = {name: part for name, part in method.parameters().items() if part.location != "server"}

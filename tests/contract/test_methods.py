@@ -12,7 +12,7 @@ from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.names import parse
 from fedrec.federation.federation import Federation
 from fedrec.native.on_cpu import FLAGS
-from fedrec.runs.kinds import scored_with
+from fedrec.runs.kinds import names_scores_read
 from fedrec.runs.training import Training
 from tests.conftest import swift
 from tests.contract.matrix import NAMES
@@ -53,7 +53,7 @@ def keeps_item_tables(learner, clients):
     what is shared."""
     if isinstance(learner, Federation):
         parts = learner.state.parameters
-        tables = [parts[name] for name in scored_with(learner.method) if parts[name].table]
+        tables = [parts[name] for name in names_scores_read(learner.method) if parts[name].table]
         return any(table.location in ("local", "private") for table in tables)
     kept = [value for key, value in learner.tensors().items() if key.startswith("kept/")]
     return any(value.numel() >= len(clients) * clients.items for value in kept)

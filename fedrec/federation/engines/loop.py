@@ -24,7 +24,7 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
-from fedrec.federation.model.own import OwnItems, Past, no_history
+from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
@@ -134,7 +134,7 @@ class LoopClient(Interpreter):
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
         values["interactions"] = torch.full((1, 1), float(len(training)), device=self.who.device)
-        values["own"] = OwnItems(lambda: self._own_items(training))
+        values["own"] = PlainTable(partial(self._own_items, training), training)
         values["history"] = no_history
         values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:
@@ -142,10 +142,9 @@ class LoopClient(Interpreter):
                 values[name] = PlainTable(partial(self.weights.__getitem__, name), training)
         return cast(Weights, values)
 
-    def _own_items(self, training: Tensor) -> PlainTable:
-        own = torch.zeros(self.task.clients.items, 1, device=self.who.device)
-        own[training] = 1
-        return PlainTable(own, training)
+    def _own_items(self, training: Tensor) -> Tensor:
+        """1 for training items, 0 for others."""
+        return torch.zeros(self.task.clients.items, 1, device=self.who.device).index_fill_(0, training, 1)
 
     def _past(self) -> Past:
         """What came before the positive of each sample."""

@@ -1,9 +1,7 @@
 """What a method knows of a client's own training items: `w.own`, and histories in order of time."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -44,26 +42,6 @@ class Past:
         place = self.turn.unsqueeze(-1) - length + torch.arange(length, device=self.turn.device)
         known = self.ordered[self.first.unsqueeze(-1) + place.clamp(min=0)]
         return known, (place >= 0).to(torch.get_default_dtype())
-
-
-class OwnItems:
-    """A table one number wide, 1 for the client's training items, else 0; made when it is asked for."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-
-    @cached_property
-    def _table(self) -> Any:  # noqa: ANN401 - a table of the engine
-        return self._make()
-
-    def __getitem__(self, items: Tensor) -> Tensor:
-        rows: Tensor = self._table[items]
-        return rows
-
-    def whole(self) -> Tensor:
-        """The number of every item."""
-        whole: Tensor = self._table.whole()
-        return whole
 
 
 def no_history(_length: int) -> NoReturn:

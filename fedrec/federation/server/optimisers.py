@@ -43,7 +43,7 @@ class ServerOptimiser:
         else:
             second = second - (1 - self.beta2) * square * (second - square).sign()
         steps = shared[f"{name}.steps"] + 1
-        shared |= {f"{name}.first": first, f"{name}.second": second, f"{name}.steps": steps}
+        shared.update({f"{name}.first": first, f"{name}.second": second, f"{name}.steps": steps})
         if self.corrected:
             done = steps.double()
             first = first / (1 - self.beta1**done).to(first.dtype)

@@ -11,7 +11,7 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
-from fedrec.federation.model.own import OwnItems, no_history
+from fedrec.federation.model.own import no_history
 from fedrec.federation.model.tables import GatheredRows, Values, index_of
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.table_sums import of_each, summed
@@ -83,7 +83,7 @@ class BlockWeights:
     def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
         """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
         block, values = self.block, Values(self.others(clients))
-        values["own"], values["history"] = OwnItems(partial(self._own_items, clients)), no_history
+        values["own"], values["history"] = self._own_items(clients), no_history
         values |= {name: part for name, part in trained.items() if not block.parameter(name).table}
         for name in block.factor:
             part = trained.get(name)
@@ -165,7 +165,7 @@ class BlockWeights:
         return total.index_add(0, rank[:end], functional.embedding(slot[:end], rows)).unsqueeze(1)
 
 
-def _no_sum(*_asked: int | Tensor) -> NoReturn:
+def _no_sum(*_asked: object) -> NoReturn:
     raise FederationError(
         "w.own has no sums of its rows: w.interactions is how many training items there are."
     )
