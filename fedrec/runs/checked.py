@@ -134,7 +134,7 @@ class CheckedEngine(Engine):
 
     def _identity(self, program: Program) -> tuple[Any, Any]:
         """The shape of a program, and what its functions read."""
-        functions: list[Any] = [loss for loss, _ in losses_of(program)]
+        functions: list[Any] = list(losses_of(program))
         functions += [operation.rows for operation in program if isinstance(operation, Rewrite)]
         functions += [operation.through for operation in program if isinstance(operation, Upload)]
         keys = [self._keys.of(each, numbers=False) for each in functions]
