@@ -1,7 +1,7 @@
 """A local round as every engine reads it, and what it needs of an engine.
 
-`trace` records a method's local round once per round; `needs_of` derives from the program whether
-whole tables must be held, and how many batch x batch matrices a loss allocates.
+`trace` records a method's local round once per round; `needs_of` holds its losses to the rules, and derives
+from the program whether whole tables must be held, and how many batch x batch matrices a loss allocates.
 """
 
 import math
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.model.client import (
     Client,
     Fit,
@@ -29,40 +28,27 @@ from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
+from fedrec.federation.rules.losses import Rules
+from fedrec.federation.rules.structure import check_parameters, check_program
 
 
 def trace(method: Method, round_: int) -> Program:
     """What a client does in a round, from its download to its uploads."""
-    program = recorded(method.local_round, round_)
-    _check_names(program, method)
-    return program
-
-
-def _check_names(program: Program, method: Method) -> None:
-    """Raise `FederationError` where a program trains or uploads what is no parameter of its method."""
-    known = method.parameters()
-    for operation in program:
-        for name, does in _named(operation):
-            if name not in known:
-                raise FederationError(
-                    f"{type(method).__name__} {does} '{name}', which is none of its parameters."
-                    f"{did_you_mean(name, known)} It has: {', '.join(known)}."
-                )
-
-
-def _named(operation: Operation) -> Iterator[tuple[str, str]]:
-    """The parameters that an operation names, and what it does to them."""
-    if isinstance(operation, Upload):
-        yield operation.name, "uploads"
-    elif isinstance(operation, Fit):
-        yield from ((name, "trains") for step in operation.steps for name in step.rates)
+    check_parameters(method)
+    return _checked(recorded(method.local_round, round_), method)
 
 
 def trace_after(method: Method, round_: int) -> tuple[Program, Who]:
     """What clients do after aggregation, and which clients."""
     client = Client(round_)
     who = method.after_aggregation(client)
-    return client.program, who
+    return _checked(client.program, method), who
+
+
+def _checked(program: Program, method: Method) -> Program:
+    """A program that can be done, without fits of no epochs."""
+    check_program(program, method)
+    return tuple(operation for operation in program if not isinstance(operation, Fit) or operation.epochs > 0)
 
 
 @dataclass(frozen=True)
@@ -81,15 +67,20 @@ def shape_of(program: Program) -> tuple[Any, ...]:
 
 
 def needs_of(program: Program, method: Method) -> Needs:
-    """Derive what a program needs; every loss is computed once, for a client that is made up."""
-    parameters = method.parameters()
-    tables = {name for name, part in parameters.items() if part.table}
-    whole = any(_moves_every_row(operation, tables) for operation in program)
-    matrices = 0
+    """Derive what a program needs, and hold its losses, its rewrites and the method's score to the rules.
+
+    They are computed of clients that are made up; raise `FederationError` where one breaks a rule.
+    """
+    rules = Rules(method)
+    tables = {name for name, part in rules.parameters.items() if part.table}
+    for operation in program:
+        if isinstance(operation, Rewrite):
+            rules.check_rewrite(operation)
     for loss, trained in _losses(program):
-        asks, allocated = _probe(method, loss, trained)
-        whole, matrices = whole or asks, max(matrices, allocated)
-    return Needs(whole, matrices)
+        rules.check_loss(loss, trained)
+    rules.check_score()
+    whole = rules.whole_tables or any(_moves_every_row(operation, tables) for operation in program)
+    return Needs(whole, max((_square_matrices(method, *loss) for loss in _losses(program)), default=0))
 
 
 def _shape_of(operation: Operation) -> tuple[Any, ...]:
@@ -139,8 +130,8 @@ def _losses(program: Program) -> Iterator[tuple[Loss, tuple[str, ...]]]:
                 yield step.loss or operation.loss, tuple(step.rates)
 
 
-def _probe(method: Method, loss: Loss, trained: tuple[str, ...]) -> tuple[bool, int]:
-    """Whether a loss asks for whole tables, and the batch x batch matrices of its two passes."""
+def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> int:
+    """The batch x batch matrices of the two passes of a loss."""
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     # No other axis is as long as the mini-batch, so that an axis tells what it counts.
     widths = [size for part in parameters.values() for size in part.shape[1 if part.table else 0 :]]
@@ -150,17 +141,12 @@ def _probe(method: Method, loss: Loss, trained: tuple[str, ...]) -> tuple[bool, 
     values = {name: _made_up(part, batch_size + 1, name in trained) for name, part in parameters.items()}
     w = Values(values)
     w["interactions"], w["held"] = torch.full((1, 1), 2.0), torch.ones(1, 1)
-    probes = {name: _Probe(values[name], items[:2]) for name, part in parameters.items() if part.table}
-    w |= probes
+    w |= {name: PlainTable(values[name], items[:2]) for name, part in parameters.items() if part.table}
     with torch.no_grad():
         w |= method.derived(cast(Weights, w))
-    asked_before = [probe.asked for probe in probes.values()]
     with _SquareMatrices(batch_size) as square:
-        total = loss(cast(Weights, w), batch)
-        if total.requires_grad:
-            total.sum().backward()
-    asked = any(probe.asked > before for probe, before in zip(probes.values(), asked_before, strict=True))
-    return asked, square.count
+        loss(cast(Weights, w), batch).sum().backward()
+    return square.count
 
 
 def _made_up(part: Parameter, rows: int, trained: bool) -> Tensor:
@@ -168,16 +154,6 @@ def _made_up(part: Parameter, rows: int, trained: bool) -> Tensor:
     shape = (rows, *part.shape[1:]) if part.table else part.shape
     value = torch.linspace(-0.5, 0.5, math.prod(shape)).sin().reshape(shape)
     return value.requires_grad_(trained)
-
-
-class _Probe(PlainTable):
-    """A table that counts how often all of it is asked for."""
-
-    asked = 0
-
-    def whole(self) -> Tensor:
-        self.asked += 1
-        return super().whole()
 
 
 class _SquareMatrices(TorchDispatchMode):

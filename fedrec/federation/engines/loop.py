@@ -5,6 +5,7 @@ an error names the client it happened on.
 """
 
 import time
+from functools import partial
 from typing import cast
 
 import torch
@@ -22,7 +23,7 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
-from fedrec.federation.model.tables import PlainBatch, PlainTable, Values, sampled
+from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
 
@@ -38,7 +39,11 @@ class LoopClient(Interpreter):
         end = int(task.samples.size[: index + 1].sum())
         own = slice(end - int(task.samples.size[index]), end)
         self.items, self.labels = task.samples.item[own], task.samples.label[own]
-        self.weights = {name: self._downloaded(name) for name in task.state.visible}
+        self.weights: dict[str, Tensor] = ReadLater(self._downloaded)
+        """Its parameters. A table that nothing reads is not looked up."""
+        for name in task.state.visible:
+            if not task.state.parameters[name].table:
+                self.weights[name] = self._downloaded(name)
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
         self.last_loss = torch.tensor(task.no_loss)
@@ -46,7 +51,8 @@ class LoopClient(Interpreter):
     def keep(self) -> None:
         """Store what stays on the client."""
         for name, kept in self.task.state.kept.items():
-            if self.task.state.parameters[name].location != "personal":
+            untouched = name not in self.weights and self.task.starts_alone(name)
+            if not untouched and self.task.state.parameters[name].location != "personal":
                 kept.put(self.who, self.weights[name].detach().unsqueeze(0))
 
     @override
@@ -104,6 +110,9 @@ class LoopClient(Interpreter):
     @override
     def upload(self, upload: Upload) -> None:
         task, into, value = self.task, upload.into, self.weights[upload.name].detach()
+        if task.state.parameters[into].location == "personal":
+            # What the client has of it stays as it was downloaded.
+            self.weights.setdefault(into, self.weights[into])
         if upload.through is not None:
             value = upload.through.of_one(value)
         change = value.unsqueeze(0) - task.server.reference(into, self.who)
@@ -126,7 +135,7 @@ class LoopClient(Interpreter):
         values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:
             if state.parameters[name].table:
-                values[name] = PlainTable(self.weights[name], training)
+                values[name] = PlainTable(partial(self.weights.__getitem__, name), training)
         return cast(Weights, values)
 
     def _derive(self) -> None:
@@ -165,6 +174,9 @@ class LoopClient(Interpreter):
         """Write back the moments that outlast the round."""
         for name in step.rates if step.keep_state and step.optimiser == "adam" else ():
             moments = optimiser.state[self.weights[name]]
+            if "exp_avg" not in moments:
+                # It has had no gradient.
+                continue
             first, second, steps = self._moments(name)
             first[self.who[0]], second[self.who[0]] = moments["exp_avg"], moments["exp_avg_sq"]
             steps[self.who[0]] = moments["step"]

@@ -8,17 +8,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.errors import FederationError
+from fedrec.errors import FederationError, did_you_mean
 
 
 class Values(dict[str, Any]):
     """Parameters by name, as `w["Q"]` and as `w.Q`."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - see above
+        raise FederationError(
+            f"w.{name} is nothing that clients see.{did_you_mean(name, self)} They see: {', '.join(self)}."
+        )
+
+
+class ReadLater(dict[str, Tensor]):
+    """Values by name, each looked up when it is first asked for."""
+
+    def __init__(self, look_up: Callable[[str], Tensor]) -> None:
+        super().__init__()
+        self._look_up = look_up
+
+    def __missing__(self, name: str) -> Tensor:
+        self[name] = self._look_up(name)
+        return self[name]
 
 
 class View(Mapping[str, Any]):
@@ -90,10 +106,15 @@ def index_of(items: Any) -> Tensor:  # noqa: ANN401 - a tensor, or items of a mi
 class PlainTable:
     """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
 
-    def __init__(self, table: Tensor, training: Tensor | None = None) -> None:
-        """`training` are the items that one client trains on."""
-        self.table = table
+    def __init__(self, table: Tensor | Callable[[], Tensor], training: Tensor | None = None) -> None:
+        """`training` are the items that one client trains on; a table may be what looks it up when it is read."""
+        self._given = table
         self._training = training
+
+    @cached_property
+    def table(self) -> Tensor:
+        """Every row."""
+        return self._given if isinstance(self._given, Tensor) else self._given()
 
     def __getitem__(self, items: Tensor) -> Tensor:
         index = index_of(items)

@@ -16,6 +16,7 @@ from fedrec.federation.engines.batched.lineup import Lineup
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.held_rows import Held, Sampled, held_rows
 from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import ReadLater
 from fedrec.federation.table_rows import take_rows
 
 
@@ -32,8 +33,13 @@ class Block:
         """Item and client of each held row; where each client's begin, and where the last one's end; and the
         row of each sample, counted from its client's first.
         """
-        self.values = {name: self._downloaded(name) for name in task.state.visible}
-        self.factor = {name: lineup.ones for name in self.values if self.parameter(name).table}
+        self.values: dict[str, Tensor] = ReadLater(self._downloaded)
+        """What clients hold: of a table the held rows, looked up when they are first read."""
+        tables = [name for name in task.state.visible if self.parameter(name).table]
+        for name in task.state.visible:
+            if name not in tables:
+                self.values[name] = self._downloaded(name)
+        self.factor = dict.fromkeys(tables, lineup.ones)
         """What rows outside the block were multiplied by, one number per client."""
         self.scaled: set[str] = set()
         """The tables of which that may not be 1."""

@@ -55,12 +55,13 @@ class Delivery:
     def _is_whole(self, event: Uploaded) -> bool:
         """Whether an upload has to be looked at as a whole table.
 
-        So where clients did not all start from the server's, and where noise that falls on every
+        So where clients did not all start from what the server has, and where noise that falls on every
         row cannot be added to the sum of all uploads.
         """
         noisy = self.task.privacy is not None and self.block.parameter(event.into).combine != "mean"
         sent_whole = event.through is not None or event.name != event.into
-        return sent_whole or self.task.starts_alone(event.name) or noisy
+        not_shared = event.name not in self.task.state.shared
+        return sent_whole or not_shared or self.task.starts_alone(event.name) or noisy
 
     def _send_held_tables(self) -> None:
         """Upload the tables of a block that holds every row of them."""
@@ -103,6 +104,9 @@ class Delivery:
             if not block.parameter(name).table and block.parameter(name).location != "personal":
                 kept.put(block.who, block.values[name])
         for name, kept in self._kept_tables():
+            if name not in block.values and self.task.starts_alone(name):
+                # Nothing has read it.
+                continue
             if whole:
                 kept.put(block.who, block.values[name].unflatten(0, (len(block), -1)))
             elif name not in self.replay.rewritten:
@@ -113,7 +117,8 @@ class Delivery:
         block = self.block
         if not self.task.starts_alone(name):
             # The rows of a kept copy that are not held are the server's.
-            kept.restart(block.who, self.task.state.shared[name])
+            state = self.task.state
+            kept.restart(block.who, state.shared.get(name, state.initial[name]))
         if name in block.scaled:
             kept.scale(block.who, block.factor[name])
         kept.put_rows(block.row_who, block.row_item, block.values[name])

@@ -151,9 +151,10 @@ class BlockRound(Interpreter):
 
     def _take_back(self, done: Tensor, finished: dict[str, Tensor]) -> None:
         """Give the clients that stopped early what was set aside for them."""
-        for key, value, rows in self.block.changing() if finished else ():
-            mask = done[self.block.row_client] if rows else done
-            value[mask] = finished[key][mask]
+        for key, value, rows in self.block.changing():
+            if key in finished:
+                mask = done[self.block.row_client] if rows else done
+                value[mask] = finished[key][mask]
 
 
 class BatchedEngine(Engine):

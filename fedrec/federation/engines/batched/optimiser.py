@@ -52,10 +52,13 @@ class BlockOptimiser:
             for name, leaf in leaves.items()
         }
         losses = loss(self.weights.of(clients, shown), batch)
-        gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        gradients = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
         active = sum(group.clients.stop <= clients for group in self.groups)
         with torch.no_grad():
             for name, plain in zip(leaves, gradients, strict=True):
+                if plain is None:
+                    # As torch.optim does: it stays, whatever its weight decay, and takes no step.
+                    continue
                 gradient = self._guard(name, plain, batch) if name in rule.guarded else plain
                 # The fused kernel reads memory in order, whatever the strides of a gradient say.
                 self._update(name, gradient.contiguous(), active)

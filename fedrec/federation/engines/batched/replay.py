@@ -4,7 +4,7 @@ Of a table only the rows of sampled items are held while clients train. Everythi
 other rows is an event: it is logged, and replayed some clients at a time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.model.client import Through
-from fedrec.federation.model.tables import GatheredRows, Values, sampled
+from fedrec.federation.model.tables import GatheredRows, ReadLater, Values, sampled
 from fedrec.federation.model.weights import RowsOf
 
 CHUNK, _CHUNK_ON_GPU = 1 << 24, 1 << 27
@@ -47,25 +47,10 @@ class Uploaded:
     through: Through | None = None
 
 
-class WholeTables(dict[str, Tensor]):
-    """Whole tables of some clients, by name: as they started the round, until something replaces them.
-
-    What a round does not ask for is not looked up.
-    """
-
-    def __init__(self, started: Callable[[str], Tensor]) -> None:
-        super().__init__()
-        self._started = started
-
-    def __missing__(self, name: str) -> Tensor:
-        self[name] = self._started(name)
-        return self[name]
-
-
 class EveryRow(Values):
     """What the rewrite of a table sees: values beside tables, and tables by all their rows at once."""
 
-    def __init__(self, others: Mapping[str, Tensor], tables: WholeTables, every: Tensor) -> None:
+    def __init__(self, others: Mapping[str, Tensor], tables: ReadLater, every: Tensor) -> None:
         """`every` are all items of each client, the only index that tables know."""
         super().__init__(others)
         self._tables = tables
@@ -112,11 +97,14 @@ class Replay:
         common = task.state.shared.get(name, task.state.initial[name])
         return common.expand(len(who), -1, -1) if len(who) > 1 else common.unsqueeze(0).clone()
 
-    def tables(self, clients: slice) -> WholeTables:
-        """The whole tables some clients of the block started the round from, by name."""
-        return WholeTables(lambda name: self.started(name, clients))
+    def tables(self, clients: slice) -> ReadLater:
+        """The whole tables some clients of the block started the round from, by name.
 
-    def repeat(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: WholeTables) -> None:
+        What a round does not ask for is not looked up.
+        """
+        return ReadLater(lambda name: self.started(name, clients))
+
+    def repeat(self, event: Scaled | Rewritten | Uploaded, clients: slice, tables: ReadLater) -> None:
         """Do to whole tables what an event did to rows outside the block."""
         if isinstance(event, Scaled):
             factor = event.factor[clients, None, None].to(tables[event.name].dtype)

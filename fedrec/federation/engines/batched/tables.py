@@ -1,7 +1,7 @@
 """The parameters of a block's clients as a method sees them: by name, tables by held rows."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import cast
 
 import torch
@@ -21,14 +21,14 @@ class HeldRows:
 
     def __init__(
         self,
-        rows: Tensor,
+        look_up: Callable[[], Tensor],
         reduced: Callable[[int], Tensor],
-        training_sum: Callable[[], Tensor],
+        training_sum: Callable[[Tensor], Tensor],
         clients: int | None,
     ) -> None:
         """`clients`: number of clients if whole tables are held, else None."""
-        self.rows = rows
-        self.training_sum = training_sum
+        self._look_up = look_up
+        self._training_sum = training_sum
         self._reduced = reduced
         self._clients = clients
         self._last: tuple[Tensor, Tensor] | None = None
@@ -40,6 +40,15 @@ class HeldRows:
         if self._last is None or self._last[0] is not slots:
             self._last = (slots, functional.embedding(slots, self.rows))
         return self._last[1]
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The held rows, looked up when they are first read."""
+        return self._look_up()
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of the clients' training items."""
+        return self._training_sum(self.rows)
 
     def whole(self) -> Tensor:
         """Every row: (clients, items, d)."""
@@ -73,18 +82,24 @@ class BlockWeights:
     def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
         """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
         block, values = self.block, Values(self.others(clients))
-        for name, value in block.values.items():
-            part = trained.get(name, value[: block.length(name, clients)])
-            if isinstance(part, GatheredRows) or not block.parameter(name).table:
-                values[name] = part
-            else:
-                values[name] = HeldRows(
-                    part,
+        values |= {name: part for name, part in trained.items() if not block.parameter(name).table}
+        for name in block.factor:
+            part = trained.get(name)
+            values[name] = (
+                part
+                if isinstance(part, GatheredRows)
+                else HeldRows(
+                    partial(self._held, name, clients, part),
                     partial(self._reduced, name),
-                    partial(self._training_sum, part, clients),
+                    partial(self._training_sum, clients),
                     clients if block.task.needs.whole_tables else None,
                 )
+            )
         return cast(Weights, values)
+
+    def _held(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
+        """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""
+        return self.block.values[name][: self.block.length(name, clients)] if leaf is None else leaf
 
     def others(self, clients: int) -> dict[str, Tensor]:
         """What a method sees beside tables, of the first `clients`."""
@@ -129,7 +144,7 @@ class BlockWeights:
         starts = self.block.row_start[clients.start : clients.stop + 1]
         return whole - summed(tables[client, item], starts - starts[0], power)
 
-    def _training_sum(self, rows: Tensor, clients: int) -> Tensor:
+    def _training_sum(self, clients: int, rows: Tensor) -> Tensor:
         """The sum of the rows of each client's training items, each as often as it was trained on."""
         block = self.block
         if self._positive is None:

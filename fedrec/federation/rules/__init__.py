@@ -1,0 +1,1 @@
+"""The rules that every method keeps, checked when a program is first met: alike in all engines."""

@@ -1,0 +1,72 @@
+"""What to write in the place of what breaks a rule."""
+
+from torch import Tensor
+
+from fedrec.federation.rules.listening import Called
+
+FROM_THE_END = (
+    "Engines compute many clients at once: an axis of clients stands in front of those you see. Count axes from the "
+    "end: x.sum(-1), x.sum((-1, -2)), x.mT, x[..., 0]"
+)
+ANOTHER_WAY = (
+    "Python goes another way through it for another number of samples. A loss is the same computation for every "
+    "client and mini-batch: write torch.where(condition, a, b) and batch.size"
+)
+UNKNOWN = (
+    "it is another for a mini-batch that is filled up with samples that must not count. Sum over samples by batch.mean, "
+    "batch.sum, batch.logsumexp and batch.softmax alone"
+)
+SHAPES = {
+    "loss": "take the mean over samples by batch.mean(...), and sums over other axes by sum(-1)",
+    "score": "one number per item, as dot(w.Q[items], w.p) gives",
+    "rewrite": "one row per item, as wide as the table",
+}
+"""How functions get to the shapes that they are to give."""
+_IN_ITS_PLACE = {
+    "sum": "batch.sum(values)",
+    "mean": "batch.mean(values)",
+    "logsumexp": "batch.logsumexp(values)",
+    "softmax": "batch.softmax(values)",
+    "log_softmax": "values - batch.logsumexp(values).unsqueeze(-1)",
+    "norm": "batch.sum(values.square()).sqrt()",
+    "vector_norm": "batch.sum(values.square()).sqrt()",
+    "var": "batch.mean of the squared differences from batch.mean",
+    "std": "the root of batch.mean of the squared differences from batch.mean",
+}
+_PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "einsum", "tensordot", "inner", "linear", "baddbmm")
+_OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
+
+
+def on_samples(plain: Called, filled: Called, real: Tensor) -> str:
+    """What a call does with samples that it may not do, and what to write."""
+    name = plain.name.strip("_")
+    if _numbers(plain) != _numbers(filled) and not _folds(plain, real):
+        return (
+            f"a number given to {name} is another for the same client in a mini-batch that is filled up. Where it is the "
+            "number of samples, write batch.size, a tensor of one number per client; a loss draws nothing at random"
+        )
+    if name in _PRODUCTS:
+        return (
+            f"{name} sums over the samples of the mini-batch, which engines fill up. {_OVER_SAMPLES}; a product may, "
+            "where one of its factors is 0 on what fills up, as batch.distinct() is"
+        )
+    if name in _IN_ITS_PLACE:
+        return (
+            f"{name} over the samples of the mini-batch, which engines fill up. Write {_IN_ITS_PLACE[name]}, of one "
+            "number per sample"
+        )
+    return (
+        f"{name} orders, picks or mixes the samples of the mini-batch, which stand in any order and are filled up. "
+        f"{_OVER_SAMPLES}"
+    )
+
+
+def _folds(called: Called, real: Tensor) -> bool:
+    """Whether a call makes an axis of samples end."""
+    count = int(real.count_nonzero())
+    given = [part for part in called.given if isinstance(part, Tensor)]
+    return any(count in part.shape for part in given) and all(count not in part.shape for part in called.gave)
+
+
+def _numbers(called: Called) -> list[float]:
+    return [float(part) for part in called.given if isinstance(part, int | float)]

@@ -1,0 +1,197 @@
+"""What a method asks of torch while it is checked, call by call, and the line of the method's file that asks."""
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from typing_extensions import override
+
+from fedrec.errors import FederationError
+
+_READING = (
+    "item",
+    "tolist",
+    "numpy",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__complex__",
+    "__array__",
+)
+_BY_THE_BACK_DOOR = ("data", "detach_", "requires_grad_", "set_", "resize_")
+_NOT_OF_METHODS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), contextlib.__file__)
+"""Folders and files of code that is no author's of methods."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a method's file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call of torch: what was given, and what came of it, as it then was."""
+
+    name: str
+    place: Place | None
+    given: Sequence[Any]
+    """Tensors and numbers."""
+    gave: Sequence[Tensor]
+
+
+def unheard() -> AbstractContextManager[None]:
+    """What torch computes here no listener hears."""
+    return cast(AbstractContextManager[None], torch._C.DisableTorchFunction())
+
+
+class Listener(TorchFunctionMode):
+    """Takes down what is asked of torch, and refuses what no loss may ask of what it is given.
+
+    What it is given are `leaves` and all that is computed of them.
+    """
+
+    def __init__(self, leaves: Callable[[], Iterable[Tensor]]) -> None:
+        super().__init__()
+        self.calls: list[Called] = []
+        self._leaves = leaves
+        self._followed: dict[int, Tensor] = {}
+        """Tensors computed of the leaves, which are kept so that no other has the identity of one."""
+
+    @override
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        name, given = _name_of(func), list(_parts((args, kwargs or {})))
+        followed = any(map(self._is_followed, given))
+        if followed and name in _READING:
+            raise FederationError(
+                f"a value is read into Python ({name.strip('_')}), which is that of one client alone. Compute with "
+                "tensors: torch.where(condition, a, b) in the place of `if`"
+            )
+        if followed and name in _BY_THE_BACK_DOOR:
+            raise FederationError(
+                f"{name} changes what gradients flow through behind torch's back. Use detach() and torch.no_grad()"
+            )
+        versions = [(leaf, leaf._version) for leaf in self._leaves()]
+        gave = func(*args, **(kwargs or {}))
+        if any(leaf._version != before for leaf, before in versions):
+            raise FederationError(
+                f"{name} changes in place what engines read again: a parameter, a row of a table or a label. "
+                "Compute a new tensor, as a = a + b does"
+            )
+        self._take_down(name, given, [part for part in _parts(gave) if isinstance(part, Tensor)], followed)
+        return gave
+
+    @contextmanager
+    def left_out(self, name: str, given: Tensor) -> Iterator[list[Tensor]]:
+        """See `Watched`."""
+        result: list[Tensor] = []
+        with unheard():
+            yield result
+            self._take_down(name, [given], result, followed=True)
+
+    def _take_down(self, name: str, given: list[Any], gave: list[Tensor], followed: bool) -> None:
+        if followed:
+            self._followed |= {id(one): one for one in gave}
+        # What torch.vmap computes of one of many is nothing by itself.
+        plain = [one for one in gave if not torch._C._functorch.is_functorch_wrapped_tensor(one)]
+        copies = [one.detach().clone() for one in plain]
+        if copies:
+            self.calls.append(Called(name, place_now(), given, copies))
+
+    def _is_followed(self, part: object) -> bool:
+        if not isinstance(part, Tensor):
+            return False
+        return (
+            part.requires_grad or id(part) in self._followed or any(part is leaf for leaf in self._leaves())
+        )
+
+
+class RefusedDraws(TorchDispatchMode):
+    """Refuses operators that draw random numbers, before they draw."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, which takes seconds, to be kept from compiling this."""
+        return False
+
+    @override
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise FederationError(
+                f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ from run to "
+                "run and from engine to engine. It follows from parameters and samples alone"
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def place_now() -> Place | None:
+    """The innermost line of a method's file that is being computed."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != ENTRY:
+        if _is_methods(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def place_of(error: BaseException) -> Place | None:
+    """The innermost line of a method's file that an error came through."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == ENTRY:
+            found = None
+        elif _is_methods(frame.f_code.co_filename):
+            found = Place(frame.f_code.co_filename, line)
+    return found
+
+
+ENTRY = "asked_of_a_method"
+"""The function that calls methods: what stands outside of it is no method's."""
+
+
+def _is_methods(file: str) -> bool:
+    return not file.startswith((*_NOT_OF_METHODS, "<"))
+
+
+def _name_of(func: Any) -> str:  # noqa: ANN401 - a function, a method, or what gets an attribute
+    name: str = getattr(func, "__name__", str(func))
+    return str(func.__self__.__name__) if name in ("__get__", "__set__") else name
+
+
+def _parts(value: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever functions are given
+    """The tensors and numbers among arguments."""
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from _parts(each)
+    elif isinstance(value, dict):
+        yield from _parts(list(value.values()))
+    elif isinstance(value, Tensor | int | float):
+        yield value

@@ -1,0 +1,289 @@
+"""The rules of losses, scores, rewrites and derived numbers, checked on made-up clients.
+
+A method's functions are written for one client. Engines compute them for many at once, in mini-batches that are
+filled up where a client has fewer samples. So each is computed of a client by itself, of the same one filled up
+with samples that must not count, and of several side by side: the same numbers have to come of it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+import torch
+from torch import Tensor
+
+from fedrec.errors import FederationError
+from fedrec.federation.model.client import Rewrite, WholeTable
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.tables import sampled
+from fedrec.federation.model.weights import Batch, Loss, RowsOf
+from fedrec.federation.rules import advice
+from fedrec.federation.rules.listening import Called, Listener, Place, RefusedDraws, place_of
+from fedrec.federation.rules.made_clients import (
+    FIRST,
+    SECOND,
+    SINGLE,
+    Leaf,
+    MadeUpBatch,
+    MadeUpClient,
+    MadeUpClients,
+    Stage,
+)
+from fedrec.federation.rules.sameness import first_apart, first_mixed, of_real, same, same_way
+from fedrec.federation.rules.structure import check_derived
+
+_COMPUTING = (RuntimeError, ValueError, IndexError, TypeError)
+"""Errors of shapes and types, as torch raises them."""
+
+
+class Rules:
+    """The rules of one method."""
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.parameters = method.parameters()
+        self.whole_tables = False
+        """Whether a loss or derived numbers asked for a whole table."""
+        self.derived: dict[tuple[MadeUpClient, torch.dtype], dict[str, Tensor]] = {}
+        """What is derived for each client by itself."""
+
+    def check_loss(self, loss: Loss, trained: Iterable[str]) -> None:
+        """Raise `FederationError` where engines would make other numbers of a loss than the plain loop."""
+        self._check("loss", loss, self._name(loss), trained=frozenset(trained))
+
+    def check_rewrite(self, rewrite: Rewrite) -> None:
+        """The same for what rewrites a table row by row."""
+        if not isinstance(rewrite.rows, WholeTable):
+            width = self.parameters[rewrite.name].shape[1]
+            self._check("rewrite", rewrite.rows, self._name(rewrite.rows), width=width)
+
+    def check_score(self) -> None:
+        """The same for scores, which may read the numbers of items."""
+        self._check("score", self.method.score, self._name(self.method.score))
+
+    def _check(
+        self,
+        stage: Stage,
+        call: Loss | RowsOf,
+        name: str,
+        trained: frozenset[str] = frozenset(),
+        width: int | None = None,
+    ) -> None:
+        code = getattr(call, "__code__", None)
+        home = None if code is None else Place(code.co_filename, code.co_firstlineno)
+        check = _Check(self, _Function(stage, call, name, home), trained, width)
+        try:
+            with _precision(torch.float64):
+                check.run()
+        except _OtherPrecisionError:
+            # What a method keeps in single precision cannot be multiplied by matrices in double.
+            check.run()
+
+    def _name(self, function: Callable[..., Any]) -> str:
+        """What messages call a function of the method."""
+        if getattr(function, "__self__", None) is self.method:
+            return f"{type(self.method).__name__}.{function.__name__}"
+        return str(getattr(function, "__qualname__", type(function).__name__)).replace("<locals>.", "")
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function of a method: what it is called, and where it stands."""
+
+    stage: Stage
+    call: Callable[..., Any]
+    name: str
+    home: Place | None
+
+    def refuse(self, place: Place | None, what: str, error: BaseException | None = None) -> NoReturn:
+        """Raise `FederationError` that names the line of the method's file."""
+        at = place or self.home
+        raise FederationError(f"{self.name}{f' ({at})' if at else ''}: {what.rstrip('.')}.") from error
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """What came of a function: its value, gradients by part, and every call of torch on the way."""
+
+    value: Tensor
+    gradients: Mapping[Leaf, Tensor]
+    calls: list[Called]
+
+
+class _OtherPrecisionError(Exception):
+    """A function meets numbers of another precision."""
+
+
+class _Check:
+    """A function held to the rules, on made-up clients."""
+
+    def __init__(self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None) -> None:
+        self.rules = rules
+        self.function = function
+        self.trained = trained
+        self.width = width
+
+    def run(self) -> None:
+        """Compute it of made-up clients of every kind, and compare."""
+        plain = self._computed(MadeUpClients(self.rules.parameters, (FIRST,)), draws=True)
+        self._check_value(plain.value, sum(FIRST.real))
+        single = self._computed(MadeUpClients(self.rules.parameters, (SINGLE,)))
+        self._check_way(plain.calls, single.calls)
+        filled = [self._filled(FIRST, plain)]
+        second = self._computed(MadeUpClients(self.rules.parameters, (SECOND,)))
+        filled.append(self._filled(SECOND, second))
+        both = MadeUpClients(self.rules.parameters, (FIRST, SECOND), filled=True, front=True)
+        self._check_clients(filled, both)
+        self._check_clients([single], MadeUpClients(self.rules.parameters, (SINGLE,), front=True))
+
+    def _filled(self, client: MadeUpClient, plain: _Computed) -> _Computed:
+        """A client filled up, of which the same has to come as of the client by itself."""
+        filled = self._computed(MadeUpClients(self.rules.parameters, (client,), filled=True))
+        self._check_way(plain.calls, filled.calls)
+        real = torch.tensor(client.real)
+        number = first_apart(plain.calls, filled.calls, real)
+        if number is not None:
+            call = plain.calls[number]
+            self.function.refuse(call.place, advice.on_samples(call, filled.calls[number], real))
+        kept = all(
+            same(each, of_real(filled.gradients[leaf], each, real)) for leaf, each in plain.gradients.items()
+        )
+        counted = any(bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] == "rows")
+        if not kept or counted or not same(plain.value, of_real(filled.value, plain.value, real)):
+            self.function.refuse(None, advice.UNKNOWN)
+        return filled
+
+    def _check_way(self, one: list[Called], other: list[Called]) -> None:
+        """Refuse another way through the function for another number of samples."""
+        call = same_way(one, other)
+        if call is not None:
+            self.function.refuse(call.place, advice.ANOTHER_WAY)
+
+    def _check_clients(self, alone: list[_Computed], made: MadeUpClients) -> None:
+        """Refuse what gives other numbers of clients side by side than of each by itself."""
+        found = self._computed(made)
+        if (
+            same(torch.stack([each.value for each in alone]), found.value)
+            and alone[0].gradients.keys() == found.gradients.keys()
+            and all(
+                same(torch.stack([each.gradients[leaf] for each in alone]), value)
+                for leaf, value in found.gradients.items()
+            )
+        ):
+            return
+        call = first_mixed(found.calls, [each.calls for each in alone])
+        did = "" if call is None else f"{call.name.strip('_')} takes the wrong axis. "
+        self.function.refuse(None if call is None else call.place, f"{did}{advice.FROM_THE_END}")
+
+    def _check_value(self, value: Tensor, samples: int) -> None:
+        """Refuse a value of another shape than the function is to give."""
+        shape, stage = tuple(value.shape), self.function.stage
+        wanted = {"loss": (), "score": (samples,), "rewrite": (samples, self.width)}[stage]
+        if shape == wanted:
+            return
+        what = f"it gives the shape {shape}, of {samples} samples"
+        if stage != "loss":
+            self.function.refuse(None, f"{what}. It has to give {wanted}: {advice.SHAPES[stage]}")
+        if shape == (samples,):
+            self.function.refuse(None, f"{what}: one number per sample. Write batch.mean(...) of it")
+        self.function.refuse(
+            None, f"{what}. A loss is one number per client, of the shape (): {advice.SHAPES[stage]}"
+        )
+
+    def _computed(self, made: MadeUpClients, *, draws: bool = False) -> _Computed:
+        """What comes of the function for some clients; with `draws` no random numbers may be drawn."""
+        made.trained, made.stage = self.trained, self.function.stage
+        made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
+        listener = Listener(made.leaves.values)
+        with self._explained(made), listener, RefusedDraws() if draws else nullcontext():
+            value = asked_of_a_method(self.function, made, listener)
+            if not isinstance(value, Tensor):
+                self.function.refuse(None, f"it gives {type(value).__name__} in the place of a tensor")
+        if self.trained and not value.requires_grad:
+            names = ", ".join(sorted(self.trained))
+            self.function.refuse(
+                None, f"it does not depend on what its step trains ({names}), so that nothing moves"
+            )
+        self.rules.whole_tables |= made.asked_whole
+        with self._explained(made):
+            return _Computed(value.detach(), _gradients(value, made.leaves), listener.calls)
+
+    def _derived(self, made: MadeUpClients) -> dict[str, Tensor]:
+        """The numbers derived for some clients; each by itself, which has to be the same as side by side."""
+        function = _Function(
+            "derived", self.rules.method.derived, f"{type(self.rules.method).__name__}.derived", None
+        )
+        each = []
+        for client in made.clients:
+            key = (client, torch.get_default_dtype())
+            if key not in self.rules.derived:
+                self.rules.derived[key] = self._derived_of(
+                    function, MadeUpClients(made.parameters, (client,))
+                )
+            each.append(self.rules.derived[key])
+        if not made.front:
+            return each[0]
+        found = self._derived_of(function, MadeUpClients(made.parameters, made.clients, front=True))
+        for name, value in found.items():
+            if not same(torch.stack([one[name] for one in each]), value):
+                function.refuse(
+                    None, f"'{name}' is another for several clients than for each. {advice.FROM_THE_END}"
+                )
+        return found
+
+    def _derived_of(self, function: _Function, made: MadeUpClients) -> dict[str, Tensor]:
+        made.stage = "derived"
+        with self._explained(made, function), torch.no_grad():
+            found = cast(dict[str, Tensor], asked_of_a_method(function, made, Listener(made.leaves.values)))
+        self.rules.whole_tables |= made.asked_whole
+        check_derived(self.rules.method, found)
+        return found
+
+    @contextmanager
+    def _explained(self, made: MadeUpClients, of: _Function | None = None) -> Iterator[None]:
+        """Let errors name the line of the method's file that they come from."""
+        function = of or self.function
+        try:
+            yield
+        except FederationError as error:
+            if str(error).startswith(function.name):
+                raise
+            function.refuse(place_of(error), str(error), error)
+        except _COMPUTING as error:
+            place = place_of(error)
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.front:
+                raise _OtherPrecisionError from error
+            where = advice.FROM_THE_END if made.front else f"So it is for a client of {made.samples} samples"
+            function.refuse(place, f"{said}. {where}", error)
+
+
+def asked_of_a_method(function: _Function, made: MadeUpClients, listener: Listener) -> Any:  # noqa: ANN401 - any
+    """What a function gives of made-up clients; see `listening.ENTRY`."""
+    view = made.view()
+    if function.stage == "loss":
+        return function.call(view, cast(Batch, MadeUpBatch(made, listener)))
+    if function.stage == "derived":
+        return function.call(view)
+    with torch.no_grad():
+        return function.call(view, made.index if function.stage == "score" else sampled(made.index))
+
+
+def _gradients(value: Tensor, leaves: Mapping[Leaf, Tensor]) -> dict[Leaf, Tensor]:
+    wanted = {leaf: each for leaf, each in leaves.items() if each.requires_grad}
+    if not value.requires_grad:
+        return {}
+    found = torch.autograd.grad(value.sum(), list(wanted.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(wanted, found, strict=True))
+
+
+@contextmanager
+def _precision(dtype: torch.dtype) -> Iterator[None]:
+    """Let numbers be of this precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

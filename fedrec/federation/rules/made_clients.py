@@ -1,0 +1,291 @@
+"""Made-up clients, by which losses are checked: one by itself, one filled up with samples that must not count, and
+several side by side.
+
+Their numbers look random and are the same every time; torch's generator is left alone.
+"""
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NoReturn, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from fedrec.errors import FederationError
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import Values, index_of, sampled
+from fedrec.federation.model.weights import Weights
+from fedrec.federation.rules.listening import Listener, unheard
+
+Stage: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
+Leaf: TypeAlias = tuple[str, str]
+"""A part of what a loss sees, such as the rows or the whole of a table, and the parameter's name."""
+
+
+@dataclass(frozen=True)
+class MadeUpClient:
+    """Where the samples of a client stand among those that fill it up, and whether its numbers are positive."""
+
+    name: str
+    real: tuple[bool, ...]
+    positive: bool
+
+
+def _places(text: str) -> tuple[bool, ...]:
+    return tuple(letter == "x" for letter in text)
+
+
+FIRST = MadeUpClient("first", _places(".xx.xx.xxx."), positive=False)
+SECOND = MadeUpClient("second", _places(".x.xx..x.x."), positive=True)
+SINGLE = MadeUpClient("single", _places("x"), positive=False)
+"""A client of one sample."""
+
+
+@dataclass
+class MadeUpClients:
+    """Some clients as a loss sees them: one without a client axis, or several with one in `front`.
+
+    `filled` tells whether samples stand among theirs that must not count.
+    """
+
+    parameters: Mapping[str, Parameter]
+    clients: Sequence[MadeUpClient]
+    filled: bool = False
+    front: bool = False
+    trained: frozenset[str] = frozenset()
+    stage: Stage = "loss"
+    leaves: dict[Leaf, Tensor] = field(default_factory=dict)
+    asked_whole: bool = False
+    """Whether all of a table was asked for."""
+
+    def __post_init__(self) -> None:
+        self.index = torch.arange(self.samples).expand(*self.axes, -1)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes in front."""
+        return (len(self.clients),) if self.front else ()
+
+    @property
+    def samples(self) -> int:
+        """How many samples each has, with those that fill it up."""
+        real = self.clients[0].real
+        return len(real) if self.filled else sum(real)
+
+    @property
+    def real(self) -> Tensor:
+        """Which samples count."""
+        return self._together([torch.tensor(self._real(client)) for client in self.clients])
+
+    def leaf(self, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A part of what a loss sees; `shape` is that of one client, without its samples if it has an axis of them.
+
+        A gradient may be asked for it where it belongs to a parameter that is trained.
+        """
+        key = part, name
+        if key not in self.leaves:
+            with unheard():
+                value = self._together(
+                    [self._of_client(client, part, name, shape) for client in self.clients]
+                )
+                self.leaves[key] = value.requires_grad_(name in self.trained and part in _TRAINED)
+        return self.leaves[key]
+
+    def view(self) -> Weights:
+        """The parameters as a method sees them."""
+        values = Values()
+        for name, part in self.parameters.items():
+            if part.location != "server":
+                values[name] = (
+                    _MadeUpTable(self, name) if part.table else self.leaf("value", name, part.shape)
+                )
+        values |= {name: self.leaf("value", name, (1, 1)) for name in ("interactions", "held")}
+        values |= {name: value for (part, name), value in self.leaves.items() if part == "derived"}
+        return cast(Weights, values)
+
+    def _together(self, each: list[Tensor]) -> Tensor:
+        return torch.stack(each) if self.front else each[0]
+
+    def _real(self, client: MadeUpClient) -> list[bool]:
+        return list(client.real) if self.filled else [True] * sum(client.real)
+
+    def _of_client(self, client: MadeUpClient, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
+        if part not in _OF_SAMPLES:
+            if name == "held":
+                return torch.ones(shape)
+            made = _numbers((client.name, part, name), shape, positive=client.positive)
+            return made.abs() + 1 if part == "squared_norm" or name == "interactions" else made
+        real = _numbers((client.name, part, name), (sum(client.real), *shape), positive=client.positive)
+        if part == "occurrences":
+            real = (3 * real.abs()).ceil()
+        elif part in _MARKS:
+            real = (real > (0.5 if part == "labels" else -0.5)).to(real.dtype)
+        if not self.filled:
+            return real
+        value = real.new_zeros(len(client.real), *shape)
+        mask = torch.tensor(client.real)
+        value[mask] = real
+        value[~mask] = self._filling(client, part, real)
+        return value
+
+    def _filling(self, client: MadeUpClient, part: str, real: Tensor) -> Tensor:
+        """Samples that must not count: larger and smaller than those that do, so that they show where they do."""
+        places = torch.arange(len(client.real) - len(real))
+        if part == "distinct":
+            return real.new_zeros(len(places))
+        if part in _MARKS:
+            return 1 - real[places % len(real)]
+        scale = torch.where(places % 2 == 0, 4.0, 0.2 if client.positive else -4.0).to(real.dtype)
+        return real[places % len(real)] * scale.reshape(-1, *(1 for _ in real.shape[1:]))
+
+
+def _numbers(key: tuple[str, ...], shape: tuple[int, ...], *, positive: bool) -> Tensor:
+    """Numbers between -1 and 1, or between 0.1 and 0.9."""
+    made = _made if math.prod(shape) < _KEPT else _made.__wrapped__
+    return made(key, shape, positive, torch.get_default_dtype()).clone()
+
+
+@lru_cache(maxsize=256)
+def _made(key: tuple[str, ...], shape: tuple[int, ...], positive: bool, dtype: torch.dtype) -> Tensor:
+    place = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
+    mixed = (place * 12.9898 + zlib.crc32("/".join(key).encode()) % 100_003).sin() * 43758.5453
+    share = (mixed - mixed.floor()).reshape(shape).to(dtype)
+    return 0.1 + 0.8 * share if positive else 2 * share - 1
+
+
+_KEPT = 4096
+"""As many numbers at most are kept for the next function that asks."""
+_TRAINED = ("value", "rows", "whole", "training_sum")
+"""Parts of a parameter that a gradient may be asked for."""
+_OF_SAMPLES = ("rows", "labels", "distinct", "occurrences")
+"""What has an axis of samples."""
+_MARKS = ("labels", "distinct")
+"""What is 0 or 1."""
+
+
+class _MadeUpTable:
+    """A table of made-up clients."""
+
+    def __init__(self, clients: MadeUpClients, name: str) -> None:
+        self._clients = clients
+        self._name = name
+        self._items, self._width = clients.parameters[name].shape
+
+    def __getitem__(self, items: Tensor) -> Tensor:
+        clients, index = self._clients, index_of(items)
+        if index is clients.index:
+            return clients.leaf("rows", self._name, (self._width,))
+        if clients.stage != "score":
+            raise FederationError(
+                f"rows of {self._name} are looked up by other items than those that are given. Look them up by "
+                f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
+            )
+        return _numbers((self._name,), (*index.shape, self._width), positive=False)
+
+    def whole(self) -> Tensor:
+        """Every row."""
+        if self._clients.stage == "rewrite":
+            self._refuse("whole()", "A new row follows from the same rows of other tables alone")
+        self._clients.asked_whole = True
+        return self._clients.leaf("whole", self._name, (self._items, self._width))
+
+    def training_sum(self) -> Tensor:
+        """The sum of the rows of training items."""
+        if self._clients.stage == "rewrite":
+            self._refuse("training_sum()", "Compute it in `derived`, and read what that gives here")
+        return self._clients.leaf("training_sum", self._name, (1, self._width))
+
+    def squared_norm(self) -> Tensor:
+        """The sum of the squares of the table."""
+        return self._derived("squared_norm", 1)
+
+    def row_sum(self) -> Tensor:
+        """The sum of all rows."""
+        return self._derived("row_sum", self._width)
+
+    def _derived(self, part: str, width: int) -> Tensor:
+        if self._clients.stage in ("loss", "rewrite"):
+            instead = f"Compute it in `derived`, whose numbers a {self._clients.stage} reads by their names"
+            if self._clients.stage == "loss" and part == "squared_norm":
+                instead += f", or write w.{self._name}.whole().square().sum((-1, -2)), which has a gradient"
+            self._refuse(f"{part}()", instead)
+        return self._clients.leaf(part, self._name, (1, width))
+
+    def _refuse(self, word: str, instead: str) -> NoReturn:
+        raise FederationError(
+            f"w.{self._name}.{word} cannot be asked for in a {self._clients.stage}. {instead}."
+        )
+
+
+class MadeUpBatch:
+    """The mini-batch of made-up clients: samples that fill them up do not count."""
+
+    def __init__(self, clients: MadeUpClients, listener: Listener) -> None:
+        self._clients = clients
+        self._listener = listener
+        with unheard():
+            self._real = clients.real
+            counts = self._real.sum(-1, keepdim=True).to(torch.get_default_dtype())
+        self.items = sampled(clients.index)
+        self.labels = clients.leaf("labels", "", ())
+        self.size = clients.leaves.setdefault(("size", ""), counts)
+        """Samples of each client."""
+
+    def distinct(self) -> Tensor:
+        """1 for one sample of every distinct item."""
+        return self._clients.leaf("distinct", "", ())
+
+    def occurrences(self) -> Tensor:
+        """For each sample, how many are of the same item."""
+        return self._clients.leaf("occurrences", "", ())
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over each client's samples."""
+        with self._listener.left_out("batch.mean", values) as result:
+            # What is the same for all samples is its own mean.
+            given = self._of_samples("mean", values, or_one=True)
+            given = given.broadcast_to(torch.broadcast_shapes(given.shape, self._real.shape))
+            result.append(given.masked_fill(~self._real, 0.0).sum(-1) / self._real.sum(-1))
+        return result[0]
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over each client's samples."""
+        with self._listener.left_out("batch.sum", values) as result:
+            result.append(self._of_samples("sum", values).masked_fill(~self._real, 0.0).sum(-1))
+        return result[0]
+
+    def logsumexp(self, values: Tensor) -> Tensor:
+        """The logarithm of the sum of exponentials over each client's samples."""
+        with self._listener.left_out("batch.logsumexp", values) as result:
+            given = self._of_samples("logsumexp", values)
+            result.append(given.masked_fill(~self._real, -torch.inf).logsumexp(-1))
+        return result[0]
+
+    def softmax(self, values: Tensor) -> Tensor:
+        """Each exponential as a share of their sum over its client's samples."""
+        with self._listener.left_out("batch.softmax", values) as result:
+            given = self._of_samples("softmax", values)
+            result.append(given.masked_fill(~self._real, -torch.inf).softmax(-1))
+        return result[0]
+
+    def _of_samples(self, name: str, values: Tensor, *, or_one: bool = False) -> Tensor:
+        """Values that a sum is over; raise `FederationError` where they are not one number per sample."""
+        axes, shape = self._clients.axes, tuple(values.shape)
+        wanted = (*axes, self._clients.samples)
+        allowed = {wanted}
+        if or_one:
+            allowed |= {(*axes, 1), (1,), (), wanted[-1:]}
+        if shape in allowed or self._clients.samples == 1:
+            return values
+        if self._clients.front:
+            raise FederationError(
+                f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is (clients, "
+                "samples). Clients stand in front of all other axes: count axes from the end"
+            )
+        raise FederationError(
+            f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make one "
+            "number of the others first, as values.mean(-1) or dot(a, b) do"
+        )

@@ -1,0 +1,77 @@
+"""Whether functions give the same numbers of different made-up clients, and which call of torch first does not."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.rules.listening import Called
+
+
+def same_way(first: Sequence[Called], second: Sequence[Called]) -> Called | None:
+    """None where the same calls are made from the same lines; else the first other one."""
+    for one, other in zip(first, second, strict=False):
+        if (one.name, one.place) != (other.name, other.place):
+            return one
+    if len(first) == len(second):
+        return None
+    return max(first, second, key=len)[min(len(first), len(second))]
+
+
+def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
+    """What a client that was filled up has of its own samples: along every axis that they lengthen."""
+    for axis, (long, short) in enumerate(zip(filled.shape, plain.shape, strict=False)):
+        if long == len(real) != short == real.count_nonzero():
+            filled = filled.index_select(axis, real.nonzero().squeeze(1))
+    return filled
+
+
+def same(first: Tensor, second: Tensor) -> bool:
+    """Whether tensors are equal up to rounding."""
+    if first.shape != second.shape:
+        return False
+    one, other = first.double(), second.double()
+    usual = torch.where(one.isfinite(), one.abs(), 0.0)
+    scale = float(usual.max()) if one.numel() else 0.0
+    within = 1e-8 if torch.get_default_dtype() == torch.float64 else 1e-2
+    return torch.allclose(one, other, rtol=0.0, atol=within * scale, equal_nan=True)
+
+
+def first_apart(plain: Sequence[Called], filled: Sequence[Called], real: Tensor) -> int | None:
+    """The first call that gives other numbers of a client that is filled up, if any does."""
+    for number, (one, other) in enumerate(zip(plain, filled, strict=True)):
+        if any(not same(a, of_real(b, a, real)) for a, b in zip(one.gave, other.gave, strict=True)):
+            return number
+    return None
+
+
+def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Called | None:
+    """The call after which numbers of clients no longer stand side by side, clients first.
+
+    An axis may stand before that of clients for a while, as where tables are stacked: it is the one that comes
+    last before numbers are lost.
+    """
+    found = None
+    for together, *alone in zip(front, *each, strict=False):
+        pairs = list(zip(together.gave, *(one.gave for one in alone), strict=False))
+        if all(_clients_first(many, own) for many, *own in pairs):
+            found = None
+            continue
+        found = found or together
+        if not all(_clients_anywhere(many, own) for many, *own in pairs):
+            return found
+    return found
+
+
+def _clients_first(many: Tensor, own: Sequence[Tensor]) -> bool:
+    common = len(own) > 1 and all(same(own[0], one) for one in own)
+    return (common and same(own[0], many)) or same(torch.stack(list(own)), many)
+
+
+def _clients_anywhere(many: Tensor, own: Sequence[Tensor]) -> bool:
+    if any(one.shape != own[0].shape for one in own):
+        return False
+    axes = [axis for axis, size in enumerate(many.shape) if size == len(own)]
+    found = (all(map(same, many.unbind(axis), own)) for axis in axes)
+    return any(chain(found, [_clients_first(many, own)]))

@@ -1,0 +1,125 @@
+"""The rules of a method's parameters and of what its clients are asked to do."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NoReturn, get_args
+
+from fedrec.errors import FederationError, did_you_mean
+from fedrec.federation.model.client import Fit, Operation, OptimiserName, Program, Rewrite, Step, Upload
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.parameters import Parameter
+from fedrec.federation.model.tables import Values
+
+_ON_SERVER, _NEVER_SENT = ("shared", "server", "personal"), ("private", "scratch", "server")
+_BESIDE = ("interactions", "held")
+"""What clients see beside parameters."""
+
+
+def check_parameters(method: Method) -> None:
+    """Raise `FederationError` where a parameter's name means something else, too."""
+    name_of = type(method).__name__
+    in_kernels: dict[str, str] = {}
+    for name in method.parameters():
+        if name in _BESIDE or hasattr(Values, name):
+            raise FederationError(
+                f"{name_of} calls a parameter '{name}', but w.{name} means something else. Call it otherwise."
+            )
+        plain = "".join(letter if letter.isalnum() else "_" for letter in name)
+        if plain in in_kernels:
+            raise FederationError(
+                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in compiled "
+                "code. Call one of them otherwise."
+            )
+        in_kernels[plain] = name
+
+
+def check_derived(method: Method, names: Iterable[str]) -> None:
+    """Raise `FederationError` where a derived number has the name of something else."""
+    taken = sorted({*method.parameters(), *_BESIDE}.intersection(names))
+    if taken:
+        raise FederationError(
+            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that clients "
+            "see. Call it otherwise."
+        )
+
+
+def check_program(program: Program, method: Method) -> None:
+    """Raise `FederationError` where clients are asked for what cannot be done."""
+    asked = _Asked(type(method).__name__, method.parameters())
+    for operation in program:
+        asked.check(operation)
+
+
+class _Asked:
+    """What the clients of a method are asked to do."""
+
+    def __init__(self, name: str, parameters: Mapping[str, Parameter]) -> None:
+        self._name = name
+        self._parameters = parameters
+
+    def check(self, operation: Operation) -> None:
+        """Check one operation."""
+        if isinstance(operation, Fit):
+            self._check_fit(operation)
+        elif isinstance(operation, Rewrite):
+            self._check_known(operation.name, "rewrites")
+        else:
+            self._check_upload(operation)
+
+    def _check_known(self, name: str, does: str) -> None:
+        known = self._parameters
+        if name not in known:
+            self._refuse(
+                f"{does} '{name}', which is none of its parameters.{did_you_mean(name, known)} "
+                f"It has: {', '.join(known)}"
+            )
+
+    def _check_fit(self, fit: Fit) -> None:
+        if not fit.steps:
+            self._refuse("fits without a step. Give it one: self.fit(client, self.step(client, rates))")
+        if fit.epochs < 0:
+            self._refuse(f"fits for {fit.epochs} epochs. There are 0 or more")
+        trained = {name for step in fit.steps for name in step.rates}
+        for step in fit.steps:
+            self._check_step(step, trained)
+
+    def _check_step(self, step: Step, trained: set[str]) -> None:
+        known = get_args(OptimiserName)
+        if step.optimiser not in known:
+            self._refuse(
+                f"trains by the optimiser '{step.optimiser}'.{did_you_mean(step.optimiser, known)} "
+                f"There are: {', '.join(known)}"
+            )
+        if not step.rates:
+            self._refuse("has a step that trains nothing. Name what it trains: Step({'Q': rate}, ...)")
+        for name in step.rates:
+            self._check_known(name, "trains")
+            if self._parameters[name].location == "server":
+                self._refuse(f"trains '{name}', which is on the server: clients do not see it")
+        for name, does in _further(step):
+            self._check_known(name, does)
+            if name not in trained:
+                self._refuse(
+                    f"{does} '{name}', which its fit does not train. It trains: {', '.join(sorted(trained))}"
+                )
+
+    def _check_upload(self, upload: Upload) -> None:
+        self._check_known(upload.name, "uploads")
+        sent, goal = self._parameters[upload.name], self._parameters.get(upload.into)
+        may = goal is not None and goal.location in _ON_SERVER and sent.location not in _NEVER_SENT
+        # Where it may not be sent at all the server says so.
+        if goal is not None and may and upload.through is None and sent.shape != goal.shape:
+            self._refuse(
+                f"uploads '{upload.name}' into '{upload.into}', which has another shape: {sent.shape} and "
+                f"{goal.shape}"
+            )
+        if upload.through is not None and not sent.table:
+            self._refuse(f"uploads a function of '{upload.name}', which is no table")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise FederationError(f"{self._name} {what}.")
+
+
+def _further(step: Step) -> Iterator[tuple[str, str]]:
+    """The parameters that a step names beside its rates."""
+    yield from ((name, "decays the weights of") for name in step.weight_decay)
+    yield from ((name, "guards the gradient of") for name in step.guarded)
