@@ -174,7 +174,9 @@ def _with_part(shape: tuple[int, ...], base: Node, part: Node, place: int, first
 
     def rest(start: int, end: int) -> Node:
         own = (*shape[:place], end - start, *shape[place + 1 :])
-        return Constant(own, value=base.value) if isinstance(base, Constant) else _cut(base, own, place, start)
+        return (
+            Constant(own, value=base.value) if isinstance(base, Constant) else _cut(base, own, place, start)
+        )
 
     parts = [rest(0, first), part, rest(behind, size)]
     return Joined(shape, tuple(each for each in parts if each.shape[place]), place)
@@ -219,4 +221,3 @@ def cat(call: Call) -> Node:
     if any(part.shape[place] in (SAMPLES, ROWS) for part in parts):
         raise UnsupportedError("its loss joins samples")
     return Joined(call.shape, tuple(parts), place)
-

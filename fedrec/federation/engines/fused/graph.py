@@ -50,7 +50,9 @@ def traced(
     )
 
 
-def _means_may_be_vectors(method: Model, loss: Loss, trained: Sequence[str], numbers: Sequence[float]) -> bool:
+def _means_may_be_vectors(
+    method: Model, loss: Loss, trained: Sequence[str], numbers: Sequence[float]
+) -> bool:
     """Whether a loss and its gradients stay the same if means are vectors of one number.
 
     A mean is a number. As vectors means have the kernels by which stored results were trained: these stay.
@@ -110,9 +112,7 @@ class _Run:
                     raise UnsupportedError("its loss gives more than one number for a client")
                 value = each.sum()
                 found = torch.autograd.grad(value, wanted, allow_unused=True)
-                used = {
-                    leaf.name for leaf, each in zip(self._wanted, found, strict=True) if each is not None
-                }
+                used = {leaf.name for leaf, each in zip(self._wanted, found, strict=True) if each is not None}
                 gradients = {
                     leaf: torch.zeros_like(self.given[leaf]) if each is None else each
                     for leaf, each in zip(self._wanted, found, strict=True)

@@ -197,7 +197,10 @@ def _reshaped() -> Iterator[tuple[str, Operator]]:
 
 def _made() -> Iterator[tuple[str, Operator]]:
     """Tensors of one number."""
-    for names, value in ((("zeros", "zeros_like", "new_zeros"), 0.0), (("ones", "ones_like", "new_ones"), 1.0)):
+    for names, value in (
+        (("zeros", "zeros_like", "new_zeros"), 0.0),
+        (("ones", "ones_like", "new_ones"), 1.0),
+    ):
         for name in names:
             yield f"{name}.default", Operator(_all(value), ("self", "size"), ("real", "bool"))
     for name, filler in (("full", "fill_value"), ("full_like", "fill_value"), ("new_full", "fill_value")):

@@ -208,4 +208,3 @@ def _check_shape(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     expected = {SAMPLES: OTHER_SAMPLES, ROWS: OTHER_ROWS}
     if tuple(expected.get(size, size) for size in shape) != other:
         raise unusual()
-

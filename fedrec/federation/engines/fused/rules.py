@@ -42,7 +42,11 @@ def _unbind(source: Tensor, dim: int = 0) -> list[Tensor]:
 
 
 def _variance(
-    source: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+    source: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
 ) -> Tensor:
     axes = list(range(source.dim())) if dim is None else list(dim)
     count = math.prod(source.shape[axis] for axis in axes)

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 
 from fedrec.federation.engines.fused.expressions import Expressions
 from fedrec.federation.engines.fused.gpu_samples import each_number_of_samples
-from fedrec.federation.engines.fused.loops import adding, apart, c_name, inner_index, loop_index, looped, of_any_sample
+from fedrec.federation.engines.fused.loops import (
+    adding,
+    apart,
+    c_name,
+    inner_index,
+    loop_index,
+    looped,
+    of_any_sample,
+)
 from fedrec.federation.engines.fused.nodes import (
     Index,
     Joined,

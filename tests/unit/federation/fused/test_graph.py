@@ -54,25 +54,25 @@ REFUSED = {
     "changes a tensor in place that it also sees in another shape": changed_in_place,
     "changes in place what it is given": labels_changed_in_place,
     "looks up other rows of Q than the mini-batch's": lambda w, _: w.Q[OTHERS].sum(),
-    "uses an operator that has no compiled form (aten.sort": lambda w, batch: (
-        batch.mean(w.Q[batch.items].sort(-1).values[..., 0])
+    "uses an operator that has no compiled form (aten.sort": lambda w, batch: batch.mean(
+        w.Q[batch.items].sort(-1).values[..., 0]
     ),
     "uses an operator that has no compiled form (aten.cumsum": on_its_third_line,
-    "uses an operator that has no compiled form (aten.rand_like": lambda w, batch: (
-        batch.mean(torch.rand_like(batch.labels) * scores(w, batch))
+    "uses an operator that has no compiled form (aten.rand_like": lambda w, batch: batch.mean(
+        torch.rand_like(batch.labels) * scores(w, batch)
     ),
     "uses an operator that has no compiled form (aten._local_scalar_dense": lambda w, batch: (
         batch.mean(scores(w, batch)) * w.p.sum().item()
     ),
     "takes values out of a tensor (numpy)": branching,
-    "computes with numbers of torch.int8 (aten._to_copy": lambda w, batch: (
-        batch.mean(scores(w, batch) * (scores(w, batch) * 8).to(torch.int8))
+    "computes with numbers of torch.int8 (aten._to_copy": lambda w, batch: batch.mean(
+        scores(w, batch) * (scores(w, batch) * 8).to(torch.int8)
     ),
-    "computes with numbers of torch.float16 (aten._to_copy": lambda w, batch: (
-        batch.mean(scores(w, batch).half().to(w.p.dtype))
+    "computes with numbers of torch.float16 (aten._to_copy": lambda w, batch: batch.mean(
+        scores(w, batch).half().to(w.p.dtype)
     ),
-    "computes with numbers of torch.bool (aten.add": lambda w, batch: (
-        batch.mean(scores(w, batch) * ((batch.labels > 0) + (scores(w, batch) > 0)))
+    "computes with numbers of torch.bool (aten.add": lambda w, batch: batch.mean(
+        scores(w, batch) * ((batch.labels > 0) + (scores(w, batch) > 0))
     ),
     "gives an operator its argument weight": lambda w, batch: batch.mean(
         functional.binary_cross_entropy_with_logits(
@@ -187,7 +187,9 @@ def test_what_a_loss_does_not_depend_on_has_no_gradient():
 
 @pytest.mark.parametrize("size", [SAMPLES, ROWS])
 def test_a_number_is_not_taken_for_a_size(size):
-    code = lowered(traced(METHOD, lambda w, batch: batch.mean(scores(w, batch) * (2 * size)), ["p"]), "", gpu=False)
+    code = lowered(
+        traced(METHOD, lambda w, batch: batch.mean(scores(w, batch) * (2 * size)), ["p"]), "", gpu=False
+    )
     assert 2.0 * size in code.constants
 
 

@@ -120,8 +120,10 @@ def of_mean(w, batch):
 
 def contrasted(w, batch):
     values = scores(w, batch)
-    return batch.logsumexp(values) - batch.sum(values * batch.labels) / (batch.sum(batch.labels) + 1) + fitted(
-        values, w, batch
+    return (
+        batch.logsumexp(values)
+        - batch.sum(values * batch.labels) / (batch.sum(batch.labels) + 1)
+        + fitted(values, w, batch)
     )
 
 
@@ -140,7 +142,9 @@ LEADING = {
     "softmax": of_rows(lambda row: row.softmax(-1)),
     "slices": of_rows(lambda row: torch.cat((row[..., 2:], row[..., :2] * 2), -1)),
     "in place": added_in_place,
-    "clamp by a trained number": lambda w, batch: fitted(torch.maximum(scores(w, batch), w.t.sum(-1)), w, batch),
+    "clamp by a trained number": lambda w, batch: fitted(
+        torch.maximum(scores(w, batch), w.t.sum(-1)), w, batch
+    ),
     "power by a trained number": lambda w, batch: fitted(scores(w, batch).sigmoid() ** w.t.sum(-1), w, batch),
     "minus the mean": of_mean,
     "logsumexp and sums of samples": contrasted,
@@ -176,8 +180,10 @@ REST = {
     "logic": of_scores(lambda s: torch.where((s > -0.2) & (s < 0.3) | ~(s < 1), s, s * 2)),
     "where by numbers": of_scores(lambda s: s * torch.where(s > 0, 0.5, 2.0)),
     "constant multiples of the made sizes": of_scores(lambda s: s * 8198 * 1e-4 + s * 4111 * 1e-4),
-    "sizes": lambda w, batch: fitted(scores(w, batch), w, batch)
-    + (scores(w, batch).square().sum() * (1 / len(batch.labels)) + len(batch.labels) / 99) / 9,
+    "sizes": lambda w, batch: (
+        fitted(scores(w, batch), w, batch)
+        + (scores(w, batch).square().sum() * (1 / len(batch.labels)) + len(batch.labels) / 99) / 9
+    ),
     "select and narrow": over_dimensions(lambda row: row[..., 1] * row.narrow(-1, 2, 2).sum(-1)),
     "chunk, split and unbind": over_dimensions(
         lambda row: dot(*row.chunk(2, -1)) + row.split([1, 3], -1)[1].sum(-1) + row.unbind(-1)[3]
@@ -186,7 +192,9 @@ REST = {
     "deviation and variance": over_dimensions(lambda row: row.std(-1) + row.var(-1, unbiased=False)),
     "layer_norm": of_rows(lambda row: functional.layer_norm(row, (4,))),
     "largest and smallest": over_dimensions(lambda row: row.amax(-1) - row.amin(-1)),
-    "largest of all samples": lambda w, batch: fitted(scores(w, batch), w, batch) + scores(w, batch).amax() / 9,
+    "largest of all samples": lambda w, batch: (
+        fitted(scores(w, batch), w, batch) + scores(w, batch).amax() / 9
+    ),
     "norms": over_dimensions(lambda row: row.norm(dim=-1) + row.norm(p=1, dim=-1)),
     "einsum of three": lambda w, batch: fitted(
         torch.einsum("...i,ij,kj->...", w.Q[batch.items], w.M, w.p), w, batch
@@ -204,7 +212,9 @@ REST = {
     "errors": of_scores(lambda s: s.erf() + s.erfc() * 0.5 + s.expm1() + s.exp2()),
     "logarithms": of_scores(lambda s: (s.square() + 1).log2() + (s.square() + 1).log10()),
     "no gradient": lambda w, batch: mean_entropy(scores(w, batch), batch),
-    "detached": lambda w, batch: mean_entropy(dot(w.Q[batch.items].detach(), w.p) + w.h.detach().sum(-1), batch),
+    "detached": lambda w, batch: mean_entropy(
+        dot(w.Q[batch.items].detach(), w.p) + w.h.detach().sum(-1), batch
+    ),
 }
 CASES = [*(pytest.param(loss, id=name) for name, loss in LEADING.items())]
 CASES += [pytest.param(loss, id=name, marks=pytest.mark.matrix) for name, loss in REST.items()]
@@ -225,7 +235,9 @@ def test_a_loss_has_a_text_for_a_gpu(name):
 def powers(round_):
     """A loss that closes over a number of the round, as an exponent."""
     gamma = 3.0 / round_
-    return lambda w, batch: batch.mean(scores(w, batch).sigmoid() ** gamma * functional.softplus(scores(w, batch)))
+    return lambda w, batch: batch.mean(
+        scores(w, batch).sigmoid() ** gamma * functional.softplus(scores(w, batch))
+    )
 
 
 def branches(round_):
@@ -285,7 +297,9 @@ def test_whole_tables_that_the_first_round_did_not_ask_for_are_no_held_rows():
         train(method, fused.FusedEngine(GIB))
 
 
-@pytest.mark.parametrize("name", ["logsumexp and sums of samples", "largest of all samples", "floor division"])
+@pytest.mark.parametrize(
+    "name", ["logsumexp and sums of samples", "largest of all samples", "floor division"]
+)
 def test_lanes_of_a_gpu_compute_what_the_loop_does(name, monkeypatch):
     monkeypatch.setattr(fused, "compiled_fit", made_for_lanes)
     assert_equals_the_loop(lambda: OfOnesOwn({**LEADING, **REST}[name]), rounds=1)
