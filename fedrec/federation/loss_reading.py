@@ -244,7 +244,7 @@ class Reading:
 
     def _object(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
         """Its class, its attributes, and what else pickle would write down."""
-        kind = type(value)
+        kind: Any = type(value)
         if _has_own_reduction(kind):
             return (self.structure(kind), self._attributes(value), self._reduced(value))
         if _hides_something(value):
@@ -264,7 +264,7 @@ class Reading:
         pairs = [] if held is None else [*held.items()]
         if held is not None:
             self.attributes.append((value, tuple(held), tuple(held.values())))
-        slots = _slots_of(type(value))
+        slots = _slots_of(cast(Any, type(value)))
         if slots:
             found = _of_slots(value)
             self.contents.append((_places_of_slots, value, _places_of_slots(value)))
@@ -351,7 +351,7 @@ def _slots_of(kind: Hashable) -> tuple[str, ...]:
 
 
 def _of_slots(value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - see above
-    return tuple(getattr(value, name, _MISSING) for name in _slots_of(type(value)))
+    return tuple(getattr(value, name, _MISSING) for name in _slots_of(cast(Any, type(value))))
 
 
 def _places_of_slots(value: Any) -> Hashable:  # noqa: ANN401 - see above
