@@ -89,6 +89,7 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
         "trained": {EQUAL},
         "refused": {REFUSED},
         "either": {EQUAL, REFUSED},
+        "error": {TRACEBACK},
     }[case.expected]
     if case.unsteady:
         allowed = allowed | {UNSTEADY}
@@ -97,7 +98,9 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
         allowed = allowed | {WRONG, UNSTEADY, REFUSED}
     if kind not in allowed:
         return [f"{outcome} (expected: {case.expected})"]
-    if kind == REFUSED and case.expected == "refused" and not re.search(case.text, outcome.detail):
+    if kind == {"refused": REFUSED, "error": TRACEBACK}.get(case.expected) and not re.search(
+        case.text, outcome.detail
+    ):
         return [f"{outcome} (its message does not match {case.text!r})"]
     return []
 
