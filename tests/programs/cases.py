@@ -22,8 +22,9 @@ from fedrec.federation.model import (
     vector,
 )
 
-Expected = Literal["trained", "refused", "either"]
-"""All engines train it to the numbers of the loop; all refuse it; or an engine may do one or the other."""
+Expected = Literal["trained", "refused", "either", "error"]
+"""All engines train it to the numbers of the loop; all refuse it; an engine may do one or the other; or all end with the
+very error that the case raises."""
 
 SETTINGS: Mapping[str, Any] = {
     "participation": 1.0,

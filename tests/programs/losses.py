@@ -1656,7 +1656,7 @@ def reversed_gradient(w, batch):
     return fitted(s + turned, batch)
 
 
-@_loss()
+@_loss(expected="either", text="batch.sum")
 def gradient_penalty(w, batch):
     """A penalty on a gradient, by a gradient of gradients."""
     s = scores(w, batch)

@@ -19,7 +19,7 @@ from fedrec.federation.federation import Federation
 from fedrec.federation.model.parameters import initial_values
 from fedrec.federation.model.tables import PlainBatch
 from fedrec.federation.state import state
-from tests.federations import apart, precision, split_of, values_of
+from tests.federations import precision, split_of, values_of
 from tests.programs.cases import SETTINGS, Case
 
 EQUAL, REFUSED, WRONG, TRACEBACK, UNSTEADY, NEEDS_API = (
@@ -29,6 +29,8 @@ OUTCOMES = (EQUAL, REFUSED, UNSTEADY, WRONG, TRACEBACK, NEEDS_API)
 LOOP = "loop"
 FAR = 1e-9
 """Differences up to this share of a tensor's largest number are rounding."""
+_NOTHING = 1e-6
+"""Smaller numbers than this are no scale: a gradient that is zero but for rounding leaves moments of 1e-17."""
 _NUDGE, _OFTEN = 1e-12, 10.0
 """A case is unsteady where the loop itself, started this far away, ends at least a tenth as far away as the engine."""
 _SEED = 3
@@ -89,6 +91,7 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
         "trained": {EQUAL},
         "refused": {REFUSED},
         "either": {EQUAL, REFUSED},
+        "error": {TRACEBACK},
     }[case.expected]
     if case.unsteady:
         allowed = allowed | {UNSTEADY}
@@ -97,7 +100,9 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
         allowed = allowed | {WRONG, UNSTEADY, REFUSED}
     if kind not in allowed:
         return [f"{outcome} (expected: {case.expected})"]
-    if kind == REFUSED and case.expected == "refused" and not re.search(case.text, outcome.detail):
+    if kind == {"refused": REFUSED, "error": TRACEBACK}.get(case.expected) and not re.search(
+        case.text, outcome.detail
+    ):
         return [f"{outcome} (its message does not match {case.text!r})"]
     return []
 
@@ -115,6 +120,16 @@ def _compared(case: Case, engine: str, expected: Trained, found: Trained) -> Out
     own = max(map(_size, apart(expected.values, nudged.values).values())) if steady else float("inf")
     kind = UNSTEADY if own * _OFTEN >= difference else WRONG
     return Outcome(case.name, engine, kind, f"{detail}, the loop itself by {own:.1e}", found.by, difference)
+
+
+def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+    """How far tensors are apart, in shares of the first one's largest number, or of what is nothing where all are less."""
+    shares = {}
+    for name, value in first.items():
+        expected, actual = value.double().flatten(), second[name].double().flatten()
+        if len(expected):
+            shares[name] = float((expected - actual).abs().max() / expected.abs().max().clamp(min=_NOTHING))
+    return shares
 
 
 def _size(difference: float) -> float:

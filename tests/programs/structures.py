@@ -209,6 +209,19 @@ class KeptInTwoFits(Plain):
         client.upload("Q")
 
 
+@_structure(expected="refused", text="kept|keep_state|moment")
+class KeptInTwoSteps(Plain):
+    """The same kept moments in two steps of a mini-batch, of which only one could be kept."""
+
+    def local_round(self, client):
+        steps = (
+            Step({"p": 0.05}, "adam", keep_state=True),
+            Step({"Q": 0.1, "p": 0.1}, "adam", keep_state=True),
+        )
+        self.fit(client, *steps)
+        client.upload("Q")
+
+
 @_structure(rounds=3, settings={"participation": 0.5})
 class KeptWithHalfOfClients(Plain):
     """Kept moments where half of the clients take part."""
@@ -1273,7 +1286,7 @@ class _CountingRule(ServerRule):
         self.factor = 3.0 / (server.round_ + 1)
 
 
-@_structure(rounds=3, quick=True)
+@_structure(rounds=3, quick=True, expected="refused", text="server")
 class AttributeOfServer(_Changing):
     """A loss reads an attribute of the server's rule, which changes after aggregation."""
 
@@ -1358,7 +1371,7 @@ class ProgramByRound(_Changing):
         client.upload("Q")
 
 
-@_structure(rounds=3, quick=True)
+@_structure(rounds=3, quick=True, expected="either", text="whole table")
 class WholeFromRoundTwo(_Changing):
     """A loss asks for a whole table from the second round on."""
 
@@ -1373,7 +1386,7 @@ class WholeFromRoundTwo(_Changing):
         client.upload("Q")
 
 
-@_structure(rounds=3)
+@_structure(rounds=3, expected="either", text="whole table")
 class WholeInRoundOneAlone(_Changing):
     """A loss asks for a whole table in the first round alone."""
 
@@ -1465,7 +1478,7 @@ class NameWithUmlaut(_renamed("größe", "länge")):
     """Parameters have letters that C does not know."""
 
 
-@_structure()
+@_structure(expected="refused", text="items|keys")
 class NameOfMethod(_renamed("items", "keys")):
     """Parameters are called as methods of a dict and parts of a mini-batch are."""
 
