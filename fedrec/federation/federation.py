@@ -17,7 +17,7 @@ from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.loss_key import LossKeys
-from fedrec.federation.model.client import Fit, Program, Rewrite
+from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.tables import PlainTable, Values, reduced
