@@ -1,5 +1,6 @@
 """A federated method in training: who takes part, local rounds, aggregation, scores."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
-from fedrec.federation.model.client import Fit, Program, Rewrite
+from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.tables import PlainTable, Values, reduced
@@ -25,7 +26,7 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.own_items import history_of, own_items
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import Needs, needs_of, shape_of, trace, trace_after, trains
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
@@ -113,8 +114,9 @@ class Federation:
         if self.recorder is not None:
             who_mixed = server.side().who if server.mixed else server.who
             self.recorder.round_ended(self.state, round_, who_mixed, server.mixed, together=together)
+        mean = training.mean() if loss is None else loss
         return Report(
-            loss=training.mean() if loss is None else loss,
+            loss=mean if trains(task.program) else math.nan,
             clients=training.clients,
             down=self._downloaded() if server.uploaded and together else 0,
             up=sum(server.uploaded.values()) if together else 0,
@@ -166,7 +168,7 @@ class Federation:
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Which clients drew training negatives in a finished round, and for what."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
-        draws = [(trained, Purpose.NEGATIVES)] if self._negatives(trace(self.method, round_)) else []
+        draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
         _, who = trace_after(self.method, round_)
         if who != "nobody":
             draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
@@ -174,8 +176,7 @@ class Federation:
 
     def _negatives(self, program: Program) -> int:
         """Training negatives of each positive in a local round: none where it trains nothing."""
-        trains = any(isinstance(operation, Fit) for operation in program)
-        return int(self.settings["negatives"]) if trains else 0
+        return int(self.settings["negatives"]) if trains(program) else 0
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """Facts for `run.json` after `rounds`."""

@@ -4,9 +4,9 @@
 from the program whether whole tables must be held, and how many batch x batch matrices a loss allocates.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 
 import torch
@@ -52,6 +52,11 @@ def _checked(program: Program, method: Method) -> Program:
     return tuple(operation for operation in program if not isinstance(operation, Fit) or operation.epochs > 0)
 
 
+def trains(program: Program) -> bool:
+    """Whether clients train, and so read their samples and report a loss."""
+    return any(isinstance(operation, Fit) for operation in program)
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a program needs of an engine that trains many clients at once."""
@@ -77,8 +82,10 @@ def needs_of(program: Program, method: Method) -> Needs:
     for operation in program:
         if isinstance(operation, Rewrite):
             rules.check_rewrite(operation)
-    for loss, trained in _losses(program):
-        rules.check_loss(loss, trained)
+    for operation in program:
+        if isinstance(operation, Fit):
+            for step in operation.steps:
+                rules.check_loss(step.loss or operation.loss, step.rates, step.guarded)
     rules.check_score()
     whole = rules.whole_tables or any(_moves_every_row(operation, tables) for operation in program)
     return Needs(whole, max((_square_matrices(method, *loss) for loss in _losses(program)), default=0))
@@ -136,26 +143,27 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     # No other axis is as long as the mini-batch, so that an axis tells what it counts.
     widths = [size for part in parameters.values() for size in part.shape[1 if part.table else 0 :]]
-    batch_size = 1 + 2 * sum(widths)
-    items = torch.arange(batch_size)
+    tables = [part.shape[0] for part in parameters.values() if part.table]
+    batch_size = next(size for size in count(1 + 2 * sum(widths)) if size not in tables)
+    items = torch.arange(batch_size) % min(tables, default=batch_size)
     past = Past(items // 2, torch.zeros_like(items), items)
     batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()), lambda: past)
-    values = {name: _made_up(part, batch_size + 1, name in trained) for name, part in parameters.items()}
+    values = {name: _made_up(part, name in trained) for name, part in parameters.items()}
     w = Values(values)
     w["interactions"], w["held"], w["history"] = torch.full((1, 1), 2.0), torch.ones(1, 1), no_history
-    w["own"] = PlainTable((items < 2).to(torch.get_default_dtype()).unsqueeze(1))
+    own = torch.arange(min(tables, default=batch_size)) < 2
+    w["own"] = PlainTable(own.to(torch.get_default_dtype()).unsqueeze(1))
     w |= {name: PlainTable(values[name], items[:2]) for name, part in parameters.items() if part.table}
     with torch.no_grad():
         w |= method.derived(cast(Weights, w))
     with _SquareMatrices(batch_size) as square:
-        loss(cast(Weights, w), batch).sum().backward()
+        torch.autograd.backward(loss(cast(Weights, w), batch).sum())
     return square.count
 
 
-def _made_up(part: Parameter, rows: int, trained: bool) -> Tensor:
+def _made_up(part: Parameter, trained: bool) -> Tensor:
     """Values of a made-up client: small, different, and the same every time."""
-    shape = (rows, *part.shape[1:]) if part.table else part.shape
-    value = torch.linspace(-0.5, 0.5, math.prod(shape)).sin().reshape(shape)
+    value = torch.linspace(-0.5, 0.5, part.count).sin().reshape(part.shape)
     return value.requires_grad_(trained)
 
 

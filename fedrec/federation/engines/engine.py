@@ -15,7 +15,7 @@ from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs
+from fedrec.federation.program import Needs, trains
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
@@ -56,8 +56,8 @@ class Task:
 
     @property
     def no_loss(self) -> float:
-        """The loss of a client whose program trains nothing."""
-        return 0.0
+        """The loss of a client that has not trained: an error where it is to train before aggregation."""
+        return float("nan") if trains(self.program) and not self.late else 0.0
 
     @property
     def recorded_tables(self) -> list[str]:

@@ -113,7 +113,7 @@ class PlainTable:
     """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
 
     def __init__(self, table: Tensor | Callable[[], Tensor], training: Tensor | None = None) -> None:
-        """`training` are the items that one client trains on; a table may be what looks it up when it is read."""
+        """`training` are the items that one client trains on; `table` may be what looks it up later."""
         self._given = table
         self._training = training
 

@@ -1,18 +1,19 @@
-"""Made-up clients, by which losses are checked: one by itself, one filled up with samples that must not count, and
-several side by side.
+"""Made-up clients, by which losses are checked.
 
-Their numbers look random and are the same every time; torch's generator is left alone.
+One stands by itself, one is filled up with samples that must not count, several stand side by side. Their
+numbers look random and are the same every time; torch's generator is left alone.
 """
 
 import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal, NoReturn, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedrec.errors import FederationError
 from fedrec.federation.model.own import History, no_history
@@ -28,7 +29,7 @@ Leaf: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class MadeUpClient:
-    """Where the samples of a client stand among those that fill it up, and whether its numbers are positive."""
+    """Where a client's samples stand among those that fill it up, and whether its numbers are positive."""
 
     name: str
     real: tuple[bool, ...]
@@ -63,14 +64,8 @@ class MadeUpClients:
     """Whether all of a table was asked for."""
 
     def __post_init__(self) -> None:
+        self.index = self._together([self._items_of(client) for client in self.clients])
         self._histories: list[tuple[Tensor, bool, int]] = []
-
-    @cached_property
-    def index(self) -> Tensor:
-        """The item of each sample: what fills up repeats one, what counts has those that it has without."""
-        with unheard():
-            places = [torch.tensor(self._real(client)).cumsum(0) - 1 for client in self.clients]
-            return self._together([place.clamp(min=0) for place in places])
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -89,7 +84,7 @@ class MadeUpClients:
         return self._together([torch.tensor(self._real(client)) for client in self.clients])
 
     def leaf(self, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A part of what a loss sees; `shape` is that of one client, without its samples if it has an axis of them.
+        """A part of what a loss sees; `shape` is that of one client, without an axis of samples.
 
         A gradient may be asked for it where it belongs to a parameter that is trained.
         """
@@ -140,6 +135,12 @@ class MadeUpClients:
     def _together(self, each: list[Tensor]) -> Tensor:
         return torch.stack(each) if self.front else each[0]
 
+    def _items_of(self, client: MadeUpClient) -> Tensor:
+        """The items of a client's samples, and behind these of what fills it up."""
+        real = torch.tensor(self._real(client))
+        number = torch.where(real, real.cumsum(0), real.count_nonzero() + (~real).cumsum(0)) - 1
+        return number % min((part.shape[0] for part in self.parameters.values() if part.table), default=1)
+
     def _real(self, client: MadeUpClient) -> list[bool]:
         return list(client.real) if self.filled else [True] * sum(client.real)
 
@@ -165,7 +166,7 @@ class MadeUpClients:
         return value
 
     def _filling(self, client: MadeUpClient, part: str, real: Tensor) -> Tensor:
-        """Samples that must not count: larger and smaller than those that do, so that they show where they do."""
+        """Samples that must not count: larger and smaller than others, so that they show where they do."""
         places = torch.arange(len(client.real) - len(real))
         if part == "distinct":
             return real.new_zeros(len(places))
@@ -218,10 +219,13 @@ class _MadeUpTable:
             return of_history
         if clients.stage != "score":
             raise FederationError(
-                f"rows of {self._name} are looked up by other items than those that are given. Look them up by "
+                f"rows of {self._name} are looked up by other items than those that are given. Look them "
+                "up by "
                 f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
-        return _numbers((self._name,), (*index.shape, self._width), positive=False)
+        return functional.embedding(
+            index, _numbers((self._name,), (self._items, self._width), positive=False)
+        )
 
     def whole(self) -> Tensor:
         """Every row."""
@@ -340,10 +344,12 @@ class MadeUpBatch:
             return values
         if self._clients.front:
             raise FederationError(
-                f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is (clients, "
+                f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is "
+                "(clients, "
                 "samples). Clients stand in front of all other axes: count axes from the end"
             )
         raise FederationError(
-            f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make one "
+            f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make "
+            "one "
             "number of the others first, as values.mean(-1) or dot(a, b) do"
         )

@@ -26,7 +26,8 @@ def check_parameters(method: Method) -> None:
         plain = "".join(letter if letter.isalnum() else "_" for letter in name)
         if plain in in_kernels:
             raise FederationError(
-                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in compiled "
+                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in "
+                "compiled "
                 "code. Call one of them otherwise."
             )
         in_kernels[plain] = name
@@ -37,7 +38,8 @@ def check_derived(method: Method, names: Iterable[str]) -> None:
     taken = sorted({*method.parameters(), *_BESIDE}.intersection(names))
     if taken:
         raise FederationError(
-            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that clients "
+            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
+            "clients "
             "see. Call it otherwise."
         )
 
