@@ -8,7 +8,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NoReturn, TypeAlias, cast
 
 import torch
@@ -64,8 +64,13 @@ class MadeUpClients:
     """Whether all of a table was asked for."""
 
     def __post_init__(self) -> None:
-        self.index = self._together([self._items_of(client) for client in self.clients])
         self._histories: list[tuple[Tensor, bool, int]] = []
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The item of each sample."""
+        with unheard():
+            return self._together([self._items_of(client) for client in self.clients])
 
     @property
     def axes(self) -> tuple[int, ...]:
