@@ -234,7 +234,9 @@ class _Check:
             each.append(self.rules.derived[key])
         if not made.front:
             return each[0]
-        found = self._derived_of(function, MadeUpClients(made.parameters, made.clients, front=True))
+        found = self._derived_of(
+            function, MadeUpClients(made.parameters, made.clients, filled=made.filled, front=True)
+        )
         for name, value in found.items():
             if not same(torch.stack([one[name] for one in each]), value):
                 function.refuse(
