@@ -191,9 +191,9 @@ class _MadeUpTable:
                 "up by "
                 f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
-        return functional.embedding(
-            index, _numbers((self._name,), (self._items, self._width), positive=False)
-        )
+        with unheard():
+            table = _numbers((self._name,), (self._items, self._width), positive=False)
+        return functional.embedding(index, table)
 
     def whole(self) -> Tensor:
         """Every row."""
