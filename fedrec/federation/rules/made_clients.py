@@ -21,8 +21,8 @@ from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.rules.listening import Listener, unheard
 
-Stage: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
-Leaf: TypeAlias = tuple[str, str]
+CheckedKind: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
+MadeUpPart: TypeAlias = tuple[str, str]
 """A part of what a loss sees, such as the rows or the whole of a table, and the parameter's name."""
 
 
@@ -57,8 +57,8 @@ class MadeUpClients:
     filled: bool = False
     front: bool = False
     trained: frozenset[str] = frozenset()
-    stage: Stage = "loss"
-    leaves: dict[Leaf, Tensor] = field(default_factory=dict)
+    stage: CheckedKind = "loss"
+    leaves: dict[MadeUpPart, Tensor] = field(default_factory=dict)
     asked_whole: bool = False
     """Whether all of a table was asked for."""
 
