@@ -177,7 +177,8 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
         w |= method.derived(cast(Weights, w))
     with _SquareMatrices(batch_size) as square:
         torch.autograd.backward(loss(cast(Weights, w), batch).sum())
-    return square.count
+    matrices: int = square.count
+    return matrices
 
 
 def _made_up(part: Parameter, trained: bool) -> Tensor:

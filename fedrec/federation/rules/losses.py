@@ -26,11 +26,11 @@ from fedrec.federation.rules.made_clients import (
     OF_GRADIENT,
     SECOND,
     SINGLE,
-    Leaf,
+    CheckedKind,
     MadeUpBatch,
     MadeUpClient,
     MadeUpClients,
-    Stage,
+    MadeUpPart,
 )
 from fedrec.federation.rules.sameness import first_apart, first_mixed, of_real, same, same_way
 from fedrec.federation.rules.structure import check_derived
@@ -72,7 +72,7 @@ class Rules:
 
     def _check(
         self,
-        stage: Stage,
+        stage: CheckedKind,
         call: Loss | RowsOf,
         name: str,
         trained: frozenset[str] = frozenset(),
@@ -99,7 +99,7 @@ class Rules:
 class _Function:
     """A function of a method: what it is called, and where it stands."""
 
-    stage: Stage
+    stage: CheckedKind
     call: Callable[..., Any]
     name: str
     home: Place | None
@@ -115,7 +115,7 @@ class _Computed:
     """What came of a function: its value, gradients by part, and every call of torch on the way."""
 
     value: Tensor
-    gradients: Mapping[Leaf, Tensor]
+    gradients: Mapping[MadeUpPart, Tensor]
     calls: list[Called]
 
 
@@ -234,7 +234,9 @@ class _Check:
             each.append(self.rules.derived[key])
         if not made.front:
             return each[0]
-        found = self._derived_of(function, MadeUpClients(made.parameters, made.clients, front=True))
+        found = self._derived_of(
+            function, MadeUpClients(made.parameters, made.clients, filled=made.filled, front=True)
+        )
         for name, value in found.items():
             if not same(torch.stack([one[name] for one in each]), value):
                 function.refuse(
@@ -280,7 +282,7 @@ def asked_of_a_method(function: _Function, made: MadeUpClients, listener: Listen
         return function.call(view, made.index if function.stage == "score" else sampled(made.index))
 
 
-def _gradients(value: Tensor, leaves: Mapping[Leaf, Tensor]) -> dict[Leaf, Tensor]:
+def _gradients(value: Tensor, leaves: Mapping[MadeUpPart, Tensor]) -> dict[MadeUpPart, Tensor]:
     wanted = {leaf: each for leaf, each in leaves.items() if each.requires_grad}
     if not value.requires_grad:
         return {}

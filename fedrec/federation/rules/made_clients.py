@@ -23,8 +23,8 @@ from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.rules.listening import Listener, unheard
 
-Stage: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
-Leaf: TypeAlias = tuple[str, str]
+CheckedKind: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
+MadeUpPart: TypeAlias = tuple[str, str]
 """A part of what a loss sees, such as the rows or the whole of a table, and the parameter's name."""
 
 
@@ -59,8 +59,8 @@ class MadeUpClients:
     filled: bool = False
     front: bool = False
     trained: frozenset[str] = frozenset()
-    stage: Stage = "loss"
-    leaves: dict[Leaf, Tensor] = field(default_factory=dict)
+    stage: CheckedKind = "loss"
+    leaves: dict[MadeUpPart, Tensor] = field(default_factory=dict)
     asked_whole: bool = False
     """Whether all of a table was asked for."""
 
@@ -229,9 +229,9 @@ class _MadeUpTable:
                 "up by "
                 f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
-        return functional.embedding(
-            index, _numbers((self._name,), (self._items, self._width), positive=False)
-        )
+        with unheard():
+            table = _numbers((self._name,), (self._items, self._width), positive=False)
+        return functional.embedding(index, table)
 
     def whole(self) -> Tensor:
         """Every row."""

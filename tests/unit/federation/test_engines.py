@@ -1,5 +1,8 @@
 """What both engines hold to beyond the methods there are: optimisers that remember, and what may leave a client."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional
@@ -10,12 +13,13 @@ from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import GaussianMechanism, Step
 from fedrec.federation.model.parameters import Initial, item_table, vector
+from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.model.weights import dot, mean_entropy
 from fedrec.federation.server.server import Server
 from fedrec.methods.fedmf import FedMF
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, federation_of, kept, near
 from tests.compositions import compositions
-from tests.federations import METHODS, clients_of, planted_blocks, settings_of
+from tests.federations import METHODS, clients_of, planted_blocks, settings_of, values_of
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"])
 LOOP, BATCHED = ENGINES
@@ -256,3 +260,187 @@ def test_the_server_receives_what_the_method_sends_and_nothing_else(name, engine
     assert all(parameters[goal].location in ("shared", "server", "personal") for _, goal in uploads)
     # What goes into two parameters is sent once.
     assert report.up == sum(parameters[goal].count for goal in dict(uploads).values())
+
+
+ALL_ENGINES = ("loop", "batched", "fused")
+
+
+def equal_to_the_loop(method, *changes, rounds=2, users=7, engines=("batched",)):
+    """The loop's federation after some rounds, to which that of other engines is equal."""
+    clients = clients_of(planted_blocks(users=users))
+    loop = made_of(method, clients, *changes, engine=LOOP)
+    reports = [loop.train_round(round_).loss for round_ in range(1, rounds + 1)]
+    for name in engines:
+        other = made_of(method, clients, *changes, engine=engine_named(name, 2**31))
+        for round_, loss in enumerate(reports, 1):
+            assert other.train_round(round_).loss == pytest.approx(loss, rel=1e-9, nan_ok=True)
+        first, second = values_of(loop), values_of(other)
+        assert first.keys() == second.keys()
+        for key, value in first.items():
+            assert near(value.double(), second[key].double(), within=1e-9), (name, key)
+    return loop
+
+
+class SumsOfSamples(FedMF):
+    """A loss of everything that sums over samples."""
+
+    def loss(self, w, batch):
+        scores = self.score(w, batch.items)
+        entropy = mean_entropy(scores, batch)
+        likely = batch.sum(batch.softmax(scores) * batch.labels) - batch.logsumexp(2 * scores)
+        return entropy - 0.1 * likely + batch.sum(scores.square()) / batch.size.squeeze(-1)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_sums_over_samples_equal_the_loop():
+    equal_to_the_loop(SumsOfSamples, "batch_size=16", "optimiser=adam")
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("location", ["local", "private", "personal"])
+def test_a_renewed_table_of_the_client_equals_the_loop(location):
+    class Renewed(FedMF):
+        def parameters(self):
+            table = item_table(self.items, self.settings["d"], location, Initial("normal", 0.5))
+            return super().parameters() | {"own": replace(table, renewed=True)}
+
+        def score(self, w, items):
+            return dot(w.Q[items] + w.own[items], w.p)
+
+        def local_round(self, client):
+            rates = {"Q": 0.05, "p": 0.05, "own": 0.1}
+            self.fit(client, Step(rates, "sgd", weight_decay={"own": 0.1}))
+            client.upload("Q", *(["own"] if location == "personal" else []))
+
+    loop = equal_to_the_loop(Renewed, "batch_size=16", engines=("batched", "fused"))
+    assert not near(kept(loop, "own")[0], kept(loop, "own")[1], within=1e-3)
+
+
+def unused(**how):
+    class Unused(FedMF):
+        """Trains a table and a vector that its loss does not use."""
+
+        def parameters(self):
+            return super().parameters() | {
+                "rest": item_table(self.items, 2, "local", Initial("normal", 0.5)),
+                "head": vector(2, "private", Initial("normal", 0.5)),
+            }
+
+        def local_round(self, client):
+            rates = {"Q": 0.05, "p": 0.05, "rest": 0.1, "head": 0.1}
+            decay = {"rest": 0.3, "head": 0.3}
+            self.fit(client, Step(rates, weight_decay=decay, **how))
+            client.upload("Q")
+
+    return Unused
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("keep_state", [False, True])
+def test_what_has_no_gradient_stays_and_takes_no_step(optimiser, keep_state):
+    method = unused(optimiser=optimiser, keep_state=keep_state)
+    loop = equal_to_the_loop(method, "batch_size=16", "local_epochs=2")
+    for name in ("rest", "head"):
+        assert torch.equal(kept(loop, name)[0], loop.state.initial[name])
+    if optimiser == "adam" and keep_state:
+        assert not loop.state.optimiser["rest/steps"].any()
+        assert loop.state.optimiser["Q/steps"].any()
+
+
+class WithoutTraining(FedMF):
+    """Takes over the server's rows, and sends its user vector's table; nothing is trained."""
+
+    def parameters(self):
+        return super().parameters() | {
+            "own": item_table(self.items, self.settings["d"], "local", Initial("normal", 0.5))
+        }
+
+    def local_round(self, client):
+        self.fit(client, self.step(client, {"Q": 0.1}), epochs=0)
+        client.rewrite("own", lambda w, items: w.Q[items] * w.interactions)
+        client.upload("own", into="Q")
+
+
+@pytest.mark.parametrize("name", ALL_ENGINES)
+def test_a_round_without_training_has_no_loss_and_draws_nothing(name):
+    clients, engine = clients_of(planted_blocks(users=5)), engine_named(name, 2**31)
+    federation = made_of(
+        WithoutTraining, clients, "participation=1", "aggregated=1", "weighting=size", engine=engine
+    )
+    before = federation.state.shared["Q"].clone()
+    report = federation.train_round(1)
+    assert math.isnan(report.loss)
+    assert federation.drew(1) == []
+    sizes = clients.sizes.double()
+    wanted = before.double() * (sizes.square().sum() / sizes.sum())
+    assert near(federation.state.shared["Q"].double(), wanted, within=1e-4)
+    trained = made_of(FedMF, clients_of(planted_blocks(users=5)), engine=LOOP)
+    trained.train_round(1)
+    assert len(trained.drew(1)) == 1
+
+
+@pytest.mark.parametrize("name", ALL_ENGINES)
+def test_a_table_that_nothing_reads_is_not_looked_up(name, monkeypatch):
+    class Idle(FedMF):
+        def parameters(self):
+            return super().parameters() | {"idle": item_table(self.items, 3, "local", Initial("normal", 0.5))}
+
+    federation = made_of(Idle, clients_of(planted_blocks(users=5)), engine=engine_named(name, 2**31))
+    read = []
+    for word in ("whole", "rows", "put", "put_rows"):
+        monkeypatch.setattr(federation.state.kept["idle"], word, lambda *_, word=word: read.append(word))
+    federation.train_round(1)
+    assert read == []
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_what_a_client_has_of_a_parameter_of_the_server_is_what_it_downloaded():
+    """It sends into its own `G`, and reads that for the first time later on."""
+
+    class Late(FedMF):
+        def parameters(self):
+            table = item_table(self.items, self.settings["d"], "personal", Initial("normal", 0.5))
+            own = replace(table, location="local")
+            return super().parameters() | {"G": table, "own": own}
+
+        def local_round(self, client):
+            rates = {"p": 0.1, "own": 0.1}
+            self.fit(
+                client,
+                Step(rates, "sgd"),
+                loss=lambda w, batch: mean_entropy(self.mixed(w, "own", batch), batch),
+            )
+            client.upload("own", into="G")
+            self.fit(
+                client,
+                Step(rates, "sgd"),
+                loss=lambda w, batch: mean_entropy(self.mixed(w, "G", batch), batch),
+            )
+
+        def mixed(self, w, name, batch):
+            return dot(w[name][batch.items] + w.own[batch.items], w.p)
+
+    equal_to_the_loop(Late)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_weights_of_a_mixture_may_have_another_precision():
+    class Mixing(ServerRule):
+        def mix(self, _name, uploads, _server):
+            return torch.full((len(uploads), len(uploads)), 1 / len(uploads), dtype=torch.float32)
+
+    class Mixed(FedMF):
+        server_rule = Mixing
+
+        def parameters(self):
+            return super().parameters() | {
+                "p": vector(self.settings["d"], "personal", Initial("normal", 0.5))
+            }
+
+        def local_round(self, client):
+            super().local_round(client)
+            client.upload("p")
+
+    loop = equal_to_the_loop(Mixed, "participation=1", "aggregated=1")
+    assert near(kept(loop, "p")[0], kept(loop, "p")[1])

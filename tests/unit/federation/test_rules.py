@@ -1,5 +1,7 @@
 """The rules of losses, scores, rewrites and programs: what breaks one is refused with its line and what to write."""
 
+# ruff: noqa: ARG005 - what is refused need not read all that it is given
+
 import random
 import re
 
