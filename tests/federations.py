@@ -16,6 +16,7 @@ from fedrec.config.methods import load_methods, resolve
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
+from fedrec.federation.comparison import apart, values_of
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method
@@ -98,6 +99,12 @@ def chosen(name: str, values: Mapping[str, object]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items() if key in settings_of(name)]
 
 
+def applicable(name: str, *changes: str) -> list[str]:
+    """Those of `changes` that a method has settings for: one that solves its round has none of training."""
+    known = settings_of(name)
+    return [change for change in changes if change.partition("=")[0] in known]
+
+
 def gentle(name: str, *changes: str) -> tuple[str, ...]:
     """Changes to gentle rates, where a method has them, and then `changes`."""
     return *chosen(name, GENTLE), *changes
@@ -171,31 +178,10 @@ def trained(
     return Trained(MappingProxyType({key: value.clone() for key, value in values.items()}), scores, training)
 
 
-def values_of(learner: Learner, device: torch.device = CPU) -> dict[str, Tensor]:
-    """Every number a learner stores; a table that clients keep is whole, however it is stored."""
-    stored = dict(learner.tensors())
-    if isinstance(learner, Federation):
-        everyone = torch.arange(len(learner.clients), device=device)
-        stored = {key: value for key, value in stored.items() if not key.startswith("kept/")}
-        stored |= {f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.kept.items()}
-    return stored
-
-
 def assert_same(first: Mapping[str, Tensor], second: Mapping[str, Tensor], relative: float = 0.0) -> None:
     """Equal up to a share of the largest number of each tensor."""
     for name, share in apart(first, second).items():
         assert share <= relative, name
-
-
-def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
-    """How far tensors are apart, each in shares of the first one's largest number."""
-    assert first.keys() == second.keys()
-    shares = {}
-    for name, value in first.items():
-        expected, actual = value.double(), second[name].double()
-        scale = expected.abs().max().clamp(min=1e-12)
-        shares[name] = float((expected - actual).abs().max() / scale)
-    return shares
 
 
 def server_side(share, initial=None, shared=None, personal=None, round_=1) -> ServerSide:

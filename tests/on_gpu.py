@@ -3,10 +3,12 @@
     python -m tests.on_gpu            one case of every method, and every variant
     python -m tests.on_gpu --all      the whole matrix
     python -m tests.on_gpu fedmf      cases of some methods alone
+    python -m tests.on_gpu programs   unusual losses and rounds of the corpus, and random programs
 
 In double precision, where a difference is a mistake, and in single precision, where tables are fetched in the
-background and differences are rounding; there twice, since the same run gives the same bytes. Ends with status 1 if
-any differs, or if a fit was not compiled that should be. It needs what training needs, and pytest.
+background and differences are rounding; there twice, since the same run gives the same bytes. Programs are compared
+in double precision alone. Ends with status 1 if any differs, or if a fit was not compiled that should be. It needs
+what training needs, and pytest.
 """
 
 import sys
@@ -22,6 +24,9 @@ from tests.compiled import wrongly_trained
 from tests.contract.matrix import LEADING, MATRIX, VARIANTS, Case
 from tests.contract.test_engines import USERS
 from tests.federations import apart, learner_of, planted_blocks, precision, values_of
+from tests.programs.corpus import CASES
+from tests.programs.outcome import mistakes_of, outcome_of
+from tests.programs.random_programs import disagrees, drawn
 
 _DOUBLE = 1e-9
 """How far the GPU may be from the loop in double precision, in shares of a tensor's largest number."""
@@ -31,6 +36,8 @@ _CHAOTIC = ("fedcia",)
 """Eigenvectors of equal eigenvalues: products of whole tables turn by another angle on another device."""
 _BY_TORCH = ("lightgcn", "centrap")
 """Methods that are trained without the fused engine."""
+_RANDOM_PROGRAMS, _SECONDS = 300, 90.0
+"""Random programs that are tried, as many of them as this time allows."""
 
 
 class CentralCase(Case):
@@ -100,6 +107,28 @@ def mistakes(case: Case) -> tuple[str, list[str]]:
     return f"{difference:.1e}, single {single:.1e} (loop {lost:.1e})", found
 
 
+def programs() -> int:
+    """Compare the quick cases of the corpus and random programs; print those that differ, and say how many."""
+    start, tried, compiled, failed = time.perf_counter(), 0, 0, 0
+    for case in (case for case in CASES.values() if case.quick):
+        outcome = outcome_of(case, "fused", "cuda")
+        tried, compiled = tried + 1, compiled + (outcome.by == "compiled")
+        for mistake in mistakes_of(case, outcome):
+            failed += 1
+            print(f"FAILED {mistake}", flush=True)
+    for seed in range(_RANDOM_PROGRAMS):
+        if time.perf_counter() - start > _SECONDS:
+            break
+        outcome = outcome_of(drawn(seed).case(), "fused", "cuda")
+        tried, compiled = tried + 1, compiled + (outcome.by == "compiled")
+        if disagrees(outcome):
+            failed += 1
+            print(f"FAILED random program {seed}: {outcome}", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"{tried} programs, {compiled} of them compiled, {failed} failed, {seconds:.0f} s", flush=True)
+    return failed
+
+
 def main() -> None:
     """Compare all cases, and print those that differ."""
     variant = ("batch_size=16", "early_stop=0.25", "local_epochs=3")
@@ -107,8 +136,10 @@ def main() -> None:
         MATRIX if "--all" in sys.argv else [*LEADING, *(Case(name, variant) for name in VARIANTS), *CENTRAL]
     )
     only = [name for name in sys.argv[1:] if not name.startswith("-")]
+    failed = programs() if not only or "programs" in only else 0
+    if only == ["programs"]:
+        sys.exit(failed > 0)
     cases = [case for case in cases if not only or case.name in only]
-    failed = 0
     start = time.perf_counter()
     for case in cases:
         try:

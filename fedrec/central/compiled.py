@@ -24,9 +24,9 @@ from fedrec.federation.engines.fused.compiling import (
     known_tables,
     power_of_two,
 )
-from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model import Batch, Fit, Step, Values, Weights
 from fedrec.native.kernel import Argument
 

@@ -84,6 +84,16 @@ def add_without_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """Add the option that has a training end where its engine does not train as the plain loop does."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with an error where the engine does not train a few clients as the plain loop does "
+        "(default: a slower engine trains the run, with a warning)",
+    )
+
+
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the folder of packed runs."""
     parser.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_methods, add_without_model, check_paper
+from fedrec.cli.options import add_command, add_methods, add_strict, add_without_model, check_paper
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def add_commands(commands: "Commands") -> None:
         "every held-out item last from that round on (default: %(default)s)",
     )
     add_without_model(parser)
+    add_strict(parser)
     parser.add_argument("--force", action="store_true", help="replace a finished run in the folder")
     parser.add_argument("--replace", action="store_true", help="the same, but keep it if it is this very run")
 
@@ -127,6 +128,7 @@ def _request(parsed: argparse.Namespace, also: Mapping[str, Path]) -> "TrainRequ
         with_model=not parsed.without_model,
         force=parsed.force,
         replace=parsed.replace,
+        strict=parsed.strict,
     )
 
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, add_without_model, project_of
+from fedrec.cli.options import (
+    add_command,
+    add_methods,
+    add_project,
+    add_strict,
+    add_without_model,
+    project_of,
+)
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.workers.order import ORDERS_OF_WORK
 
@@ -62,6 +69,7 @@ def add_commands(commands: "Commands") -> None:
         "same one is kept",
     )
     add_without_model(parser)
+    add_strict(parser)
     add_methods(parser)
 
 
@@ -171,7 +179,7 @@ def _command(runs: "Sequence[ListedRun]", parsed: argparse.Namespace, done: "Col
 def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, ...]:
     """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
     with_model = not parsed.without_model or bool(asked.record)
-    asked = replace(asked, replace=parsed.replace, with_model=with_model)
+    asked = replace(asked, replace=parsed.replace, with_model=with_model, strict=parsed.strict)
     return (*asked.arguments(), f"--methods={parsed.methods}")
 
 

@@ -3,6 +3,7 @@
 `fedrec.config.method_file` reads and checks them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,14 @@ from typing import Any, Literal
 
 from fedrec.config.document import quoted_value
 
-SettingType = Literal["integer", "number", "choice", "integers"]
+SettingType = Literal["integer", "number", "choice", "integers", "text", "path", "bool"]
+WORDS = {
+    "text": "text of letters, digits, _, ., + and -",
+    "path": "the path of a file, of letters, digits, _, ., -, + and /",
+    "bool": "true or false",
+}
+"""The types without a range, and the values that each allows."""
+_SPELLED = {"text": re.compile(r"[A-Za-z0-9_.+-]+"), "path": re.compile(r"[A-Za-z0-9_.+/-]+")}
 OURS, SEARCHED = "ours", "searched"
 """Sources of a value: no paper and no code states it; a search found it (see `fedrec.config.tuning`)."""
 
@@ -46,7 +54,7 @@ class Setting:
     origin: str
     """The entry that it is written in; others may take it over by an anchor."""
     range: tuple[float, float] | None = None
-    """The least and the largest value; None for a choice."""
+    """The least and the largest value; None for a type that has none."""
     choices: tuple[str, ...] = ()
     nullable: bool = False
     papers: Mapping[str, SourcedValue] = field(default_factory=dict)
@@ -56,6 +64,10 @@ class Setting:
         """Whether it may have a value."""
         if value is None:
             return self.nullable
+        if self.type == "bool":
+            return isinstance(value, bool)
+        if self.type in _SPELLED:
+            return isinstance(value, str) and _SPELLED[self.type].fullmatch(value) is not None
         if self.range is None:
             return value in self.choices
         if (self.type == "integers") != isinstance(value, list):
@@ -71,6 +83,8 @@ class Setting:
     @property
     def allowed_values(self) -> str:
         """The values that it may have, in words."""
+        if self.type in WORDS:
+            return WORDS[self.type] + (", or null" if self.nullable else "")
         if self.range is None:
             return f"one of {', '.join(self.choices)}"
         low, high = self.range

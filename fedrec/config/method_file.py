@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
-from fedrec.config.method_entries import SEARCHED, MethodEntry, Setting, SourcedValue
+from fedrec.config.method_entries import SEARCHED, WORDS, MethodEntry, Setting, SourcedValue
 from fedrec.errors import did_you_mean
 
 _PARTS = ("settings", "teaching", "backbones", "refused", "composed", "papers")
@@ -97,12 +97,13 @@ class _Reader:
             self.mistakes += wrong
             return None
         is_choice = content["type"] == "choice"
+        has_range = not is_choice and content["type"] not in WORDS
         setting = Setting(
             meaning=content["meaning"],
             type=content["type"],
             default=SourcedValue(content["value"], content["source"], content.get("trials")),
             origin=str(key[0]),
-            range=None if is_choice else (content["range"][0], content["range"][1]),
+            range=(content["range"][0], content["range"][1]) if has_range else None,
             choices=tuple(content["choices"]) if is_choice else (),
             nullable=bool(content.get("nullable")),
         )
@@ -211,6 +212,9 @@ def _of_bounds(key: KeyPath, setting: Mapping[str, Any], schema: Mapping[str, An
     elif kind == "choice":
         if not isinstance(setting.get("choices"), list) or not setting["choices"]:
             yield Mistake(key, "a setting of type choice has a list of 'choices'. Add it.")
+    elif kind in WORDS:
+        if "range" in setting or "choices" in setting:
+            yield Mistake(key, f"a setting of type {kind} has neither 'range' nor 'choices'. Take it out.")
     elif not _is_range(setting.get("range")):
         yield Mistake(key, f"a setting of type {kind} has a 'range': [least, largest]. Add it.")
 

@@ -5,7 +5,8 @@ A method is named by its composition (see `fedrec.config.names`). In the file a 
 plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
 one backbone under one paper (`fedmf@plgc`). What differs under a paper stands with the setting, or in the
 entry's own `papers`, which come first: the setting may be another entry's. A value given as text is a number,
-a choice, `null`, or integers joined by `x` (`layers=32x16x8`, `layers=none`).
+a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined by `x` (`layers=32x16x8`,
+`layers=none`).
 
 The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
 YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
@@ -32,6 +33,9 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "integer": int,
     "number": float,
     "choice": str,
+    "text": str,
+    "path": str,
+    "bool": lambda text: {"true": True, "false": False}[text],
     "integers": lambda text: [] if text == "none" else [int(part) for part in text.split("x")],
 }
 Result = TypeVar("Result")
@@ -134,6 +138,11 @@ def _canonical(methods: Methods, name: str) -> str:
     for key, text in sorted(composition.changes):
         value = _read(composition, settings, key, text)
         _check(composition, key, settings[key], value)
+        if settings[key].type == "path":
+            raise ConfigurationError(
+                f"{name}: '{key}' names a file, and a path can be no part of a name. Give it by --set "
+                f"{key}=..., or as the value of the entry."
+            )
         changes.append((key, setting_text(value)))
     return str(replace(composition, changes=tuple(changes)))
 
@@ -213,7 +222,7 @@ def _read(composition: Composition, settings: Mapping[str, Setting], key: str, t
         return None
     try:
         return _READERS[setting.type](text)
-    except ValueError:
+    except (ValueError, KeyError):
         raise ConfigurationError(
             f"{name}: {key}={text} is no {setting.type}: {setting.meaning}; {setting.allowed_values}."
         ) from None
@@ -223,6 +232,8 @@ def setting_text(value: object) -> str:
     """The shortest text that `--set` and brackets read as `value`: `32x16`, `none`, `null`, `0.1`."""
     if value is None:
         return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, list | tuple):
         return "x".join(map(str, value)) or "none"
     if isinstance(value, float):

@@ -5,7 +5,9 @@ times tie or are missing is the protocol's choice, never an accident of a sort.
 """
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedrec.config.protocol import Protocol
 from fedrec.data.candidates import Candidates, candidates_of, draw_candidates
-from fedrec.data.interactions import Interactions
+from fedrec.data.interactions import Interactions, read_interactions_file
 from fedrec.errors import SplitError
 from fedrec.files.parquet import content_hash, read_table, write_table
 from fedrec.random.purpose import Purpose
@@ -49,6 +51,20 @@ class Split:
     dropped: NDArray[np.int32]
     interactions: str
     """Content hash of the interactions."""
+    find_turns: Callable[[], NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
+    """What finds `turns`, which few methods ask for; None where nothing is known of times."""
+
+    def turns(self) -> NDArray[np.int64]:
+        """Of each interaction its place in its user's order of time, 0 for the oldest; ties as in the split.
+
+        Raises `SplitError` where the dataset has no times, so that its order would be an accident.
+        """
+        if self.find_turns is None:
+            raise SplitError(
+                f"{self.dataset}, {self.protocol.name}: the order in which users met items is not known. Use "
+                "a split that was made from interactions, or a method that reads no history."
+            )
+        return self.find_turns()
 
     def table(self) -> pa.Table:
         """The columns user, item and part (by name)."""
@@ -105,6 +121,27 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
             f"{interactions.dataset}, {protocol.name}: that paper's own order of rows decides its ties, and "
             f"the file that holds it could not be had. `fedrec fetch {interactions.dataset}` says why."
         )
+    histories, part, dropped = _divided(interactions, protocol)
+    user, item, part = _sorted_pairs(histories, part, interactions.items)
+    return Split(
+        dataset=interactions.dataset,
+        protocol=protocol,
+        users=interactions.users,
+        items=interactions.items,
+        user=user,
+        item=item,
+        part=part,
+        candidates=draw_candidates(user, item, interactions.items, protocol, interactions.dataset),
+        dropped=dropped,
+        interactions=interactions.content_hash(),
+        find_turns=partial(_turns, interactions, protocol),
+    )
+
+
+def _divided(
+    interactions: Interactions, protocol: Protocol
+) -> tuple[_Histories, NDArray[np.int8], NDArray[np.int32]]:
+    """The interactions that take part, the part of each, and the users that take none."""
     histories = _histories_of(interactions, protocol)
     histories, too_few_items = _without_short_histories(histories)
     if not len(histories.user):
@@ -118,19 +155,32 @@ def make_split(interactions: Interactions, protocol: Protocol) -> Split:
     part[_latest(histories)] = TEST
     earlier = np.flatnonzero(part != TEST)
     part[earlier[_latest(histories.where(earlier))]] = VALIDATION
-    user, item, part = _sorted_pairs(histories, part, interactions.items)
-    return Split(
-        dataset=interactions.dataset,
-        protocol=protocol,
-        users=interactions.users,
-        items=interactions.items,
-        user=user,
-        item=item,
-        part=part,
-        candidates=draw_candidates(user, item, interactions.items, protocol, interactions.dataset),
-        dropped=np.union1d(too_few_items, too_many_items),
-        interactions=interactions.content_hash(),
-    )
+    return histories, part, np.union1d(too_few_items, too_many_items)
+
+
+def _turns(interactions: Interactions, protocol: Protocol) -> NDArray[np.int64]:
+    """The place in its user's order of time of each interaction of a split, in the split's order."""
+    if not interactions.timed and protocol.no_times == "random":
+        raise SplitError(
+            f"{interactions.dataset}, {protocol.name}: its interactions have no times, so their order is not "
+            "known. Use a method that reads no history, or a dataset with times."
+        )
+    histories, part, _ = _divided(interactions, protocol)
+    # Of equal times the smallest tie is the latest.
+    oldest_first = np.lexsort((-histories.ties(), histories.time, histories.user))
+    starts = _starts(histories.user)
+    places = np.empty(len(oldest_first), dtype=np.int64)
+    lengths = np.diff(starts, append=len(places))
+    places[oldest_first] = np.arange(len(places)) - np.repeat(starts, lengths)
+    return places[np.argsort(_packed(histories, part, interactions.items), kind="stable")]
+
+
+def _turns_of_file(split_hash: str, path: Path, protocol: Protocol) -> NDArray[np.int64]:
+    """The same of a split that was read, from the interactions that it was made from."""
+    interactions = read_interactions_file(path)
+    if interactions.content_hash() != split_hash:
+        raise SplitError(f"{path}: is not what the split beside it was made from. Make the split again.")
+    return _turns(interactions, protocol)
 
 
 def write_split(split: Split, folder: Path) -> None:
@@ -184,6 +234,12 @@ def read_split(folder: Path) -> Split:
         candidates=Candidates.from_table(listed),
         dropped=np.array(about["dropped_users"], dtype=np.int32),
         interactions=about["interactions"],
+    )
+    split = replace(
+        split,
+        find_turns=partial(
+            _turns_of_file, split.interactions, folder.parent / "interactions.parquet", split.protocol
+        ),
     )
     if not about["split"] == about_listed["split"] == split.content_hash():
         raise SplitError(f"{folder}: its split.parquet and candidates.parquet are of two splits. {remedy}")
@@ -258,10 +314,15 @@ def _sorted_pairs(
     histories: _Histories, part: NDArray[np.int8], items: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8]]:
     """User, item and part of each interaction, sorted by user, part and item."""
-    packed = np.sort((histories.user.astype(np.int64) * len(PARTS) + part) * items + histories.item)
-    packed, item = np.divmod(packed, items)
+    packed, item = np.divmod(np.sort(_packed(histories, part, items)), items)
     user, part_ = np.divmod(packed, len(PARTS))
     return user.astype(np.int32), item.astype(np.int32), part_.astype(np.int8)
+
+
+def _packed(histories: _Histories, part: NDArray[np.int8], items: int) -> NDArray[np.int64]:
+    """User, part and item of each interaction as one number, which sorts as they do."""
+    packed: NDArray[np.int64] = (histories.user.astype(np.int64) * len(PARTS) + part) * items + histories.item
+    return packed
 
 
 def _starts(values: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """The clients of a federation: what each one holds, on the device that trains."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Self
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import TEST, TRAIN, VALIDATION, Split
-from fedrec.errors import ConfigurationError, SplitError
+from fedrec.errors import ConfigurationError, FederationError, SplitError
 from fedrec.federation.draw_kernels import SAMPLES, samples
 from fedrec.federation.draws import negatives
 from fedrec.federation.pairs import PairSet, counted
@@ -74,6 +75,8 @@ class Clients:
     before: int = 0
     elsewhere: int = 0
     """How many clients other processes have, before these and in all."""
+    find_turns: Callable[[], Tensor] | None = None
+    """What finds `turn`."""
 
     def __len__(self) -> int:
         return len(self.user)
@@ -128,6 +131,21 @@ class Clients:
         """Number of training interactions of each client."""
         return self.start.diff()
 
+    @cached_property
+    def turn(self) -> Tensor:
+        """Of each training item its place in its client's order of time, from 0 for the oldest."""
+        if self.find_turns is None:
+            raise FederationError("the order in which clients met their items is not known.")
+        return self.find_turns()
+
+    @cached_property
+    def by_time(self) -> Tensor:
+        """The training items of all clients, of each from the oldest to the latest."""
+        client = torch.repeat_interleave(self.everyone, self.sizes)
+        ordered = torch.empty_like(self.train_item)
+        ordered[self.start[client] + self.turn] = self.train_item
+        return ordered
+
     @classmethod
     def of_split(cls, split: Split, device: torch.device, peers: Peers = ALONE) -> Self:
         """The clients of a frozen split, or those of them that are this process's."""
@@ -159,6 +177,8 @@ class Clients:
             held_out={part: tensor(items) for part, items in held_out.items()},
             candidates={part: tensor(items) for part, items in candidates.items()},
             forbidden=PairSet.of(tensor(client), tensor(item), len(users), split.items),
+            # Held-out items are the latest: of training items these places are those among training items.
+            find_turns=lambda: tensor(split.turns()[trained]),
         )
 
     @classmethod
@@ -176,7 +196,12 @@ class Clients:
             split.candidates, validation=split.candidates.validation[own], test=split.candidates.test[own]
         )
         share = replace(
-            split, user=split.user[rows], item=split.item[rows], part=split.part[rows], candidates=candidates
+            split,
+            user=split.user[rows],
+            item=split.item[rows],
+            part=split.part[rows],
+            candidates=candidates,
+            find_turns=lambda: split.turns()[rows],
         )
         clients = cls.of_split(share, device)
         return replace(clients, before=own.start, elsewhere=count - len(clients))
@@ -192,6 +217,7 @@ class Clients:
             held_out={part: items[who] for part, items in self.held_out.items()},
             candidates={part: items[who] for part, items in self.candidates.items()},
             forbidden=self.forbidden.only(who),
+            find_turns=lambda: self.turn[self._training_rows(who)],
         )
 
     def training(self, who: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,6 +225,11 @@ class Clients:
         sizes = self.sizes[who]
         place = torch.repeat_interleave(torch.arange(len(who), device=self.device), sizes)
         return self.train_item[self.start[who][place] + counted(sizes)], place
+
+    def _training_rows(self, who: Tensor) -> Tensor:
+        """Where the training items of the clients `who` stand among those of all."""
+        sizes = self.sizes[who]
+        return torch.repeat_interleave(self.start[who], sizes) + counted(sizes)
 
     def samples(
         self,

@@ -1,9 +1,10 @@
 """A federated method in training: who takes part, local rounds, aggregation, scores."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -15,16 +16,18 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
+from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
-from fedrec.federation.model.tables import Values, reduced
+from fedrec.federation.model.tables import PlainTable, Values, reduced
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.observe.spectrum import information_abundance
+from fedrec.federation.own_items import history_of, own_items
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, needs_of, shape_of, trace, trace_after
+from fedrec.federation.program import Needs, losses_of, needs_of, shape_of, trace, trace_after, trains
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
@@ -33,6 +36,8 @@ from fedrec.random.purpose import Purpose
 
 _CHUNK, _CHUNK_ON_GPU = 1 << 25, 1 << 27
 """Numbers of whole tables that are looked at together: a GPU has time for few launches."""
+_MOST_PROGRAMS = 64
+"""Programs whose needs are kept: a loss that reads other values in every round is another one each time."""
 _SAMPLED = 100
 """Clients whose tables stand for those of all in notes on a run."""
 
@@ -77,19 +82,21 @@ class Federation:
         self._beside: dict[str, Tensor] | None = None
         self._of_everyone: tuple[Tensor, Tensor] | None = None
         """The weights of all clients, and those who have any."""
+        self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
-        """Of programs met so far, by their shape."""
+        """Of programs met so far, by their shape and the keys of their losses."""
 
     def train_round(self, round_: int) -> Report:
         """Do round `round_`, counted from 1."""
         start = time.perf_counter()
         who, aggregated = self._participants(round_)
+        program = trace(self.method, round_)
         # First of all, so that a GPU draws while it is told of the rest.
-        samples = self.clients.samples(who, self.settings["negatives"], self.seed, round_)
+        samples = self.clients.samples(who, self._negatives(program), self.seed, round_)
         self.state.join(who)
         server = self._server(round_, *self._weights(aggregated))
         task = Task(
-            self.method, *self._checked(trace(self.method, round_), server),
+            self.method, *self._checked(program, server),
             self.state, server, self.clients, who, samples,
             self.settings["batch_size"], self.seed, round_, self.privacy,
             alone=1 < self.settings["aggregate_from"] >= round_, recorder=self.recorder,
@@ -111,8 +118,9 @@ class Federation:
         if self.recorder is not None:
             who_mixed = server.side().who if server.mixed else server.who
             self.recorder.round_ended(self.state, round_, who_mixed, server.mixed, together=together)
+        mean = training.mean() if loss is None else loss
         return Report(
-            loss=training.mean() if loss is None else loss,
+            loss=mean if trains(task.program) else math.nan,
             clients=training.clients,
             down=self._downloaded() if server.uploaded and together else 0,
             up=sum(server.uploaded.values()) if together else 0,
@@ -164,11 +172,15 @@ class Federation:
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         """Which clients drew training negatives in a finished round, and for what."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
-        draws = [(trained, Purpose.NEGATIVES)]
+        draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
         _, who = trace_after(self.method, round_)
         if who != "nobody":
             draws.append((self._working(who, trained), Purpose.LATE_NEGATIVES))
         return draws
+
+    def _negatives(self, program: Program) -> int:
+        """Training negatives of each positive in a local round: none where it trains nothing."""
+        return int(self.settings["negatives"]) if trains(program) else 0
 
     def notes(self, rounds: int) -> dict[str, Any]:
         """Facts for `run.json` after `rounds`."""
@@ -285,15 +297,18 @@ class Federation:
         for operation in program:
             if isinstance(operation, Rewrite):
                 part = self.state.parameters[operation.name]
-                if not part.table or operation.name in self.state.shared:
+                if not part.table or operation.name in self.state.shared or part.location == "given":
                     raise FederationError(
-                        f"'{operation.name}' cannot be rewritten: it is shared, or no table."
+                        f"'{operation.name}' cannot be rewritten: it is shared, given, or no table."
                     )
         server.accept(program)
-        shape = shape_of(program)
-        if shape not in self._needs:
-            self._needs[shape] = needs_of(program, self.method)
-        return program, self._needs[shape]
+        losses = (self._keys.of(loss, numbers=False) for loss in losses_of(program))
+        key = (shape_of(program), *losses)
+        if key not in self._needs:
+            if len(self._needs) >= _MOST_PROGRAMS:
+                self._needs.clear()
+            self._needs[key] = needs_of(program, self.method)
+        return program, self._needs[key]
 
     def _values(self, who: Tensor) -> Values:
         """What some clients are scored with, but for what is derived from it; to be looked at only."""
@@ -307,6 +322,8 @@ class Federation:
             else:
                 values[name] = kept.view(those) if isinstance(those, slice) else kept.whole(those)
         values |= {name: numbers[those] for name, numbers in self._beside_parameters().items()}
+        values["own"] = PlainTable(partial(own_items, self.clients, who))
+        values["history"] = partial(history_of, self.clients, who)
         return values
 
     def _beside_parameters(self) -> dict[str, Tensor]:
@@ -410,6 +427,9 @@ class _ScoredTable:
             return self.whole().expand(len(self.who), -1, -1)
         if self.kept is None:
             return functional.embedding(items, self.common)
+        if items.dim() > 2:
+            rows: Tensor = self[items.flatten(1)].unflatten(1, items.shape[1:])
+            return rows
         return self.kept.rows(self.who.unsqueeze(1).expand_as(items), items)
 
     def whole(self) -> Tensor:

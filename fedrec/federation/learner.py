@@ -13,8 +13,8 @@ from fedrec.random.purpose import Purpose
 class Report:
     """What one round cost and gave.
 
-    `loss` is the mean over the clients that trained; `down` and `up` are the numbers (of four
-    bytes) each of them received and sent. `slowest` is the papers' time of the slowest client,
+    `loss` is the mean over the clients that trained, NaN where none did; `down` and `up` are the numbers (of
+    four bytes) each of them received and sent. `slowest` is the papers' time of the slowest client,
     None where clients are not timed one by one.
     """
 

@@ -4,15 +4,16 @@
 from the program whether whole tables must be held, and how many batch x batch matrices a loss allocates.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import (
     Client,
     Fit,
@@ -25,9 +26,11 @@ from fedrec.federation.model.client import (
     recorded,
 )
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import PlainBatch, PlainTable, Values
 from fedrec.federation.model.weights import Loss, Weights
+from fedrec.federation.out_of_sight import server_out_of_sight
 from fedrec.federation.rules.losses import Rules
 from fedrec.federation.rules.structure import check_parameters, check_program
 
@@ -51,6 +54,11 @@ def _checked(program: Program, method: Method) -> Program:
     return tuple(operation for operation in program if not isinstance(operation, Fit) or operation.epochs > 0)
 
 
+def trains(program: Program) -> bool:
+    """Whether clients train, and so read their samples and report a loss."""
+    return any(isinstance(operation, Fit) for operation in program)
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a program needs of an engine that trains many clients at once."""
@@ -71,16 +79,29 @@ def needs_of(program: Program, method: Method) -> Needs:
 
     They are computed of clients that are made up; raise `FederationError` where one breaks a rule.
     """
-    rules = Rules(method)
+    # A round may ask for the same loss many times, as a new function each time.
+    rules, keys = Rules(method), LossKeys()
+    losses = {
+        (keys.of(loss), trained, guarded): (loss, trained, guarded)
+        for loss, trained, guarded in _differentiated(program)
+    }
+    rewrites = {
+        (operation.name, keys.of(operation.rows)): operation
+        for operation in program
+        if isinstance(operation, Rewrite)
+    }
     tables = {name for name, part in rules.parameters.items() if part.table}
-    for operation in program:
-        if isinstance(operation, Rewrite):
-            rules.check_rewrite(operation)
-    for loss, trained in _losses(program):
-        rules.check_loss(loss, trained)
-    rules.check_score()
+    with server_out_of_sight(method):
+        for rewrite in rewrites.values():
+            rules.check_rewrite(rewrite)
+        for loss, trained, guarded in losses.values():
+            rules.check_loss(loss, trained, guarded)
+        rules.check_score()
+        matrices = max(
+            (_square_matrices(method, loss, trained) for loss, trained, _ in losses.values()), default=0
+        )
     whole = rules.whole_tables or any(_moves_every_row(operation, tables) for operation in program)
-    return Needs(whole, max((_square_matrices(method, *loss) for loss in _losses(program)), default=0))
+    return Needs(whole, matrices)
 
 
 def _shape_of(operation: Operation) -> tuple[Any, ...]:
@@ -122,12 +143,17 @@ def _step_moves_every_row(step: Step, tables: set[str]) -> bool:
     return bool(moved.intersection(step.guarded)) or (adam and (decayed or (step.keep_state and bool(moved))))
 
 
-def _losses(program: Program) -> Iterator[tuple[Loss, tuple[str, ...]]]:
-    """Every loss of a program, with the names it is differentiated by."""
+def losses_of(program: Program) -> Iterator[Loss]:
+    """Every loss of a program."""
+    yield from (loss for loss, *_ in _differentiated(program))
+
+
+def _differentiated(program: Program) -> Iterator[tuple[Loss, tuple[str, ...], tuple[str, ...]]]:
+    """Every loss of a program, the names it is differentiated by, and those of which sample by sample."""
     for operation in program:
         if isinstance(operation, Fit):
             for step in operation.steps:
-                yield step.loss or operation.loss, tuple(step.rates)
+                yield step.loss or operation.loss, tuple(step.rates), tuple(step.guarded)
 
 
 def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> int:
@@ -135,24 +161,28 @@ def _square_matrices(method: Method, loss: Loss, trained: tuple[str, ...]) -> in
     parameters = {name: part for name, part in method.parameters().items() if part.location != "server"}
     # No other axis is as long as the mini-batch, so that an axis tells what it counts.
     widths = [size for part in parameters.values() for size in part.shape[1 if part.table else 0 :]]
-    batch_size = 1 + 2 * sum(widths)
-    items = torch.arange(batch_size)
-    batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()))
-    values = {name: _made_up(part, batch_size + 1, name in trained) for name, part in parameters.items()}
+    tables = [part.shape[0] for part in parameters.values() if part.table]
+    batch_size = next(size for size in count(1 + 2 * sum(widths)) if size not in tables)
+    places = torch.arange(batch_size)
+    items = places % min(tables, default=batch_size)
+    past = Past(places // 2, torch.zeros_like(places), items)
+    batch = PlainBatch(items, (items % 2).to(torch.get_default_dtype()), lambda: past)
+    values = {name: _made_up(part, name in trained) for name, part in parameters.items()}
     w = Values(values)
-    w["interactions"], w["held"] = torch.full((1, 1), 2.0), torch.ones(1, 1)
+    w["interactions"], w["held"], w["history"] = torch.full((1, 1), 2.0), torch.ones(1, 1), no_history
+    own = torch.arange(min(tables, default=batch_size)) < 2
+    w["own"] = PlainTable(own.to(torch.get_default_dtype()).unsqueeze(1))
     w |= {name: PlainTable(values[name], items[:2]) for name, part in parameters.items() if part.table}
     with torch.no_grad():
         w |= method.derived(cast(Weights, w))
     with _SquareMatrices(batch_size) as square:
-        loss(cast(Weights, w), batch).sum().backward()
+        torch.autograd.backward(loss(cast(Weights, w), batch).sum())
     return square.count
 
 
-def _made_up(part: Parameter, rows: int, trained: bool) -> Tensor:
+def _made_up(part: Parameter, trained: bool) -> Tensor:
     """Values of a made-up client: small, different, and the same every time."""
-    shape = (rows, *part.shape[1:]) if part.table else part.shape
-    value = torch.linspace(-0.5, 0.5, math.prod(shape)).sin().reshape(shape)
+    value = torch.linspace(-0.5, 0.5, part.count).sin().reshape(part.shape)
     return value.requires_grad_(trained)
 
 

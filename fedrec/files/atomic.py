@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -85,7 +85,12 @@ def remove_remains(path: Path) -> None:
 
     A writer holds a lock on what it writes, which the system takes from a dead one.
     """
-    for remains in sorted(path.parent.glob(f".{glob.escape(path.name)}.*.part")):
+    remove_unlocked(sorted(path.parent.glob(f".{glob.escape(path.name)}.*.part")))
+
+
+def remove_unlocked(files: Iterable[Path]) -> None:
+    """Remove those of `files` that no living process has locked."""
+    for remains in files:
         # An error: it is gone by now, or somebody else's, or there are no locks to tell who lives.
         with suppress(OSError), remains.open("rb+") as stream:
             if try_lock(stream.fileno()):

@@ -1,43 +1,269 @@
-"""Where compiled programs are kept, so that each is compiled once on a machine."""
+"""The cache of compiled kernels, so that each kernel is compiled once on a machine.
 
+A kernel is code that fedrec runs. So fedrec loads it from the cache only if its checksum is right and nobody
+else could have written it, and it loads the very bytes that it has compared. In all other cases it compiles
+the kernel again.
+"""
+
+import hashlib
+import logging
 import os
+import pwd
+import shutil
+import stat
+import struct
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from fedrec.errors import StorageError
-from fedrec.files.atomic import atomic
+from fedrec.errors import NoCompilerError, StorageError
+from fedrec.files.atomic import as_storage_error, atomic, remove_unlocked, try_lock, unflushed
 
 CACHE = "FEDREC_KERNELS"
 """The environment variable that names another folder for compiled kernels."""
+_PREFIX = "fedrec-kernels-"
+"""The beginning of the name of a temporary file or folder."""
+_SECONDS_TO_LOCK = 60.0
+"""A process loads a temporary file, or locks a temporary folder, right after it has made it. So older ones
+that are not locked belong to dead processes."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ADVICE = f"Name a folder of your own by {CACHE}"
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 @cache
-def folder() -> Path:
-    """The folder of compiled kernels: the user's cache, or a temporary one if that cannot be written."""
-    named = os.environ.get(CACHE)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    chosen = Path(named) if named else home / "fedrec" / "kernels"
+def folder() -> Path | None:
+    """The folder of compiled kernels; None, after a warning with the reason, where fedrec keeps none."""
     try:
-        chosen.mkdir(parents=True, exist_ok=True)
-        writable = os.access(chosen, os.W_OK)
-    except OSError:
-        writable = False
-    return chosen if writable else Path(tempfile.mkdtemp(prefix="fedrec-kernels-"))
+        chosen = _made_folder()
+        reason = _distrust(chosen)
+    except (OSError, StorageError, RuntimeError) as error:
+        reason = str(error)
+    if reason is None:
+        return chosen
+    _warn(reason)
+    return None
 
 
-def kept(name: str, source: str, made: Callable[[Path], None]) -> Path:
-    """The file `name`, which `made` writes if it is not there; its source lies beside it, to be read."""
-    path = folder() / name
-    if not path.is_file():
+def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Callable[[Path], T]) -> T:
+    """What `load` makes of the file `name`, out of the cache or, where it is not there, written by `made`.
+
+    Raise `NoCompilerError` where it cannot be compiled, or not be loaded.
+    """
+    place = folder()
+    path = None if place is None else place / name
+    if path is not None and (image := _intact(path)) is not None:
         try:
-            with atomic(path.with_suffix(path.suffix + ".txt")) as text:
-                text.write_text(source, encoding="utf-8")
-            with atomic(path) as temporary:
-                made(temporary)
-        except StorageError:
-            # A full disk is no reason not to train.
-            path = Path(tempfile.mkdtemp(prefix="fedrec-kernels-")) / name
-            made(path)
-    return path
+            return _loaded(path, image, load)
+        except OSError as error:
+            logger.warning("%s cannot be loaded and is compiled again: %s", path, error)
+    try:
+        with _private_folder() as private:
+            fresh = private / name
+            made(fresh)
+            image = _whole(fresh)
+            kernel = load(fresh)
+    except OSError as error:
+        raise NoCompilerError(f"a compiled kernel cannot be written or loaded: {error}") from error
+    # Kept once it is loaded: what ends the process when it is loaded does so at no later start.
+    if path is not None:
+        _keep(path, image, source)
+    return kernel
+
+
+def _made_folder() -> Path:
+    """The folder that the user named, or the one in the user's cache; made where it is not there."""
+    named = os.environ.get(CACHE)
+    if named:
+        chosen = Path(named).resolve()
+        with as_storage_error(chosen):
+            chosen.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
+        return chosen
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    chosen = (home / "fedrec" / "kernels").resolve()
+    for each in (chosen.parent, chosen):
+        with as_storage_error(each):
+            each.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
+            status = each.stat()
+            # Earlier versions made it as the umask allows.
+            if status.st_uid == os.geteuid() and status.st_mode & _OTHERS_WRITE:
+                each.chmod(stat.S_IRWXU)
+    return chosen
+
+
+def _distrust(chosen: Path) -> str | None:
+    """Why programs in a folder may be somebody else's, and what to do; None where they cannot be."""
+    status = chosen.stat()
+    if not _is_own(status):
+        return f"the folder {chosen} belongs to {_name_of(status.st_uid)}. {_ADVICE}"
+    if status.st_mode & _OTHERS_WRITE:
+        return (
+            f"others may write to the folder {chosen} (mode {stat.S_IMODE(status.st_mode):o}), and fedrec "
+            f"would run what they put there. Run `chmod 700 {chosen}`, or name another folder by {CACHE}"
+        )
+    for above in chosen.parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"everybody may write to {above}, and so replace the folder {chosen}. {_ADVICE}"
+    return None
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user, or to the machine's administrator, who may do anything anyway."""
+    return status.st_uid in (os.geteuid(), 0)
+
+
+def _name_of(user: int) -> str:
+    with suppress(KeyError):
+        return f"the user {pwd.getpwuid(user).pw_name}"
+    return f"the user of number {user}"
+
+
+@cache
+def _warn(reason: str) -> None:
+    """Say once why compiled kernels are not kept."""
+    logger.warning(
+        "compiled kernels are not kept, and every process compiles its own: %s.", reason.removesuffix(".")
+    )
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _checksum_line(name: str, image: bytes) -> bytes:
+    """What lies beside a kernel, as `sha256sum --check` reads it. With the name, no other kernel fits it."""
+    return f"{hashlib.sha256(image).hexdigest()}  {name}\n".encode()
+
+
+def _intact(path: Path) -> bytes | None:
+    """The bytes of a kernel in the cache; None where it is missing or damaged, or may be somebody else's."""
+    try:
+        line, image = _own_bytes(_checksum_of(path)), _own_bytes(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        logger.warning("%s is compiled again: %s", path, error)
+        return None
+    if line == _checksum_line(path.name, image):
+        return image
+    logger.warning("%s does not fit its checksum and is compiled again", path)
+    return None
+
+
+def _own_bytes(path: Path) -> bytes:
+    """The content of a plain file that nobody else can write; `OSError` for any other."""
+    # Without waiting for who writes to it, should it be a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status) or status.st_mode & _OTHERS_WRITE:
+            raise PermissionError(f"{path} is no plain file that only its owner may write")
+        return stream.read()
+
+
+def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
+    """What `load` makes of the bytes `image`, which were read from `path` and found right.
+
+    It loads a copy: whatever happens to the file from now on, these bytes are what the process runs.
+    """
+    with ExitStack() as stack:
+        try:
+            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix=_PREFIX, dir=_base()))
+            copy.write(image)
+            copy.flush()
+        except OSError:
+            # A full disk is no reason to compile again.
+            return load(path)
+        return load(Path(copy.name))
+
+
+def _whole(path: Path) -> bytes:
+    """The bytes of a kernel that a compiler has written; `NoCompilerError` where it only says that it has."""
+    image = path.read_bytes() if path.is_file() else b""
+    if not image:
+        raise NoCompilerError("the compiler reports success and writes no program")
+    if image.startswith(b"\x7fELF") and _is_cut_short(image):
+        raise NoCompilerError("the compiler reports success and writes half of a program")
+    return image
+
+
+def _is_cut_short(image: bytes) -> bool:
+    """Whether a program of 64 bits ends before its table of sections, which linkers write last.
+
+    To load one would end the process.
+    """
+    if len(image) < 64:
+        return True
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count = struct.unpack_from("<HH", image, 58)
+    return len(image) < int(table) + int(size) * int(count)
+
+
+def _keep(path: Path, image: bytes, source: str) -> None:
+    """Write a kernel into the cache: its source, to be read, then itself, and last its checksum."""
+    remove_unlocked(path.parent.glob(".*.part"))
+    contents = {
+        path.with_name(f"{path.name}.txt"): source.encode(),
+        path: image,
+        _checksum_of(path): _checksum_line(path.name, image),
+    }
+    try:
+        # A power cut may damage them: their checksum tells.
+        with unflushed():
+            for each, content in contents.items():
+                with atomic(each) as temporary:
+                    temporary.write_bytes(content)
+                with as_storage_error(each):
+                    each.chmod(stat.S_IMODE(each.stat().st_mode) & ~_OTHERS_WRITE)
+    except StorageError as error:
+        _warn(str(error))
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """A temporary folder that only this user can enter; it is removed at the end."""
+    base = _base()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=base, ignore_cleanup_errors=True) as made:
+        descriptor = os.open(made, os.O_RDONLY)
+        try:
+            # Some networks' file systems know no locks: what a killed process leaves there stays.
+            with suppress(OSError):
+                try_lock(descriptor)
+            yield Path(made)
+        finally:
+            os.close(descriptor)
+
+
+@cache
+def _base() -> Path:
+    """Where temporary folders lie: where programs may run; what killed processes left there is removed."""
+    base = Path(tempfile.gettempdir())
+    # Hardened machines let no program run from there (`noexec`).
+    if os.statvfs(base).f_flag & getattr(os, "ST_NOEXEC", 0):
+        base = folder() or base
+    for remains in base.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            _remove_if_dead(remains)
+    return base
+
+
+def _remove_if_dead(remains: Path) -> None:
+    """Remove a temporary file or folder of this user whose process has ended."""
+    descriptor = os.open(remains, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        is_old = time.time() - status.st_mtime > _SECONDS_TO_LOCK
+        if status.st_uid == os.geteuid() and is_old and try_lock(descriptor):
+            if stat.S_ISDIR(status.st_mode):
+                shutil.rmtree(remains, ignore_errors=True)
+            else:
+                remains.unlink()
+    finally:
+        os.close(descriptor)

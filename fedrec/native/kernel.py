@@ -31,13 +31,17 @@ class AnyKernel(Protocol):
 class Kernel(AnyKernel):
     """A compiled kernel, with the names and order of its parameters."""
 
-    def __init__(self, source: KernelSource, device: torch.device, lanes: int = 256) -> None:
+    def __init__(
+        self, source: KernelSource, device: torch.device, lanes: int = 256, *, soon: bool = False
+    ) -> None:
         """Raise `NoCompilerError` where it cannot be compiled for the device. `lanes` are a GPU block's
-        threads.
+        threads. With `soon`, a CPU's is compiled in less time, and slower.
         """
         self.source = source
         self._kernel = (
-            on_cpu.cpu_kernel(source) if device.type == "cpu" else on_gpu.gpu_kernel(source, lanes, device)
+            on_cpu.cpu_kernel(source, soon)
+            if device.type == "cpu"
+            else on_gpu.gpu_kernel(source, lanes, device)
         )
 
     def workers(self, items: int) -> int:

@@ -5,9 +5,7 @@ import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,8 @@ from pathlib import Path
 import torch
 
 from fedrec.errors import NoCompilerError
-from fedrec.native.cache import kept
+from fedrec.native.cache import loaded_kernel
+from fedrec.native.compiler_process import compiler_output
 from fedrec.native.source import KernelSource, hash_of
 
 FLAGS = "FEDREC_KERNEL_FLAGS"
@@ -27,16 +26,20 @@ _FLAGS = (
 )  # fmt: skip
 _OF_GCC = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fpeel-loops")
 """Vectors and short loops as `-O3` has them, in less time to compile; clang has them without flags."""
+_SOON = ("-O0",)
+"""For kernels that run for a moment."""
 _NATIVE = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 _COMPILERS = ("cc", "gcc", "clang")
-_MOST_CHARACTERS = 400
 
 
 class CpuKernel:
     """A compiled kernel: called with the number of pieces of work and its packed arguments."""
 
     def __init__(self, library: Path, name: str) -> None:
-        self._function = getattr(ctypes.CDLL(str(library)), name)
+        try:
+            self._function = getattr(ctypes.CDLL(str(library)), name)
+        except AttributeError as error:
+            raise OSError(f"it is no library of this kernel: {error}") from error
         self._function.restype = None
 
     def workers(self, items: int) -> int:
@@ -61,18 +64,31 @@ class CpuKernel:
 
 
 @cache
-def cpu_kernel(source: KernelSource) -> CpuKernel:
-    """The kernel of a source; raise `NoCompilerError` where there is no compiler, or it does not take it."""
+def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
+    """The kernel of a source, with `soon` one that is compiled in less time.
+
+    Raise `NoCompilerError` where there is no compiler, or it does not take it.
+    """
     rounding = "-ffp-contract=fast" if source.rounds_once else "-ffp-contract=off"
-    text, command = source.for_cpu(), (*compiler(), rounding, *flags())
+    text, command = source.for_cpu(), (*compiler(), rounding, *flags(), *(_SOON if soon else ()))
     name = f"{source.name}-{hash_of(text, *command, _machine())}.so"
-    return CpuKernel(kept(name, text, lambda path: _compile(command, text, path)), source.name)
+    return loaded_kernel(
+        name, text, lambda path: _compile(command, text, path), lambda path: CpuKernel(path, source.name)
+    )
 
 
 def flags() -> tuple[str, ...]:
     """How kernels are compiled."""
     vectors = () if "clang" in _version() else _OF_GCC
     return (*_FLAGS, *vectors, _NATIVE, *os.environ.get(FLAGS, "").split())
+
+
+def compilation() -> str:
+    """What kernels depend on besides their text: the compiler, its flags and the machine."""
+    try:
+        return "\n".join([*compiler(), *flags(), _machine()])
+    except NoCompilerError:
+        return "no compiler"
 
 
 @cache
@@ -89,9 +105,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def _compile(command: tuple[str, ...], text: str, path: Path) -> None:
-    result = _run([*command, "-x", "c", "-o", str(path), "-", "-lm"], text)
-    if result.returncode:
-        raise NoCompilerError(f"{command[0]} fails: {result.stderr.strip()[:_MOST_CHARACTERS]}")
+    """Compile a text; what the compiler writes besides goes to the folder of `path`, too."""
+    output = [*command, "-x", "c", "-o", str(path), "-", "-lm"]
+    compiler_output(output, text, TMPDIR=str(path.parent))
 
 
 @cache
@@ -106,8 +122,4 @@ def _machine() -> str:
 @cache
 def _version() -> str:
     """What the compiler calls itself."""
-    return _run([*compiler(), "--version"], "").stdout.partition("\n")[0]
-
-
-def _run(command: Sequence[str], text: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return compiler_output([*compiler(), "--version"]).partition("\n")[0]

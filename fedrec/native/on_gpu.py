@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from fedrec.errors import NoCompilerError
-from fedrec.native.cache import kept
+from fedrec.native.cache import loaded_kernel
 from fedrec.native.source import KernelSource, hash_of
 
 _FLAGS = ("--use_fast_math", "--std=c++17", "-default-device")
@@ -82,8 +82,12 @@ def gpu_kernel(source: KernelSource, lanes: int, device: torch.device) -> GpuKer
     exact = ("--fmad=false",) if source.double else ()
     flags = (*_FLAGS, *exact, f"--gpu-architecture=sm_{major}{minor}")
     name = f"{source.name}-{hash_of(text, *flags, str(torch.version.cuda))}.cubin"
-    binary = kept(name, text, lambda path: _compile(text, flags, path))
-    return GpuKernel(binary, source.name, lanes, device, source.pool_bytes)
+    return loaded_kernel(
+        name,
+        text,
+        lambda path: _compile(text, flags, path),
+        lambda path: GpuKernel(path, source.name, lanes, device, source.pool_bytes),
+    )
 
 
 def _compile(text: str, flags: tuple[str, ...], path: Path) -> None:

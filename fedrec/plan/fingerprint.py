@@ -25,12 +25,14 @@ NEUTRAL_TO_RUNS = (
     "fedrec.runs.checkpoint",
     "fedrec.runs.stopping",
     "fedrec.native.cache",
+    "fedrec.native.compiler_process",
     "fedrec.federation.model.citation",
     "fedrec.federation.observe.recorder",
     "fedrec.federation.observe.upload_log",
     "fedrec.federation.privacy.accountant",
 )
-"""Further modules that decide no number of a training run: they write, cache, cite, record and account."""
+"""Further modules that decide no number of a training run: they write, cite, record and account, keep
+compiled kernels, and start the compiler with the text and flags that others decide."""
 _NOT_FOLLOWED = ("fedrec.runs.registry",)
 """Modules that import whatever a name asks for: part of a fingerprint, but not what they import."""
 READ_BY_EVERY_RUN = ("rounds",)

@@ -14,7 +14,7 @@ AUTO = "auto"
 """Leaves the choice of an engine or a device to the machine that trains."""
 _SPELLINGS = {"changes": "set", "memory_gib": "memory", "checkpoint_seconds": "checkpoint-seconds"}
 """Options whose names differ from those of the fields."""
-_NOT_LISTED = ("also", "with_model", "force", "replace")
+_NOT_LISTED = ("also", "with_model", "force", "replace", "strict")
 """Fields that a list of runs leaves to the command that trains it."""
 
 
@@ -50,6 +50,8 @@ class TrainRequest:
     """Whether it replaces any finished run in its folder."""
     replace: bool = False
     """Whether it replaces a finished run in its folder that is another one."""
+    strict: bool = False
+    """Whether an engine that does not train as the plain loop does is an error."""
 
     @property
     def dataset(self) -> str:
@@ -99,7 +101,10 @@ class TrainRequest:
 
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `fedrec` that train it, but for the file of methods."""
-        switches = {"--without-model": not self.with_model, "--force": self.force, "--replace": self.replace}
+        switches = {
+            "--without-model": not self.with_model, "--force": self.force, "--replace": self.replace,
+            "--strict": self.strict,
+        }  # fmt: skip
         return (
             "train",
             *(f"{option}={value}" for option, value in self.words()),

@@ -42,6 +42,7 @@ from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
+from fedrec.runs.given import as_trained
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
@@ -340,7 +341,11 @@ class RunRecord:
             )
         tensors = self.tensors
         learner = make_learner(
-            summary["method"], self.clients, summary["settings"], summary["seed"], engine_named("loop", 0)
+            summary["method"],
+            self.clients,
+            as_trained(summary, self._data),
+            summary["seed"],
+            engine_named("loop", 0),
         )
         learner.load(tensors)
         return learner

@@ -132,7 +132,9 @@ def _class_of(module: str, kind: str, settings: Mapping[str, Any]) -> type[Any]:
 
 
 def _refuse_alone(name: str, backbone: Method) -> None:
-    if all(parameter.location in ("private", "scratch") for parameter in backbone.parameters().values()):
+    if all(
+        parameter.location in ("private", "scratch", "given") for parameter in backbone.parameters().values()
+    ):
         raise ConfigurationError(
             f"{name}: nothing of {parse(name).backbone} leaves the client; a plug-in needs what is shared."
         )

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import RoundsDone, rounds_told
+from fedrec.runs.checked import CheckedEngine
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
+    ClientMemory,
     device_named,
     forget_peak_memory,
     memory_for_clients,
@@ -36,6 +39,7 @@ from fedrec.runs.device import (
 from fedrec.runs.diverging import Diverging
 from fedrec.runs.faults import finite, fitting, with_device
 from fedrec.runs.folder import clear_folder, finished_before
+from fedrec.runs.given import GIVEN, checksums, paths_in, with_given
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
 from fedrec.runs.splits import split_of
@@ -65,6 +69,8 @@ class _Context:
     """Spelt canonically."""
     paper: str
     settings: Mapping[str, Any]
+    trained: Mapping[str, Any]
+    """The settings with the content of the files they name."""
     sources: Mapping[str, str]
     also_of: Sequence[str]
     """The other papers with these settings."""
@@ -98,6 +104,8 @@ class _Context:
             "interactions": split.interactions,
             "code": run_fingerprint(self.method, self.engine.name),
         }
+        if given := checksums(self.trained):
+            identity[GIVEN] = given
         # Another paper's run it is where the protocol is nobody's own.
         also_of = [] if split.protocol.paper is not None else list(self.also_of)
         data = self.request.data
@@ -140,15 +148,27 @@ def _context(request: TrainRequest, methods: Methods, membership: Membership) ->
         method=method,
         paper=paper,
         settings=settings,
+        trained=with_given(settings, paths_in(methods, method, settings), request.data),
         sources=sources,
         also_of=[other for other in alike if other != paper],
         place=place,
-        engine=engine_named(request.engine, memory.together, memory.alone),
+        engine=_engine(request, method, settings, memory),
         remarks={
             "memory_for_clients": memory.as_dict(),
             **({"processes": membership.size} if membership.size > 1 else {}),
             **({} if request.with_model else {MODEL: NOT_KEPT}),
         },
+    )
+
+
+def _engine(request: TrainRequest, method: str, settings: Mapping[str, Any], memory: ClientMemory) -> Engine:
+    """The engine that is asked for, compared with the loop before it trains; the loop itself is not."""
+    engine = engine_named(request.engine, memory.together, memory.alone)
+    if engine.name == "loop":
+        return engine
+    bounds = (memory.together, memory.alone)
+    return CheckedEngine(
+        engine, method, settings, bounds, partial(run_fingerprint, method), strict=request.strict
     )
 
 
@@ -207,7 +227,7 @@ def _trained(group: Sequence[_Run], context: _Context, peers: Peers) -> list[Map
     clients = Clients.of_split(group[0].split, context.place, peers)
     recorder = Recorder.of(request.record, clients, rounds, peers) if request.record else None
     learner: Learner = make_learner(
-        context.method, clients, context.settings, request.seed, context.engine, recorder, peers
+        context.method, clients, context.trained, request.seed, context.engine, recorder, peers
     )
     if request.diverged == KEPT:
         learner = Diverging(learner)

@@ -1,11 +1,10 @@
 """Many commands done by a few workers, each one after another; one that fails stops no other.
 
 One that does not fit into memory beside others, or loses its GPU beside others, has not failed: it is done
-again with fewer at once.
+again with fewer at once. One whose process is killed is done again once.
 """
 
 import logging
-import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +17,16 @@ from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
 from fedrec.workers.log_tail import OWN_WORDS, log_tail
 from fedrec.workers.order import Order
-from fedrec.workers.process import CRASHES, DEVICE_LOST, OUT_OF_MEMORY, SPENT, Worker, death_of, trouble_text
+from fedrec.workers.process import (
+    CRASHES,
+    DEVICE_LOST,
+    KILLED,
+    OUT_OF_MEMORY,
+    SPENT,
+    Worker,
+    death_of,
+    trouble_text,
+)
 from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
@@ -59,6 +67,8 @@ _TRIED_AGAIN: Mapping[int, str] = {
         "the process of one of %s runs at once crashed, as it may where they lose a GPU together: it is "
         "tried again, fewer at once.",
     ),
+    KILLED: "the process of one of %s runs at once was killed: memory ran out, or somebody killed it. "
+    "Its run is tried once more, from its checkpoint.",
 }
 _PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
     "longest": lambda task: -task.seconds,
@@ -77,7 +87,8 @@ class Crew:
     A task that runs out of memory beside others takes its place again, and fewer work at once from then on;
     the process of who does not work ends, since it would keep memory from the others. One that runs out of
     memory alone has failed. Likewise one that loses its GPU, or crashes: of those that share it the fault is
-    one's, and with fewer at once every time the others are done, and that one fails alone.
+    one's, and with fewer at once every time the others are done, and that one fails alone. One whose process
+    is killed takes its place again once, whether it was alone or not.
     """
 
     tasks: Iterable[Command]
@@ -98,6 +109,7 @@ class Crew:
         self._change = threading.Condition()
         self._stopping = False
         self._told: set[int] = set()
+        self._killed: set[str] = set()
         self._members = 0
         # Not by joining threads: one that is interrupted takes them for ended (CPython, bpo-45274).
         self._look = threading.Event()
@@ -155,16 +167,23 @@ class Crew:
             with self._change:
                 if self._stopping and status != 0:
                     return
-                comes_back = status in SPENT and self._room.most(number) > 1
-                if comes_back:
+                if self._comes_back(number, task, status):
                     self._put_back(number, place, task, status)
-                elif status and status != -signal.SIGKILL and task.apart:
+                elif status and status != KILLED and task.apart:
                     self._part(place, task, _reason(status, said))
                 else:
                     self._note(task, status, said)
-            if status in SPENT:
-                # Its process keeps memory that nothing uses any more, or has no GPU.
+            if status in (*SPENT, KILLED):
+                # Its process keeps memory that nothing uses any more, or has no GPU, or is dead.
                 self._leave(number)
+
+    def _comes_back(self, number: int, task: Command, status: int) -> bool:
+        """Whether a task is tried again: if it had too much beside it, or was killed for the first time."""
+        if status != KILLED:
+            return status in SPENT and self._room.most(number) > 1
+        is_first = task.name not in self._killed
+        self._killed.add(task.name)
+        return is_first
 
     def _put_back(self, number: int, place: float, task: Command, status: int) -> None:
         """Let a task that had too much beside it, which `status` tells, be done again, and fewer at once."""
@@ -287,7 +306,9 @@ def _keep(task: Command, said: str, reason: str) -> None:
 
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
-    return death_of(status) if status < 0 else last_words(said) or f"it ended with status {status}"
+    if status < 0:
+        return death_of(status) + (", both times that it was tried" if status == KILLED else "")
+    return last_words(said) or f"it ended with status {status}"
 
 
 def _in_a_line(reason: str, said: str) -> str:

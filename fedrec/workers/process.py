@@ -27,6 +27,8 @@ DEVICE_LOST = 72
 
 That may be the fault of another process that shares the GPU. This one can do nothing more on it.
 """
+KILLED = -signal.SIGKILL
+"""How a process ends that Linux kills for want of memory, or somebody kills: it cannot tell which."""
 CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
 """How a process may end that has lost its GPU, when it takes apart what it had recorded there."""
 SPENT = (OUT_OF_MEMORY, DEVICE_LOST, *CRASHES)
@@ -102,8 +104,8 @@ def _with_sources(environment: Mapping[str, str]) -> dict[str, str]:
 def death_of(status: int) -> str:
     """In words, how a worker died that ended with a negative `status`."""
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-    likely = "; most likely memory ran out" if -status == signal.SIGKILL else ""
-    return f"its process was ended by {name}{likely}"
+    causes = ": memory ran out, or somebody killed it" if status == KILLED else ""
+    return f"its process was ended by {name}{causes}"
 
 
 def trouble_text(error: Exception) -> str:

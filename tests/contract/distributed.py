@@ -32,7 +32,7 @@ from fedrec.runs.registry import make_method
 from fedrec.runs.training import Training
 from tests.contract.matrix import FEDERATED
 from tests.engines import ENGINES, LOOP
-from tests.federations import CPU, apart, gentle, planted_blocks, settings_of, values_of
+from tests.federations import CPU, apart, applicable, gentle, planted_blocks, settings_of, values_of
 
 PROCESSES = 3
 USERS = 5
@@ -94,7 +94,8 @@ def federation_of(
     case: Shared, peers: Peers, records: tuple[str, ...] = (), rounds: int = ROUNDS
 ) -> Federation:
     """A case before its first round, of those clients that are this process's."""
-    settings = settings_of(case.name, *gentle(case.name, *QUICK, *case.changes, f"rounds={rounds}"))
+    asked = applicable(case.name, *QUICK, *case.changes)
+    settings = settings_of(case.name, *gentle(case.name, *asked, f"rounds={rounds}"))
     clients = Clients.of_split(split(), CPU, peers)
     held = LOOP if case.engine == "loop" else ENGINES[case.engine]
     method = make_method(case.name, settings, clients.items)

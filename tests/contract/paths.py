@@ -43,6 +43,8 @@ def _asked_for(method: Method, programs: list[Program]) -> set[str]:
     batch = _Noting(PlainBatch(items, (items % 3 == 0).to(torch.get_default_dtype())), paths)
     weights = Values(initial_values(method.parameters(), 0, torch.device("cpu")))
     weights |= {"interactions": torch.full((1, 1), 4.0), "held": torch.ones(1, 1)}
+    own = (items % 3 == 0).to(torch.get_default_dtype()).unsqueeze(1)
+    weights["own"] = _Noting(PlainTable(own, items[::3]), paths)
     for name, parameter in method.parameters().items():
         if parameter.table:
             weights[name] = _Noting(PlainTable(weights[name], items[::3]), paths)

@@ -77,9 +77,26 @@ def fingerprints(plan: Mapping[str, Any]) -> dict[str, str]:
     from fedrec.plan.fingerprint import run_fingerprint
 
     engines = dict.fromkeys(str(kind["engine"]) for kind in plan["trainings"])
+    absent = absent_methods(plan)
     return {
-        f"{name}/{engine}": run_fingerprint(name, engine) for name in plan["methods"] for engine in engines
+        f"{name}/{engine}": run_fingerprint(name, engine)
+        for name in plan["methods"]
+        for engine in engines
+        if name not in absent
     }
+
+
+def absent_methods(plan: Mapping[str, Any]) -> list[str]:
+    """The methods of the plan that the tree has no file for: a newer commit added them."""
+    from fedrec.config.modules import method_names, plugin_names
+
+    methods, plugins = method_names(), ["", *plugin_names()]
+
+    def is_here(name: str) -> bool:
+        backbone, _, plugin = name.partition("+")
+        return backbone in methods and plugin in plugins
+
+    return [name for name in plan["methods"] if not is_here(name)]
 
 
 def modules_of(plan: Mapping[str, Any]) -> list[str]:
@@ -89,17 +106,17 @@ def modules_of(plan: Mapping[str, Any]) -> list[str]:
     # Commits before the ledger have it under another name.
     of_run = getattr(fingerprint, "run_modules", None) or fingerprint._run_modules
     engines = {str(kind["engine"]) for kind in plan["trainings"]}
-    return sorted(
-        {module for name in plan["methods"] for engine in engines for module in of_run(name, engine)}
-    )
+    methods = [name for name in plan["methods"] if name not in absent_methods(plan)]
+    return sorted({module for name in methods for engine in engines for module in of_run(name, engine)})
 
 
 def runs(
     plan: Mapping[str, Any], tree: Path, data: Path, out: Path, tracer: LineTracer
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Train every run of the plan and give the hashes of its numbers."""
+    """Train every run of the plan whose method the tree has, and give the hashes of its numbers."""
+    absent = absent_methods(plan)
     for kind in plan["trainings"]:
-        for name in kind["names"]:
+        for name in (name for name in kind["names"] if name.partition("[")[0] not in absent):
             for protocol in kind["protocols"]:
                 key = f"{name} {protocol} {kind['engine']}"
                 if not claimed(key):
@@ -118,7 +135,10 @@ def runs(
 
 def kernels(plan: Mapping[str, Any], tree: Path, tracer: LineTracer) -> Iterator[tuple[str, str]]:
     """The hash of every kernel text of the plan's methods, variants and stored settings, without comments."""
+    absent = absent_methods(plan)
     for case in plan["kernels"]:
+        if case["method"].partition("[")[0] in absent:
+            continue
         if not claimed(f"kernels {case['method']} {' '.join(case['set'])}"):
             continue
         tracer.new_run()
@@ -239,6 +259,7 @@ def record(plan: Mapping[str, Any], tree: Path, data: Path, out: Path) -> None:
         "machine": machine(plan["device"]),
         "fingerprints": fingerprints(plan),
         "modules": modules_of(plan),
+        "absent": absent_methods(plan),
         "runs": {},
     }
     with tempfile.TemporaryDirectory() as folder:

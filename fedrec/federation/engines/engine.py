@@ -15,7 +15,7 @@ from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.observe.recorder import Recorder
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs
+from fedrec.federation.program import Needs, trains
 from fedrec.federation.server.server import Server
 from fedrec.federation.state.state import State
 from fedrec.plan.fingerprint import PREFERRED_ENGINE
@@ -56,8 +56,8 @@ class Task:
 
     @property
     def no_loss(self) -> float:
-        """The loss of a client that has not trained: an error, except after aggregation."""
-        return 0.0 if self.late else float("nan")
+        """The loss of a client that has not trained: an error where it is to train before aggregation."""
+        return float("nan") if trains(self.program) and not self.late else 0.0
 
     @property
     def recorded_tables(self) -> list[str]:
@@ -66,7 +66,9 @@ class Task:
             return []
         parts = self.state.parameters
         return [
-            name for name in self.state.visible if parts[name].table and parts[name].location != "scratch"
+            name
+            for name in self.state.visible
+            if parts[name].table and parts[name].location not in ("scratch", "given")
         ]
 
     def starts_alone(self, name: str) -> bool:
@@ -95,6 +97,8 @@ class Engine(ABC):
     """Runs the program of a task: reads and writes its state, sends uploads to its server."""
 
     name: ClassVar[str]
+    soon = False
+    """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
 
     @abstractmethod
     def run(self, task: Task) -> Outcome:
@@ -143,6 +147,12 @@ def engine_named(name: str, memory: int, alone: int = 0) -> Engine:
         )
     engine: Engine = importlib.import_module(ENGINES[chosen]).make(memory, alone)
     return engine
+
+
+def slower_engines(name: str) -> list[str]:
+    """The engine called `name` and those that take its place, quickest first; the last one is the oracle."""
+    names = [*ENGINES]
+    return names[names.index(name) :]
 
 
 def check_clients_finite(task: Task, who: Tensor, loss: Tensor, values: dict[str, Tensor]) -> None:

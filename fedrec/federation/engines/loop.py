@@ -5,6 +5,7 @@ an error names the client it happened on.
 """
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -23,6 +24,7 @@ from fedrec.federation.engines.engine import (
     check_clients_finite,
 )
 from fedrec.federation.model.client import Fit, Half, Rewrite, Step, Upload, WholeTable
+from fedrec.federation.model.own import Past, no_history
 from fedrec.federation.model.tables import PlainBatch, PlainTable, ReadLater, Values, sampled
 from fedrec.federation.model.weights import Loss, Weights
 from fedrec.federation.privacy.noise import gaussian
@@ -132,28 +134,44 @@ class LoopClient(Interpreter):
         values = Values(self.weights | self.derived)
         training = self.items[self.labels == 1]
         values["interactions"] = torch.full((1, 1), float(len(training)), device=self.who.device)
+        values["own"] = PlainTable(partial(self._own_items, training), training)
+        values["history"] = no_history
         values["held"] = state.held[self.who].to(torch.get_default_dtype()).unsqueeze(1)
         for name in state.visible:
             if state.parameters[name].table:
                 values[name] = PlainTable(partial(self.weights.__getitem__, name), training)
         return cast(Weights, values)
 
+    def _own_items(self, training: Tensor) -> Tensor:
+        """1 for training items, 0 for others."""
+        return torch.zeros(self.task.clients.items, 1, device=self.who.device).index_fill_(0, training, 1)
+
+    def _past(self) -> Past:
+        """What came before the positive of each sample."""
+        clients, client = self.task.clients, int(self.who[0])
+        own = slice(int(clients.start[client]), int(clients.start[client + 1]))
+        turn = clients.turn[own].repeat_interleave(self.task.samples.group)
+        return Past(turn, torch.zeros_like(turn), clients.by_time[own])
+
     def _derive(self) -> None:
         with torch.no_grad():
             self.derived = self.task.method.derived(self._view())
 
     def _batches(self, half: Half | None) -> list[PlainBatch]:
-        task, items, labels = self.task, self.items, self.labels
+        task, items, labels, past = self.task, self.items, self.labels, self._past
         if half is not None:
             group = task.samples.group
             rows = torch.tensor([len(items) // group], device=self.who.device)
             parts = halves(self.number, rows, task.seed, task.round_)
             chosen = parts[("first", "second").index(half)].repeat_interleave(group)
-            items, labels = items[chosen], labels[chosen]
+            items, labels, past = items[chosen], labels[chosen], partial(_chosen, past, chosen)
         size = torch.tensor([len(items)], device=self.who.device)
         order = shuffled(self.number, size, task.seed, task.round_, self.epochs_done)
         self.epochs_done += 1
-        return [PlainBatch(items[chosen], labels[chosen]) for chosen in order.split(task.batch_size)]
+        return [
+            PlainBatch(items[chosen], labels[chosen], partial(_chosen, past, chosen))
+            for chosen in order.split(task.batch_size)
+        ]
 
     def _optimiser(self, step: Step) -> torch.optim.Optimizer:
         groups = [
@@ -197,6 +215,10 @@ class LoopClient(Interpreter):
             task = self.task
             noise = gaussian(self.number, table.numel(), 1.0, task.seed, task.round_, first)
             table.grad = total / len(batch.index) + spread * noise.reshape(table.shape)
+
+
+def _chosen(past: Callable[[], Past], chosen: Tensor) -> Past:
+    return past().of(chosen)
 
 
 class LoopEngine(Engine):

@@ -15,10 +15,13 @@ from fedrec.federation.model.client import (
     WholeTable,
 )
 from fedrec.federation.model.method import Method, Who
+from fedrec.federation.model.own import History
 from fedrec.federation.model.parameters import (
+    GivenTable,
     Initial,
     Location,
     Parameter,
+    given_table,
     initial_values,
     item_table,
     matrix,
@@ -38,6 +41,7 @@ from fedrec.federation.model.weights import (
     dot,
     mean_entropy,
     perceptron,
+    transformed,
 )
 
 __all__ = [
@@ -48,7 +52,9 @@ __all__ = [
     "Fit",
     "GatheredRows",
     "GaussianMechanism",
+    "GivenTable",
     "Half",
+    "History",
     "Initial",
     "Location",
     "Loss",
@@ -74,6 +80,7 @@ __all__ = [
     "Who",
     "WholeTable",
     "dot",
+    "given_table",
     "initial_values",
     "item_table",
     "matrix",
@@ -81,6 +88,7 @@ __all__ = [
     "mlp",
     "perceptron",
     "refuse_guarded",
+    "transformed",
     "user_table",
     "vector",
 ]

@@ -1,7 +1,7 @@
 """What a method's model is made of, and where each part lives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, TypeAlias, get_args
 
@@ -13,16 +13,28 @@ from fedrec.errors import FederationError, did_you_mean
 from fedrec.random.purpose import Purpose
 from fedrec.random.with_numpy import normal, uniform
 
-Location: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch"]
+Location: TypeAlias = Literal["shared", "server", "personal", "local", "private", "scratch", "given"]
 Combine: TypeAlias = Literal["mean", "touched", "change"]
 
 
 @dataclass(frozen=True)
 class Initial:
-    """How a parameter starts: normal with a standard deviation, uniform up to a bound, or a constant."""
+    """How a parameter starts: normal with a standard deviation, uniform up to a bound, constant, or given."""
 
-    kind: Literal["normal", "uniform", "constant"]
+    kind: Literal["normal", "uniform", "constant", "given"]
     scale: float
+    values: Tensor | None = field(default=None, repr=False, compare=False)
+    """Those that are given."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTable:
+    """What a file says of items: the value of a setting of type `path` in training; see `given_table`."""
+
+    path: str
+    sha256: str
+    columns: tuple[str, ...]
+    values: Tensor
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,8 @@ class Parameter:
     `personal`  on the server, one per client; downloaded by its client, and may be uploaded into itself
     `local`     with the client, from round to round; may be uploaded
     `private`   with the client, from round to round; can never be uploaded
-    `scratch`   with the client, for one round; can never be uploaded
+    `scratch`   with the client, for one round: what it computes then; may be uploaded into another
+    `given`     with everyone from the start, the same for ever: neither trained nor uploaded
 
     A local or personal parameter with a `start` is a copy of that shared one when its client first
     takes part. `renewed` tells that a client forgets it when a round begins and starts from the initial
@@ -76,6 +89,18 @@ def item_table(
 ) -> Parameter:
     """A table of one vector per item."""
     return Parameter((items, size), location, initial, table=True, combine=combine)
+
+
+def given_table(items: int, given: GivenTable | str | None) -> Parameter:
+    """A table of what is known of items beforehand: the value of a setting of type `path`.
+
+    Its columns are known once a dataset is there. A method that is only looked at has one column of zeros.
+    """
+    if not isinstance(given, GivenTable):
+        return Parameter((items, 1), "given", Initial("constant", 0.0), table=True, sent=False)
+    return Parameter(
+        (items, given.values.shape[1]), "given", Initial("given", 1.0, given.values), table=True, sent=False
+    )
 
 
 def user_table(users: int, size: int, initial: Initial) -> Parameter:
@@ -119,6 +144,8 @@ def _initial_value(parameter: Parameter, seed: int, stream: int) -> Tensor:
     start = parameter.initial
     if start.kind == "constant":
         return torch.full(parameter.shape, start.scale)
+    if start.values is not None:
+        return start.values.to(torch.get_default_dtype())
     draw = normal if start.kind == "normal" else uniform
     numbers = draw(seed, Purpose.INITIAL, stream=stream, count=parameter.count) * np.float32(start.scale)
     return torch.from_numpy(numbers).reshape(parameter.shape).to(torch.get_default_dtype())

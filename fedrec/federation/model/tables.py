@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrec.errors import FederationError, did_you_mean
+from fedrec.federation.model.own import History, Past, unknown_past
 
 
 class Values(dict[str, Any]):
@@ -49,6 +50,11 @@ class View(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a table or a tensor
         return self._replaced[name] if name in self._replaced else self._weights[name]
+
+    def history(self, length: int) -> History:
+        """The client's last training items."""
+        history: History = self._weights.history(length)
+        return history
 
     def __contains__(self, name: object) -> bool:
         return name in self._replaced or name in self._weights
@@ -107,7 +113,7 @@ class PlainTable:
     """Whole tables: one of one client or for all (items, d), or one of each client (clients, items, d)."""
 
     def __init__(self, table: Tensor | Callable[[], Tensor], training: Tensor | None = None) -> None:
-        """`training` are the items that one client trains on; a table may be what looks it up when it is read."""
+        """`training` are the items that one client trains on; `table` may be what looks it up later."""
         self._given = table
         self._training = training
 
@@ -181,9 +187,18 @@ class Combined:
 class PlainBatch:
     """A mini-batch of one client."""
 
-    def __init__(self, index: Tensor, labels: Tensor) -> None:
+    def __init__(self, index: Tensor, labels: Tensor, past: Callable[[], Past] | None = None) -> None:
+        """`past` finds what came before the positives of its samples."""
         self.index = index
         self.labels = labels
+        self._past = past
+
+    def history(self, length: int) -> History:
+        """The items before the positive of each sample."""
+        if self._past is None:
+            unknown_past(length)
+        items, mask = self._past().items(length)
+        return History(sampled(items), mask)
 
     @cached_property
     def items(self) -> Tensor:

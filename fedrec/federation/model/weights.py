@@ -3,7 +3,8 @@
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
 whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
 client's number of training interactions, and `w.held` is 1 where its uploads were aggregated in the last
-round, so that it was given what the server made of them, else 0.
+round, so that it was given what the server made of them, else 0. `w.own` is a table one number wide: 1 for
+the client's training items, else 0. `w.history(length)` are the last of them in order of time.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import Protocol, TypeAlias
 
 from torch import Tensor
 from torch.nn import functional
+
+from fedrec.federation.model.own import History
 
 
 class Part(Tensor):
@@ -48,6 +51,9 @@ class Weights(Protocol):
     def __contains__(self, name: object) -> bool:
         """Whether there is a parameter called `name`."""
 
+    def history(self, length: int) -> History:
+        """The client's last training items, shaped as a vector; in scores alone (see `Batch.history`)."""
+
 
 class Batch(Protocol):
     """The samples of one mini-batch per client."""
@@ -74,6 +80,9 @@ class Batch(Protocol):
     def softmax(self, values: Tensor) -> Tensor:
         """The exponential of each value as a share of their sum over its client's samples."""
 
+    def history(self, length: int) -> History:
+        """For each sample the last training items before its positive; negatives share their positive's."""
+
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item of the client's mini-batch, 0 for all others (PLGC)."""
 
@@ -89,6 +98,11 @@ RowsOf: TypeAlias = Callable[[Weights, Tensor], Tensor]
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """The inner product of vectors, over the last axis."""
     return (a * b).sum(-1)
+
+
+def transformed(x: Tensor, matrix: Tensor) -> Tensor:
+    """Vectors of histories (..., samples, length, d) times a matrix, which has no axis of samples."""
+    return x @ matrix.unsqueeze(-3)
 
 
 def mean_entropy(scores: Tensor, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a method asks of torch while it is checked, call by call, and the line of the method's file that asks."""
+"""What a method asks of torch while it is checked, call by call, and the line of its file that asks."""
 
 import contextlib
 import sys
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ class Called:
 
 def unheard() -> AbstractContextManager[None]:
     """What torch computes here no listener hears."""
-    return cast(AbstractContextManager[None], torch._C.DisableTorchFunction())
+    return torch._C.DisableTorchFunction()
 
 
 class Listener(TorchFunctionMode):
@@ -86,12 +86,14 @@ class Listener(TorchFunctionMode):
         followed = any(map(self._is_followed, given))
         if followed and name in _READING:
             raise FederationError(
-                f"a value is read into Python ({name.strip('_')}), which is that of one client alone. Compute with "
+                f"a value is read into Python ({name.strip('_')}), which is that of one client alone. "
+                "Compute with "
                 "tensors: torch.where(condition, a, b) in the place of `if`"
             )
         if followed and name in _BY_THE_BACK_DOOR:
             raise FederationError(
-                f"{name} changes what gradients flow through behind torch's back. Use detach() and torch.no_grad()"
+                f"{name} changes what gradients flow through behind torch's back. Use detach() and "
+                "torch.no_grad()"
             )
         versions = [(leaf, leaf._version) for leaf in self._leaves()]
         gave = func(*args, **(kwargs or {}))
@@ -146,7 +148,8 @@ class RefusedDraws(TorchDispatchMode):
     ) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise FederationError(
-                f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ from run to "
+                f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ "
+                "from run to "
                 "run and from engine to engine. It follows from parameters and samples alone"
             )
         return func(*args, **(kwargs or {}))

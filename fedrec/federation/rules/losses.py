@@ -1,10 +1,11 @@
 """The rules of losses, scores, rewrites and derived numbers, checked on made-up clients.
 
-A method's functions are written for one client. Engines compute them for many at once, in mini-batches that are
-filled up where a client has fewer samples. So each is computed of a client by itself, of the same one filled up
-with samples that must not count, and of several side by side: the same numbers have to come of it.
+A method's functions are written for one client. Engines compute them for many at once, in mini-batches that
+are filled up where a client has fewer samples. So each is computed of a client by itself, of the same one
+filled up with samples that must not count, and of several side by side: the same numbers have to come of it.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from fedrec.federation.rules import advice
 from fedrec.federation.rules.listening import Called, Listener, Place, RefusedDraws, place_of
 from fedrec.federation.rules.made_clients import (
     FIRST,
+    OF_GRADIENT,
     SECOND,
     SINGLE,
     Leaf,
@@ -48,9 +50,15 @@ class Rules:
         self.derived: dict[tuple[MadeUpClient, torch.dtype], dict[str, Tensor]] = {}
         """What is derived for each client by itself."""
 
-    def check_loss(self, loss: Loss, trained: Iterable[str]) -> None:
-        """Raise `FederationError` where engines would make other numbers of a loss than the plain loop."""
+    def check_loss(self, loss: Loss, trained: Iterable[str], guarded: Iterable[str] = ()) -> None:
+        """Raise `FederationError` where engines would make other numbers of a loss than the plain loop.
+
+        It is differentiated by what is `trained`, sample by sample by what is `guarded`.
+        """
         self._check("loss", loss, self._name(loss), trained=frozenset(trained))
+        for name in guarded:
+            # Noise falls on a table's gradient, which there must be.
+            self._check("loss", loss, self._name(loss), trained=frozenset((name,)))
 
     def check_rewrite(self, rewrite: Rewrite) -> None:
         """The same for what rewrites a table row by row."""
@@ -149,7 +157,9 @@ class _Check:
         kept = all(
             same(each, of_real(filled.gradients[leaf], each, real)) for leaf, each in plain.gradients.items()
         )
-        counted = any(bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] == "rows")
+        counted = any(
+            bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT
+        )
         if not kept or counted or not same(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled
@@ -196,7 +206,7 @@ class _Check:
         made.trained, made.stage = self.trained, self.function.stage
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
         listener = Listener(made.leaves.values)
-        with self._explained(made), listener, RefusedDraws() if draws else nullcontext():
+        with self._explained(made), _unwarned(), listener, RefusedDraws() if draws else nullcontext():
             value = asked_of_a_method(self.function, made, listener)
             if not isinstance(value, Tensor):
                 self.function.refuse(None, f"it gives {type(value).__name__} in the place of a tensor")
@@ -276,6 +286,14 @@ def _gradients(value: Tensor, leaves: Mapping[Leaf, Tensor]) -> dict[Leaf, Tenso
         return {}
     found = torch.autograd.grad(value.sum(), list(wanted.values()), allow_unused=True, materialize_grads=True)
     return dict(zip(wanted, found, strict=True))
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Let torch warn of nothing: what is wrong is refused."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

@@ -1,20 +1,23 @@
-"""Made-up clients, by which losses are checked: one by itself, one filled up with samples that must not count, and
-several side by side.
+"""Made-up clients, by which losses are checked.
 
-Their numbers look random and are the same every time; torch's generator is left alone.
+One stands by itself, one is filled up with samples that must not count, several stand side by side. Their
+numbers look random and are the same every time; torch's generator is left alone.
 """
 
 import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NoReturn, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedrec.errors import FederationError
+from fedrec.federation.model.own import History, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
@@ -27,7 +30,7 @@ Leaf: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class MadeUpClient:
-    """Where the samples of a client stand among those that fill it up, and whether its numbers are positive."""
+    """Where a client's samples stand among those that fill it up, and whether its numbers are positive."""
 
     name: str
     real: tuple[bool, ...]
@@ -62,7 +65,13 @@ class MadeUpClients:
     """Whether all of a table was asked for."""
 
     def __post_init__(self) -> None:
-        self.index = torch.arange(self.samples).expand(*self.axes, -1)
+        self._histories: list[tuple[Tensor, bool, int]] = []
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The item of each sample."""
+        with unheard():
+            return self._together([self._items_of(client) for client in self.clients])
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -81,7 +90,7 @@ class MadeUpClients:
         return self._together([torch.tensor(self._real(client)) for client in self.clients])
 
     def leaf(self, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A part of what a loss sees; `shape` is that of one client, without its samples if it has an axis of them.
+        """A part of what a loss sees; `shape` is that of one client, without an axis of samples.
 
         A gradient may be asked for it where it belongs to a parameter that is trained.
         """
@@ -104,25 +113,56 @@ class MadeUpClients:
                 )
         values |= {name: self.leaf("value", name, (1, 1)) for name in ("interactions", "held")}
         values |= {name: value for (part, name), value in self.leaves.items() if part == "derived"}
+        values["own"] = _MadeUpOwn(self)
+        values["history"] = self.last_items if self.stage == "score" else no_history
         return cast(Weights, values)
+
+    def last_items(self, length: int) -> History:
+        """The last training items of each client."""
+        return self.history(length, of_samples=False)
+
+    def history(self, length: int, *, of_samples: bool) -> History:
+        """The last training items of each client, or those before the positive of each sample."""
+        with unheard():
+            index = torch.zeros(*self.axes, self.samples if of_samples else 1, length, dtype=torch.int64)
+        self._histories.append((index, of_samples, length))
+        if of_samples:
+            return History(sampled(index), self.leaf("mask", "", (length,)))
+        return History(index, self.leaf("known", "", (1, length)))
+
+    def of_history(self, index: Tensor, name: str, width: int) -> Tensor | None:
+        """The rows of a table for a history; None where `index` is none."""
+        for known, of_samples, length in self._histories:
+            if index is known:
+                shape = (length, width) if of_samples else (1, length, width)
+                return self.leaf("past" if of_samples else "history", name, shape)
+        return None
 
     def _together(self, each: list[Tensor]) -> Tensor:
         return torch.stack(each) if self.front else each[0]
+
+    def _items_of(self, client: MadeUpClient) -> Tensor:
+        """The items of a client's samples, and behind these of what fills it up."""
+        real = torch.tensor(self._real(client))
+        number = torch.where(real, real.cumsum(0), real.count_nonzero() + (~real).cumsum(0)) - 1
+        return number % min((part.shape[0] for part in self.parameters.values() if part.table), default=1)
 
     def _real(self, client: MadeUpClient) -> list[bool]:
         return list(client.real) if self.filled else [True] * sum(client.real)
 
     def _of_client(self, client: MadeUpClient, part: str, name: str, shape: tuple[int, ...]) -> Tensor:
         if part not in _OF_SAMPLES:
-            if name == "held":
+            if name == "held" or part == "known":
                 return torch.ones(shape)
             made = _numbers((client.name, part, name), shape, positive=client.positive)
+            if name == "own":
+                return (made > 0).to(made.dtype)
             return made.abs() + 1 if part == "squared_norm" or name == "interactions" else made
         real = _numbers((client.name, part, name), (sum(client.real), *shape), positive=client.positive)
         if part == "occurrences":
             real = (3 * real.abs()).ceil()
         elif part in _MARKS:
-            real = (real > (0.5 if part == "labels" else -0.5)).to(real.dtype)
+            real = (real > (0.5 if part in ("labels", "own") else -0.5)).to(real.dtype)
         if not self.filled:
             return real
         value = real.new_zeros(len(client.real), *shape)
@@ -132,7 +172,7 @@ class MadeUpClients:
         return value
 
     def _filling(self, client: MadeUpClient, part: str, real: Tensor) -> Tensor:
-        """Samples that must not count: larger and smaller than those that do, so that they show where they do."""
+        """Samples that must not count: larger and smaller than others, so that they show where they do."""
         places = torch.arange(len(client.real) - len(real))
         if part == "distinct":
             return real.new_zeros(len(places))
@@ -158,11 +198,13 @@ def _made(key: tuple[str, ...], shape: tuple[int, ...], positive: bool, dtype: t
 
 _KEPT = 4096
 """As many numbers at most are kept for the next function that asks."""
-_TRAINED = ("value", "rows", "whole", "training_sum")
+OF_GRADIENT = ("rows", "past")
+"""Rows of a table for each sample."""
+_TRAINED = (*OF_GRADIENT, "value", "whole", "training_sum")
 """Parts of a parameter that a gradient may be asked for."""
-_OF_SAMPLES = ("rows", "labels", "distinct", "occurrences")
+_OF_SAMPLES = (*OF_GRADIENT, "own", "mask", "labels", "distinct", "occurrences")
 """What has an axis of samples."""
-_MARKS = ("labels", "distinct")
+_MARKS = ("own", "mask", "labels", "distinct")
 """What is 0 or 1."""
 
 
@@ -178,12 +220,18 @@ class _MadeUpTable:
         clients, index = self._clients, index_of(items)
         if index is clients.index:
             return clients.leaf("rows", self._name, (self._width,))
+        of_history = clients.of_history(index, self._name, self._width)
+        if of_history is not None:
+            return of_history
         if clients.stage != "score":
             raise FederationError(
-                f"rows of {self._name} are looked up by other items than those that are given. Look them up by "
+                f"rows of {self._name} are looked up by other items than those that are given. Look them "
+                "up by "
                 f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
-        return _numbers((self._name,), (*index.shape, self._width), positive=False)
+        return functional.embedding(
+            index, _numbers((self._name,), (self._items, self._width), positive=False)
+        )
 
     def whole(self) -> Tensor:
         """Every row."""
@@ -220,6 +268,22 @@ class _MadeUpTable:
         )
 
 
+class _MadeUpOwn:
+    """The table that is 1 for training items."""
+
+    def __init__(self, clients: MadeUpClients) -> None:
+        self._clients = clients
+
+    def __getitem__(self, _items: Tensor) -> Tensor:
+        return self._clients.leaf("own", "", (1,))
+
+    def whole(self) -> Tensor:
+        """That of every item."""
+        self._clients.asked_whole = True
+        items = next(part.shape[0] for part in self._clients.parameters.values() if part.table)
+        return self._clients.leaf("whole", "own", (items, 1))
+
+
 class MadeUpBatch:
     """The mini-batch of made-up clients: samples that fill them up do not count."""
 
@@ -234,6 +298,10 @@ class MadeUpBatch:
         self.size = clients.leaves.setdefault(("size", ""), counts)
         """Samples of each client."""
 
+    def history(self, length: int) -> History:
+        """The items before the positive of each sample."""
+        return self._clients.history(length, of_samples=True)
+
     def distinct(self) -> Tensor:
         """1 for one sample of every distinct item."""
         return self._clients.leaf("distinct", "", ())
@@ -247,7 +315,8 @@ class MadeUpBatch:
         with self._listener.left_out("batch.mean", values) as result:
             # What is the same for all samples is its own mean.
             given = self._of_samples("mean", values, or_one=True)
-            given = given.broadcast_to(torch.broadcast_shapes(given.shape, self._real.shape))
+            # Not by torch's function of that name: its first call imports packages for seconds.
+            given = given.broadcast_to(np.broadcast_shapes(given.shape, self._real.shape))
             result.append(given.masked_fill(~self._real, 0.0).sum(-1) / self._real.sum(-1))
         return result[0]
 
@@ -282,10 +351,12 @@ class MadeUpBatch:
             return values
         if self._clients.front:
             raise FederationError(
-                f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is (clients, "
+                f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is "
+                "(clients, "
                 "samples). Clients stand in front of all other axes: count axes from the end"
             )
         raise FederationError(
-            f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make one "
+            f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make "
+            "one "
             "number of the others first, as values.mean(-1) or dot(a, b) do"
         )

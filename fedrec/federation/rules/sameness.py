@@ -1,4 +1,4 @@
-"""Whether functions give the same numbers of different made-up clients, and which call of torch first does not."""
+"""Whether functions give the same numbers of made-up clients, and which call of torch first does not."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -49,10 +49,9 @@ def first_apart(plain: Sequence[Called], filled: Sequence[Called], real: Tensor)
 def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Called | None:
     """The call after which numbers of clients no longer stand side by side, clients first.
 
-    An axis may stand before that of clients for a while, as where tables are stacked: it is the one that comes
-    last before numbers are lost.
+    Another axis may stand before that of clients for a while, as where tables are stacked.
     """
-    found = None
+    found: Called | None = None
     for together, *alone in zip(front, *each, strict=False):
         pairs = list(zip(together.gave, *(one.gave for one in alone), strict=False))
         if all(_clients_first(many, own) for many, *own in pairs):
@@ -65,13 +64,13 @@ def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Ca
 
 
 def _clients_first(many: Tensor, own: Sequence[Tensor]) -> bool:
+    if any(one.shape != own[0].shape for one in own):
+        return False
     common = len(own) > 1 and all(same(own[0], one) for one in own)
     return (common and same(own[0], many)) or same(torch.stack(list(own)), many)
 
 
 def _clients_anywhere(many: Tensor, own: Sequence[Tensor]) -> bool:
-    if any(one.shape != own[0].shape for one in own):
-        return False
     axes = [axis for axis, size in enumerate(many.shape) if size == len(own)]
     found = (all(map(same, many.unbind(axis), own)) for axis in axes)
     return any(chain(found, [_clients_first(many, own)]))

@@ -9,8 +9,8 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values
 
-_ON_SERVER, _NEVER_SENT = ("shared", "server", "personal"), ("private", "scratch", "server")
-_BESIDE = ("interactions", "held")
+_ON_SERVER, _NEVER_SENT = ("shared", "server", "personal"), ("private", "given", "server")
+_BESIDE = ("interactions", "held", "own", "history")
 """What clients see beside parameters."""
 
 
@@ -26,7 +26,8 @@ def check_parameters(method: Method) -> None:
         plain = "".join(letter if letter.isalnum() else "_" for letter in name)
         if plain in in_kernels:
             raise FederationError(
-                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in compiled "
+                f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in "
+                "compiled "
                 "code. Call one of them otherwise."
             )
         in_kernels[plain] = name
@@ -37,7 +38,8 @@ def check_derived(method: Method, names: Iterable[str]) -> None:
     taken = sorted({*method.parameters(), *_BESIDE}.intersection(names))
     if taken:
         raise FederationError(
-            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that clients "
+            f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
+            "clients "
             "see. Call it otherwise."
         )
 
@@ -95,6 +97,11 @@ class _Asked:
             self._check_known(name, "trains")
             if self._parameters[name].location == "server":
                 self._refuse(f"trains '{name}', which is on the server: clients do not see it")
+            if self._parameters[name].location == "given":
+                self._refuse(
+                    f"trains '{name}', which is given and stays as it is. Train another parameter, such as a "
+                    "matrix that its rows are multiplied by"
+                )
         for name, does in _further(step):
             self._check_known(name, does)
             if name not in trained:

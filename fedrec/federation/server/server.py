@@ -19,6 +19,9 @@ from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
 from fedrec.federation.table_rows import take_rows
 
+SENDABLE = ("shared", "local", "scratch")
+"""Where a parameter lives that may be uploaded into any of the server's."""
+
 
 @dataclass
 class Server:
@@ -228,8 +231,8 @@ class Server:
         if self.closed:
             raise FederationError(f"'{name}' cannot be uploaded: the server has answered already.")
         location = {key: part.location for key, part in self.state.parameters.items()}
-        if location[name] not in ("shared", "local") and not (location[name] == "personal" and into == name):
-            free = [key for key, where in location.items() if where in ("shared", "local")]
+        if location[name] not in SENDABLE and not (location[name] == "personal" and into == name):
+            free = [key for key, where in location.items() if where in SENDABLE]
             raise FederationError(
                 f"'{name}' is {location[name]}: it stays on the client and cannot be uploaded. "
                 f"What may be uploaded: {', '.join(free) or 'nothing'}."

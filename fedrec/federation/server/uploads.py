@@ -37,11 +37,12 @@ class FlatUploads(Uploads):
 
     @override
     def mixed(self, weights: Tensor) -> Tensor:
-        return self._back(weights @ self._columns)
+        return self._back(weights.to(self._rows.dtype) @ self._columns)
 
     def mix(self, weights: Mixed) -> None:
         """Replace each client's upload by its mixture of all, where it lies."""
-        factors = weights if isinstance(weights, tuple) else (weights,)
+        given = weights if isinstance(weights, tuple) else (weights,)
+        factors = tuple(factor.to(self._rows.dtype) for factor in given)
         if len(factors) > 1 or not mixed_by_subsets(self._columns, factors[0]):
             for _, part in self._parts():
                 part.copy_(reduce(lambda mixed, factor: factor @ mixed, reversed(factors), part))

@@ -64,7 +64,7 @@ class State:
         kept: dict[str, Kept] = {}
         for name, part in parameters.items():
             own = name in method.own_copies or copies
-            if part.location in ("scratch", "server") or (part.location == "shared" and not own):
+            if part.location in ("scratch", "given", "server") or (part.location == "shared" and not own):
                 continue
             size = (clients + elsewhere) * values[name].numel() * values[name].element_size()
             whole = not part.table or name in moved or size <= dense_bytes

@@ -36,6 +36,7 @@ _EXTRA_HEIGHT = 1.0  # inches
 _COMPARED_HEIGHT = 3.2
 _COMPARED_PANEL = 2.3  # inches of a panel in it, at the least
 _NAME_HEIGHT = 0.13
+_ALL_NAMED_TO = 8  # methods
 
 
 def build(target: Target, project: Project) -> None:
@@ -65,10 +66,9 @@ def draw_compared(subject: Subject) -> Drawn:
         for (index, _, _), group in subject.groups.items()
     }
     told = _told(rows, kinds)
-    shown = (
-        f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives; named are the "
-        "best of each kind, popularity and the counter of draws."
-    )
+    few = told == {row["method"] for row in rows}
+    named = "" if few else "; named are the best of each kind, popularity and the counter of draws"
+    shown = f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives{named}."
     return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 
@@ -114,7 +114,12 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
 
 
 def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
-    """The methods that are named: of each kind the best at its end under any protocol, and references."""
+    """The methods that are named: all, if they are few; else of each kind the best at its end under any
+    protocol, and references.
+    """
+    methods = {row["method"] for row in rows}
+    if len(methods) <= _ALL_NAMED_TO:
+        return methods
     last = {(row["method"], row["dataset"], row["protocol"]): row for row in rows}
     best: dict[tuple[str, Kind], Row] = {}
     for row in last.values():

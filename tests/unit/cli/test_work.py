@@ -17,7 +17,7 @@ from fedrec.cli.main import main
 from fedrec.cli.work import listed_words
 from fedrec.config.methods import load_methods
 from fedrec.data.split import write_split
-from fedrec.files.lock import locked
+from fedrec.files.lock import holder_of, locked
 from fedrec.files.parquet import write_table
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.runs import STATE
@@ -229,6 +229,24 @@ def test_a_kill_loses_nothing(listed, splits, tmp_path, capsys, number):
     assert not (tmp_path / "run/run.json").exists()
     trained(splits, tmp_path / "run", changes=rounds, checkpoint_seconds=1e9)
     assert "goes on after round" in capsys.readouterr().err
+    trained(splits, tmp_path / "whole", changes=rounds)
+    assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
+
+
+def test_a_run_whose_process_somebody_kills_goes_on_from_its_checkpoint(listed, splits, tmp_path):
+    rounds = ["d=4", "local_epochs=1", "rounds=150"]
+    runs = listed({"out": "run", "set": rounds})
+    with subprocess.Popen(
+        [sys.executable, "-m", "fedrec", "work", runs, "--jobs", "1", "--methods", str(METHODS)],
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        while not (tmp_path / "run/checkpoint.safetensors").exists() and process.poll() is None:
+            time.sleep(0.01)
+        os.kill(holder_of(tmp_path / "run").process, signal.SIGKILL)
+        _, said = process.communicate()
+    assert process.returncode == 0
+    assert "Its run is tried once more, from its checkpoint." in said
+    assert "failed" not in said
     trained(splits, tmp_path / "whole", changes=rounds)
     assert contents(tmp_path / "run")[1:] == contents(tmp_path / "whole")[1:]
 

@@ -122,6 +122,19 @@ def test_impossible_compositions_are_refused_with_the_reason(name, said):
     assert said in message(canonical, name)
 
 
+@pytest.mark.parametrize("share", ["participation", "aggregated"])
+def test_a_share_of_the_clients_is_above_0(share):
+    """At least one client trains: a share of 0 would be another experiment than it says."""
+    methods = load_methods(ROOT / "config/methods.yaml")
+    having = [name for name, entry in methods.items() if share in entry.settings and not name.startswith("+")]
+    assert len(having) > 9
+    for name in having:
+        with pytest.raises(
+            ConfigurationError, match=rf"{share}=0(\.0)? is not allowed: share of .*, above 0"
+        ):
+            canonical(methods, f"{name}[{share}=0]")
+
+
 def test_without_plug_ins_none_is_known():
     with pytest.raises(ConfigurationError, match=r"unknown plug-in 'plg'\. Known: none\."):
         canonical(Methods({"mf": METHODS["mf"]}), "mf+plg")

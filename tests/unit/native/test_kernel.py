@@ -3,14 +3,12 @@
 import logging
 import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 import torch
 
 from fedrec.errors import NoCompilerError
-from fedrec.native import cache, kernel, on_cpu
+from fedrec.native import on_cpu
 from fedrec.native.kernel import Kernel, kernel_or_none
 from fedrec.native.source import KernelSource
 from tests.lanes import CudaCompiler, LanesKernel, with_two_threads
@@ -42,21 +40,6 @@ def sums(called, rows, lanes=1, factor=0.5):
     called(rows, x=x, width=37, factor=factor, total=total, before=before, taken=taken, marked=marked)
     assert torch.equal(total, x.sum(1) * factor)
     return before, taken, marked
-
-
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """A folder of compiled kernels of its own, and nothing remembered from before."""
-    monkeypatch.setenv(cache.CACHE, str(tmp_path / "kernels"))
-    remembering = (
-        *(cache.folder, on_cpu.cpu_kernel, on_cpu.compiler, on_cpu._version, on_cpu._machine),
-        *(kernel.kernel_or_none, kernel._say),
-    )
-    for remembered in remembering:
-        remembered.cache_clear()
-    yield tmp_path / "kernels"
-    for remembered in remembering:
-        remembered.cache_clear()
 
 
 def test_a_kernel_is_called_on_tensors_and_numbers():
@@ -150,21 +133,6 @@ def test_a_broken_text_is_refused_with_what_the_compiler_says(own_cache):
     with pytest.raises(NoCompilerError, match="undeclared"):
         Kernel(KernelSource("broken", (("real*", "x"),), "x[item] = nonsense;"), CPU)
     assert not list(own_cache.glob("*.so"))
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
-    (tmp_path / "kernels").write_text("a file, where a folder should be")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    sums(Kernel(SUMS, CPU), 5)
-    assert len(list(tmp_path.glob("fedrec-kernels-*/sums-*.so"))) == 1
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_the_cache_is_the_users(tmp_path, monkeypatch):
-    monkeypatch.delenv(cache.CACHE)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.folder() == Path(tmp_path, "fedrec", "kernels")
 
 
 @pytest.mark.parametrize("lanes", [32, 256])

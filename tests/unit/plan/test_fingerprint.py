@@ -81,6 +81,7 @@ def test_prose_re_trains_nothing(package, path):
         "audit/significance.py",
         "federation/engines/loop.py",
         "native/cache.py",
+        "native/compiler_process.py",
         "federation/observe/recorder.py",
         "federation/privacy/accountant.py",
         "federation/model/citation.py",

@@ -22,6 +22,21 @@ WANTED = {
     "pfedrec": "personalised",
     "fedrap": "personalised",
     "fedem": "personalised",
+    "fedfast": "federated",
+    "colr": "federated",
+    "fedncf": "federated",
+    "pfedclr": "personalised",
+    "pfedgraph": "personalised",
+    "gpfedrec": "personalised",
+    "perfedrec": "personalised",
+    "fedcia": "personalised",
+    "centrap": "centralised",
+    "ncf": "centralised",
+    "fcf": "federated",
+    "fedease": "federated",
+    "fism": "federated",
+    "fedadam": "federated",
+    "fedprox": "federated",
 }
 
 
@@ -32,8 +47,8 @@ def test_the_kind_of_a_method(name):
     assert kind in METHOD_KINDS
 
 
-def fedmf_with(location=None, copies=()):
-    """FedMF as somebody might change it in a file of their own."""
+def fedmf_with(location=None, copies=(), reads=True):
+    """FedMF as somebody might change it in a file of their own: its scores read a further table, or do not."""
 
     class Own(FedMF):
         own_copies = copies
@@ -43,6 +58,10 @@ def fedmf_with(location=None, copies=()):
                 {} if location is None else {"R": item_table(self.items, 4, location, Initial("normal", 0.1))}
             )
             return super().parameters() | more
+
+        def score(self, w, items):
+            more = w.R[items].sum(-1) if reads and "R" in w else 0
+            return super().score(w, items) + more
 
     return Own(resolve(METHODS, "fedmf", None, "any")[0], 8)
 
@@ -59,6 +78,24 @@ def test_a_copy_that_users_are_scored_with_is_a_table_of_their_own():
 
 def test_tables_on_the_server_or_for_one_round_are_nobodys_own():
     assert kind_of_method(fedmf_with("server")) == kind_of_method(fedmf_with("scratch")) == "federated"
+
+
+@pytest.mark.parametrize("location", ["personal", "local", "private"])
+def test_a_table_that_no_score_reads_is_a_helper_and_makes_no_method_personalised(location):
+    assert kind_of_method(fedmf_with(location, reads=False)) == "federated"
+
+
+def test_what_a_derived_number_is_made_of_counts_where_scores_read_it():
+    class Derived(type(fedmf_with("local", reads=False))):
+        def derived(self, w):
+            return {"bias": w.R.row_sum().sum(-1, keepdim=True)}
+
+    class Scored(Derived):
+        def score(self, w, items):
+            return super().score(w, items) + w.bias.squeeze(-1)
+
+    made = [kind(resolve(METHODS, "fedmf", None, "any")[0], 8) for kind in (Derived, Scored)]
+    assert [kind_of_method(method) for method in made] == ["federated", "personalised"]
 
 
 def test_a_method_of_no_paper_is_no_reference_unless_its_entry_says_so():

@@ -36,6 +36,8 @@ def perform(words):
             raise RuntimeError("a defect")
         case ["die"]:
             os.kill(os.getpid(), signal.SIGKILL)
+        case ["be killed once", mark]:
+            return _killed_once(Path(mark))
         case ["leave"]:
             raise SystemExit(2)
         case ["wait", mark]:
@@ -57,6 +59,18 @@ def _wait(mark):
     except KeyboardInterrupt:
         mark.write_text("stopped")
     return STOPPED
+
+
+def _killed_once(mark):
+    """Tell the number of the process and wait for whoever kills it; the second time succeed."""
+    if mark.exists():
+        print("goes on")
+        return 0
+    unfinished = mark.with_suffix(".new")
+    unfinished.write_text(str(os.getpid()))
+    unfinished.rename(mark)
+    time.sleep(60)
+    return 1
 
 
 if __name__ == "__main__":

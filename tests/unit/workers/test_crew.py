@@ -57,13 +57,16 @@ def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
     )
     crew.work()
     assert [words for _, words in start.asked][-2:] == ["say yes", "leave"]
-    assert start.started == 2, "another worker takes the place of a dead one"
+    assert [words for _, words in start.asked].count("die") == 2, "who is killed is tried once more"
+    assert start.started == 3, "another worker takes the place of a dead one"
     assert crew.left == 0
     assert list(crew.failures) == ["wrong", "defect", "dead", "silent"]
     assert crew.failures["wrong"] == "it is wrong"
     assert crew.failures["defect"].startswith("Traceback")
     assert crew.failures["defect"].endswith("RuntimeError: a defect")
-    assert "SIGKILL" in crew.failures["dead"]
+    assert crew.failures["dead"] == (
+        "its process was ended by SIGKILL: memory ran out, or somebody killed it, both times that it was tried"
+    )
     assert crew.failures["silent"] == "it ended with status 2"
 
 
@@ -84,7 +87,12 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
     ]
     Crew([task(*words) for words in tasks], 1, Listens()).work()
     assert told[0] == []
-    assert told[1] == [f"dead failed: {death_of(-signal.SIGKILL)}"]
+    again = (
+        "the process of one of 1 runs at once was killed: memory ran out, or somebody killed it. Its run is "
+        "tried once more, from its checkpoint."
+    )
+    assert told[1] == [again]
+    assert told[2] == [again, f"dead failed: {death_of(-signal.SIGKILL)}, both times that it was tried"]
     assert "defect failed: RuntimeError: a defect" in caplog.messages
     assert "wrong failed: it is wrong" in caplog.messages
 
@@ -117,7 +125,7 @@ def test_who_gets_no_process_has_failed_with_the_reason_and_others_are_done(tmp_
     class Refused(Noted):
         def __call__(self):
             worker = super().__call__()
-            if self.started == 2:
+            if self.started == 3:
                 worker.end()
                 raise OSError(errno.EAGAIN, "no more processes")
             return worker
@@ -490,18 +498,39 @@ def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys
     assert "6 of 6 runs, 1 failed" in told
 
 
-def test_one_that_is_killed_and_stands_for_several_is_not_tried_again(tmp_path):
+def test_one_that_is_killed_twice_and_stands_for_several_is_not_parted(tmp_path):
     """Most likely memory ran out: it would again."""
     start, logs = Noted(), {name: tmp_path / name for name in "ab"}
     apart = tuple(Command(name, ("say", name), "kind", 1.0, log) for name, log in logs.items())
     killed = replace(apart[0], arguments=("die",), log=None, apart=apart)
     crew = Crew([killed, task("c", "say", "c")], 1, start)
     crew.work()
-    assert [words for _, words in start.asked] == ["die", "say c"]
+    assert [words for _, words in start.asked] == ["die", "die", "say c"]
     assert list(crew.failures) == ["a", "b"]
     assert all("SIGKILL" in reason for reason in crew.failures.values())
     assert all("SIGKILL" in log.read_text() for log in logs.values())
     assert crew.left == 0
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_one_whose_process_somebody_kills_is_done_again(size, tmp_path, caplog):
+    mark, start = tmp_path / "mark", Noted()
+    tasks = [task("killed", "be killed once", str(mark), seconds=9), task("a", "say"), task("b", "say")]
+
+    def kill():
+        while not mark.exists():
+            time.sleep(0.01)
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    crew = Crew(tasks, size, start)
+    crew.work()
+    killer.join()
+    assert crew.failures == {}
+    assert crew.left == 0
+    assert sorted(words.split()[0] for _, words in start.asked) == ["be", "be", "say", "say"]
+    assert caplog.text.count("memory ran out, or somebody killed it. Its run is tried once more") == 1
 
 
 def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():

@@ -15,8 +15,10 @@ from torch import Tensor
 from fedrec.federation.engines.batched.lineup import Lineup
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.held_rows import Held, Sampled, held_rows
+from fedrec.federation.model.own import Past
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import ReadLater
+from fedrec.federation.pairs import counted
 from fedrec.federation.table_rows import take_rows
 
 
@@ -66,6 +68,26 @@ class Block:
     def slot(self) -> Tensor:
         """The index of each sample's row."""
         return self.row_start[self.rank] + self.own_slot
+
+    @cached_property
+    def own(self) -> Tensor:
+        """For each held row 1 if it is of a training item of its client, else 0."""
+        return torch.zeros(len(self.row_item), 1, device=self.device).index_fill_(
+            0, self.slot[self.labels == 1], 1
+        )
+
+    @cached_property
+    def past(self) -> Past:
+        """What came before the positive of each sample."""
+        clients, group, rank = self.task.clients, self.task.samples.group, self.rank
+        positive = counted(self.size, self.lineup.samples) // group
+        turn = clients.turn[clients.start[self.who][rank] + positive]
+        counts = self.size // group
+        first = (counts.cumsum(0) - counts)[rank]
+        chosen = self.labels == 1
+        ordered = torch.empty_like(self.slot[chosen])
+        ordered[(first + turn)[chosen]] = self.slot[chosen]
+        return Past(turn, first, ordered)
 
     @cached_property
     def row_who(self) -> Tensor:

@@ -53,10 +53,11 @@ class BlockOptimiser:
         }
         losses = loss(self.weights.of(clients, shown), batch)
         gradients = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+        unused = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient is None}
         active = sum(group.clients.stop <= clients for group in self.groups)
         with torch.no_grad():
             for name, plain in zip(leaves, gradients, strict=True):
-                if plain is None:
+                if name in unused:
                     # As torch.optim does: it stays, whatever its weight decay, and takes no step.
                     continue
                 gradient = self._guard(name, plain, batch) if name in rule.guarded else plain

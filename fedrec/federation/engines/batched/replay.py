@@ -57,6 +57,9 @@ class EveryRow(Values):
         self._every = every
 
     def __missing__(self, name: str) -> GatheredRows:
+        if name == "own":
+            # All training items are held: what is not is none of them.
+            return GatheredRows(self._every, torch.zeros(*self._every.shape, 1, device=self._every.device))
         return GatheredRows(self._every, self._tables[name])
 
 

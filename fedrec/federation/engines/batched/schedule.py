@@ -5,13 +5,14 @@ mini-batch are always the first ones, their rows and vectors always the first ro
 tensor: no client ever steps on padding, and every step works on contiguous memory.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from fedrec.federation.model.own import History, Past
 from fedrec.federation.model.tables import sampled
 
 
@@ -25,6 +26,13 @@ class BlockBatch:
     weight: Tensor
     number: int
     """Its place in the epoch, from 0."""
+    past: Callable[[], Past]
+    """What came before the positive of each sample."""
+
+    def history(self, length: int) -> History:
+        """For each sample the items before its positive."""
+        items, mask = self.past().items(length)
+        return History(sampled(items), mask)
 
     @cached_property
     def items(self) -> Tensor:
@@ -87,11 +95,18 @@ class Schedule:
     """The mini-batches of an epoch of some clients."""
 
     def __init__(
-        self, size: Tensor, slot: Tensor, labels: Tensor, row_end: list[int], batch_size: int
+        self,
+        size: Tensor,
+        slot: Tensor,
+        labels: Tensor,
+        row_end: list[int],
+        batch_size: int,
+        past: Callable[[], Past],
     ) -> None:
         """`size` are each client's samples; `slot` and `labels` hold them client by client, `row_end` the
-        end of each client's held rows.
+        end of each client's held rows. `past` finds what came before the positive of each.
         """
+        self.past = past
         self.size = size
         self.slot = slot
         self.labels = labels
@@ -114,7 +129,11 @@ class Schedule:
             first = self._start[:clients] + number * self.batch_size
             # Filling repeats the client's own first sample: a row it holds, with weight 0.
             place = first.unsqueeze(1) + torch.where(inside, column[:width], 0)
-            yield BlockBatch(slot[place], label[place], inside / left.unsqueeze(1), number)
+            past = partial(self._past_of, order, place)
+            yield BlockBatch(slot[place], label[place], inside / left.unsqueeze(1), number, past)
+
+    def _past_of(self, order: Tensor, place: Tensor) -> Past:
+        return self.past().of(order[place])
 
     def active(self, number: int) -> int:
         """How many groups have a mini-batch of that number."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import cast
+from typing import NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.nn import functional
 from fedrec.errors import FederationError
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.replay import Replay
+from fedrec.federation.model.own import no_history
 from fedrec.federation.model.tables import GatheredRows, Values, index_of
 from fedrec.federation.model.weights import Weights
 from fedrec.federation.table_sums import of_each, summed
@@ -82,6 +83,7 @@ class BlockWeights:
     def of(self, clients: int, trained: Mapping[str, Tensor | GatheredRows]) -> Weights:
         """The parameters of the first `clients`; `trained` replaces some by leaves of a graph."""
         block, values = self.block, Values(self.others(clients))
+        values["own"], values["history"] = self._own_items(clients), no_history
         values |= {name: part for name, part in trained.items() if not block.parameter(name).table}
         for name in block.factor:
             part = trained.get(name)
@@ -96,6 +98,12 @@ class BlockWeights:
                 )
             )
         return cast(Weights, values)
+
+    def _own_items(self, clients: int) -> HeldRows:
+        """The table that is 1 for training items."""
+        block = self.block
+        whole = clients if block.task.needs.whole_tables else None
+        return HeldRows(lambda: block.own[: int(block.row_end[clients - 1])], _no_sum, _no_sum, whole)
 
     def _held(self, name: str, clients: int, leaf: Tensor | None) -> Tensor:
         """The rows of a table that the first `clients` hold, or a leaf of a graph that stands for them."""
@@ -155,3 +163,9 @@ class BlockWeights:
         total = rows.new_zeros(clients, rows.shape[1])
         end = ends[clients - 1]
         return total.index_add(0, rank[:end], functional.embedding(slot[:end], rows)).unsqueeze(1)
+
+
+def _no_sum(*_asked: object) -> NoReturn:
+    raise FederationError(
+        "w.own has no sums of its rows: w.interactions is how many training items there are."
+    )

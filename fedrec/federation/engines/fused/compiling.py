@@ -24,12 +24,17 @@ class Compiled:
     kernel: Kernel
 
 
-def compiled_fit(method: Model, fit: Fit, device: torch.device, batch: int) -> Compiled:
-    """Compile a fit; raise `UnsupportedError` or `NoCompilerError` where that cannot be."""
+def compiled_fit(
+    method: Model, fit: Fit, device: torch.device, batch: int, *, soon: bool = False
+) -> Compiled:
+    """Compile a fit, with `soon` in less time.
+
+    Raise `UnsupportedError` or `NoCompilerError` where that cannot be.
+    """
     gpu = device.type == "cuda"
     target = TargetDevice(block_bytes=memory_of_block(device)) if gpu else H200
     code = code_of(method, fit, gpu=gpu, batch=batch, target=target)
-    return Compiled(code, Kernel(code.source, device, lanes_for(batch)))
+    return Compiled(code, Kernel(code.source, device, lanes_for(batch), soon=soon))
 
 
 def code_of(method: Model, fit: Fit, *, gpu: bool, batch: int, target: TargetDevice = H200) -> FitCode:

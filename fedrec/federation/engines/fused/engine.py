@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from fedrec.errors import NoCompilerError
+from fedrec.errors import FederationError, NoCompilerError
 from fedrec.federation.draw_kernels import Sizes
 from fedrec.federation.draws import orders
 from fedrec.federation.engines.batched.block import Block
@@ -32,15 +32,19 @@ from fedrec.federation.engines.fused.compiling import (
     power_of_two,
     shrinking,
 )
-from fedrec.federation.engines.fused.key import key_of, numbers_of
 from fedrec.federation.engines.fused.layout import with_moved
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.nodes import UnsupportedError
+from fedrec.federation.loss_key import LossKeys
+from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import Fit, Half, Step
 from fedrec.federation.model.method import Method
 from fedrec.native.kernel import Argument
 
 logger = logging.getLogger(__name__)
+
+_MOST_FITS = 64
+"""Compiled fits that are kept: a loss that reads other values in every round is compiled in every round."""
 
 
 class Compiler:
@@ -48,52 +52,53 @@ class Compiler:
 
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
-        self._kept: list[Fit] = []
-        """What was compiled: a key names objects by their identity, so they must live on."""
+        self._keys = LossKeys()
+        self.soon = False
         self.said: dict[str, str] = {}
         """What was compiled or why not, by what the fit trains."""
 
     def of(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | None:
         """The compiled fit, or None where it is left to the batched engine."""
+        beside = (device.type, torch.get_default_dtype(), batch)
         for numbers in (False, True):
-            key = (_fit_key(fit, numbers=numbers), device.type, torch.get_default_dtype(), batch)
+            key = (self._fit_key(fit, numbers=numbers), *beside)
             if key in self._compiled:
                 break
         else:
             made = self._made(method, fit, device, batch)
             lifted = isinstance(made, Compiled) and made.code.lifted
-            key = (_fit_key(fit, numbers=not lifted), device.type, torch.get_default_dtype(), batch)
+            key = (self._fit_key(fit, numbers=not lifted), *beside)
+            if len(self._compiled) >= _MOST_FITS:
+                del self._compiled[next(iter(self._compiled))]
             self._compiled[key] = made
-            self._kept.append(fit)
         found = self._compiled[key]
         return None if isinstance(found, str) else found
 
     def _made(self, method: Method, fit: Fit, device: torch.device, batch: int) -> Compiled | str:
         label = " then ".join(", ".join(step.rates) for step in fit.steps)
         try:
-            made = compiled_fit(method, fit, device, batch)
+            made = compiled_fit(method, fit, device, batch, soon=self.soon)
         except (UnsupportedError, NoCompilerError) as error:
-            if label not in self.said:
+            if label not in self.said and not self.soon:
                 logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
             self.said[label] = str(error)
             return str(error)
         self.said[label] = "compiled"
         return made
 
-
-def _fit_key(fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
-    return tuple(
-        (
-            tuple(step.rates),
-            step.optimiser,
-            tuple(name for name, decay in step.weight_decay.items() if decay),
-            step.batch_decay == 1,
-            bool(step.guarded),
-            step.keep_state,
-            key_of(step.loss or fit.loss, numbers=numbers),
+    def _fit_key(self, fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
+        return tuple(
+            (
+                tuple(step.rates),
+                step.optimiser,
+                tuple(name for name, decay in step.weight_decay.items() if decay),
+                step.batch_decay == 1,
+                bool(step.guarded),
+                step.keep_state,
+                self._keys.of(step.loss or fit.loss, numbers=numbers),
+            )
+            for step in fit.steps
         )
-        for step in fit.steps
-    )
 
 
 class FusedRound(BlockRound):
@@ -112,8 +117,10 @@ class FusedRound(BlockRound):
             super().fit(fit)
             return
         if "whole" in made.code.parts and not block.task.needs.whole_tables:
-            # Says that the first round did not ask for whole tables, as it does where a loss runs.
-            self.weights.of(len(block), {})[next(iter(made.code.tables))].whole()
+            raise FederationError(
+                "a whole table is asked for which the program's losses did not ask for when they were first "
+                "looked at. A loss must not ask for whole tables by a number that changes between rounds."
+            )
         self.part_uploads()
         sampled = self._samples(fit.samples)
         # A GPU shuffles while it is told of the rest.
@@ -371,6 +378,7 @@ class FusedEngine(BatchedEngine):
 
     @override
     def make_round(self, block: Block) -> BlockRound:
+        self.compiler.soon = self.soon
         return FusedRound(block, self.compiler)
 
     @override

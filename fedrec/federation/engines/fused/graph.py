@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fedrec.federation.engines.fused.calls import OTHER_ROWS, OTHER_SAMPLES
-from fedrec.federation.engines.fused.key import with_numbers
 from fedrec.federation.engines.fused.made_up import Model, TracedBatch, check_sizes, leaves_of, view_of
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, LossGraph, UnsupportedError
 from fedrec.federation.engines.fused.recorder import Listener, OperatorRecorder
 from fedrec.federation.engines.fused.source_lines import SourceLines
+from fedrec.federation.loss_numbers import with_numbers
 from fedrec.federation.model.weights import Loss, Weights
 
 
@@ -27,7 +27,7 @@ def traced(
 ) -> LossGraph:
     """The graph of a loss; raise `UnsupportedError` where there is none.
 
-    With `numbers` (see `key.numbers_of`), what the loss closes over may be others in other calls. A parameter
+    With `numbers` (see `numbers_of`), what the loss closes over may be others in other calls. A parameter
     without a gradient is left out, as `torch.optim` leaves it where it is.
     """
     leaves = dict(leaves_of(method, SAMPLES, ROWS, (0.1, 0.9)))

@@ -11,7 +11,6 @@ from fedrec.federation.engines.fused.block_memory import BlockMemory
 from fedrec.federation.engines.fused.functions import functions_for, rare_functions
 from fedrec.federation.engines.fused.gpu_blocks import Local
 from fedrec.federation.engines.fused.graph import traced
-from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table, with_moved
 from fedrec.federation.engines.fused.loops import c_name
 from fedrec.federation.engines.fused.lower import lowered
@@ -22,6 +21,7 @@ from fedrec.federation.engines.fused.opening import Opening
 from fedrec.federation.engines.fused.over_lanes import Reduced
 from fedrec.federation.engines.fused.stages import Lowered, Stage
 from fedrec.federation.engines.fused.target import H200, TargetDevice
+from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import Fit, Step
 from fedrec.native.source import KernelSource
 

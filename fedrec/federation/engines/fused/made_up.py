@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Leaf, UnsupportedError
+from fedrec.federation.model.own import no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
@@ -66,10 +67,25 @@ def view_of(
     """The parameters as a loss sees them; `table` makes those of a `derived`."""
     values = Values({leaf.name: value for leaf, value in given.items() if leaf.part in ("value", "derived")})
     values |= {part: given[Leaf(part)] for part in ("interactions", "held")}
+    values |= {"own": _NotCompiled("own"), "history": no_history}
     for name, part in parameters.items():
         if part.table:
             values[name] = (table or _TracedTable)(given, name, part.by)
     return values
+
+
+class _NotCompiled:
+    """What no kernel is given of a client."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getitem__(self, _items: object) -> NoReturn:
+        raise UnsupportedError(f"its loss reads w.{self._name}")
+
+    def whole(self) -> NoReturn:
+        """Refused, too."""
+        raise UnsupportedError(f"its loss reads w.{self._name}")
 
 
 class _TracedTable:
@@ -160,6 +176,10 @@ class TracedBatch:
         if values.shape != self.labels.shape:
             raise UnsupportedError("its loss reduces other than one number per sample over the mini-batch")
         return values
+
+    def history(self, _length: int) -> NoReturn:
+        """The items before each sample's positive, which no kernel is given."""
+        raise UnsupportedError("its loss reads batch.history")
 
     def distinct(self) -> Tensor:
         """1 for one sample of every item."""

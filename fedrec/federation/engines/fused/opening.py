@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from fedrec.federation.engines.fused import cpu_rows
 from fedrec.federation.engines.fused.arrays import KernelMemory
 from fedrec.federation.engines.fused.block_memory import BlockMemory
-from fedrec.federation.engines.fused.key import numbers_of
 from fedrec.federation.engines.fused.layout import PREFIXES, FitParts, Table
 from fedrec.federation.engines.fused.loops import c_name
+from fedrec.federation.loss_numbers import numbers_of
 
 
 class Opening:

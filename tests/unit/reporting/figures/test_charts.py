@@ -452,8 +452,42 @@ def test_compared_runs_are_drawn_from_their_files_alone(tmp_path):
     }
     text = (folder / "ml-100k_convergence.txt").read_text()
     assert text.startswith("Convergence on ml-100k.\nHR@10 of the test items")
+    assert "named are" not in text
     assert {row["metric"] for row in read} == {"hr@10"}
     assert (folder / "ml-100k_convergence.pdf").is_file()
+
+
+def compared(lines, tmp_path):
+    """The figure and caption of runs that are compared."""
+    one = replace(artefact("convergence", lines, paper="pfedclr"), metrics=("hr@10",))
+    found = made(tmp_path, one, METHODS, ["ml-100k"])
+    with theme():
+        figure, _, caption = layout(one).draw_compared(subject(one, found, tmp_path))
+        figure.canvas.draw()
+    return figure, caption
+
+
+FEW = ["popularity", "fedmf", "fedmf+plgc", "fedmf[d=8]"]
+
+
+def test_each_of_a_few_compared_curves_has_its_name_at_its_end(tmp_path):
+    figure, caption = compared(FEW, tmp_path)
+    assert len(figure.axes) == 2
+    for ax in figure.axes:
+        assert {text.get_text() for text in ax.texts} == {"FedMF", "FedMF[d=8]", "FedMF+PLGC", "popularity"}
+        boxes = [super(type(text), text).get_window_extent() for text in ax.texts]
+        assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place])
+        assert {line.get_linewidth() for line in ax.lines} == {1.5}
+    assert "named are" not in caption
+
+
+def test_of_many_compared_curves_the_best_of_each_kind_and_references_are_named(tmp_path):
+    figure, caption = compared([*FEW, "draw-counter", *(f"fedmf[d={d}]" for d in (3, 4, 5, 6))], tmp_path)
+    for ax in figure.axes:
+        named = {text.get_text() for text in ax.texts}
+        assert {"popularity", METHODS["draw-counter"].title} <= named
+        assert len(named) < len(ax.lines) == 9
+    assert "named are the best of each kind, popularity and the counter of draws." in caption
 
 
 @pytest.mark.parametrize(

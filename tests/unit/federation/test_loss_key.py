@@ -4,8 +4,11 @@ from functools import partial
 
 import pytest
 
-from fedrec.federation.engines.fused.key import key_of
+from fedrec.federation.loss_key import LossKeys
 from tests.federations import method_of
+
+KEYS = LossKeys()
+key_of = KEYS.of
 
 
 def closing_over(*values):
@@ -36,7 +39,7 @@ class Holder:
         return self.value
 
 
-ONE, OTHER = Holder(1), Holder(1)
+ONE, SAME, OTHER = Holder(1), Holder(1), Holder(2)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ ONE, OTHER = Holder(1), Holder(1)
         (closing_over([1, (2.0, None)]), closing_over([1, (2.0, None)])),
         (with_default(0.5), with_default(0.5)),
         (wrapped(closing_over(0.5)), wrapped(closing_over(0.5))),
-        (closing_over(ONE), closing_over(ONE)),
+        (closing_over(ONE), closing_over(SAME)),
         (ONE.loss, ONE.loss),
         (partial(closing_over(1), 2, given=3), partial(closing_over(1), 2, given=3)),
     ],

@@ -1,0 +1,95 @@
+"""What is known of items beforehand: numbers in a file of the user's, brought into a dataset's order.
+
+The file is parquet or CSV. Its column `item` holds original ids, as the raw file of the dataset spells them;
+every other column holds numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fedrec.errors import DataError, did_you_mean
+from fedrec.files.atomic import sha256_of_file
+from fedrec.files.parquet import read_table
+
+_ITEM = "item"
+
+
+@dataclass(frozen=True)
+class ItemNumbers:
+    """Numbers of every item of a dataset, (items, columns), and the file they come from."""
+
+    path: str
+    sha256: str
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+
+
+def item_numbers(path: Path, data: Path) -> ItemNumbers:
+    """The numbers that the file `path` has of the items of the dataset in the folder `data`.
+
+    Raises `DataError` unless every item has exactly one row of finite numbers.
+    """
+    table = _read(path)
+    columns = tuple(name for name in table.column_names if name != _ITEM)
+    if _ITEM not in table.column_names or not columns:
+        hint = did_you_mean(_ITEM, table.column_names)
+        raise DataError(f"{path}: needs a column '{_ITEM}' of original ids and others of numbers.{hint}")
+    given = table[_ITEM].cast(pa.string()).to_pylist()
+    rows = _rows(path, given, data)
+    values = np.column_stack([_numbers(path, name, table[name]) for name in columns])[rows]
+    broken = np.argwhere(~np.isfinite(values))
+    if len(broken):
+        row, column = broken[0]
+        raise DataError(
+            f"{path}: column '{columns[column]}' has no finite number for item '{given[rows[row]]}'. Fill it "
+            "in."
+        )
+    return ItemNumbers(str(path), sha256_of_file(path), columns, values)
+
+
+def _read(path: Path) -> pa.Table:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. Name a parquet or CSV file with a column '{_ITEM}'.")
+    try:
+        if path.suffix == ".parquet":
+            return pq.ParquetFile(path).read()
+        # An id is text: 007 is another item than 7.
+        options = pv.ConvertOptions(column_types={_ITEM: pa.string()})
+        return pv.read_csv(path, convert_options=options)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read as a table ({error}).") from error
+
+
+def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
+    """Where the row of each item of the dataset stands in the file."""
+    places: dict[str | None, int] = {}
+    for place, item in enumerate(given):
+        if places.setdefault(item, place) != place:
+            raise DataError(f"{path}: item '{item}' has two rows. Keep one.")
+    known, _ = read_table(data / "items.parquet", columns=("item", "original_id"))
+    wanted = known.sort_by("item")["original_id"].to_pylist()
+    missing = [item for item in wanted if item not in places]
+    if missing:
+        raise DataError(
+            f"{path}: has no row for {len(missing):,} of {len(wanted):,} items of {data.name}, item "
+            f"'{missing[0]}' for one. Ids are those of the dataset's raw file."
+        )
+    return [places[item] for item in wanted]
+
+
+def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise DataError(
+            f"{path}: column '{name}' holds {kind} where numbers are needed. Make one column of each kind."
+        )
+    values: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy()
+    return values

@@ -1,0 +1,42 @@
+"""Every number that a learner stores, and how far those of two learners are apart."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedrec.federation.federation import Federation
+from fedrec.federation.learner import Learner
+
+_CPU = torch.device("cpu")
+
+
+def values_of(learner: Learner, device: torch.device = _CPU) -> dict[str, Tensor]:
+    """Every number a learner stores; a table that clients keep is whole, however it is stored."""
+    stored = dict(learner.tensors())
+    if isinstance(learner, Federation):
+        everyone = torch.arange(len(learner.clients), device=device)
+        stored = {key: value for key, value in stored.items() if not key.startswith("kept/")}
+        stored |= {f"kept/{name}": kept.whole(everyone) for name, kept in learner.state.kept.items()}
+    return stored
+
+
+def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+    """How far tensors are apart, each in shares of the first one's largest number.
+
+    Numbers that are not finite are equal where both are the same; else they are apart without bound.
+    """
+    assert first.keys() == second.keys()
+    return {name: _share(value.double(), second[name].double()) for name, value in first.items()}
+
+
+def _share(expected: Tensor, actual: Tensor) -> float:
+    if expected.shape != actual.shape:
+        return float("inf")
+    finite = expected.isfinite()
+    if not torch.equal(finite, actual.isfinite()):
+        return float("inf")
+    expected, actual = expected[finite], actual[finite]
+    if not len(expected):
+        return 0.0
+    return float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-12))

@@ -1,0 +1,93 @@
+"""When two losses are the same one: the same code that reads the same values.
+
+A local round writes its losses anew in every round. What was found out about a loss (its kernel, what it
+needs) holds for another one as long as both have one key. A key is made of everything that a function can
+read: its code, what it closes over, its defaults, the globals that its code names, and of objects their
+attributes and the code of their classes, down to numbers, texts and the content of tensors. What cannot be
+taken apart has a new key each time. To read all of it takes a while: it is read again only after any of it
+was replaced or changed.
+"""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from itertools import chain
+from types import FunctionType, MethodType
+from typing import Any
+
+from fedrec.federation.loss_code import code_structure, plain_structure
+from fedrec.federation.loss_numbers import cells_of, is_cyclic
+from fedrec.federation.loss_reading import OPAQUE, PLAIN, LossKey, Reading
+
+_MOST_READINGS = 256
+"""Values whose readings are kept."""
+
+
+class LossKeys:
+    """Makes the keys of losses, and knows what it has read of them."""
+
+    def __init__(self) -> None:
+        self._readings: dict[tuple[int, ...], Reading] = {}
+        self._compared: set[tuple[int, ...]] = set()
+        """What the present key was found to hold of already."""
+
+    def of(self, value: Any, *, numbers: bool = True) -> LossKey:  # noqa: ANN401 - a loss, and what it reads
+        """A key that is equal for two functions only if they compute the same.
+
+        Without `numbers`, those that `numbers_of` finds may differ.
+        """
+        self._compared.clear()
+        return self._key(value, numbers or is_cyclic(value), ())
+
+    def _key(self, value: Any, numbers: bool, active: tuple[Any, ...]) -> LossKey:  # noqa: ANN401 - see above
+        kind = type(value)
+        if kind is float and not numbers:
+            return "number"
+        if kind in PLAIN:
+            return plain_structure(value)
+        if kind is MethodType:
+            return ("method", self._key(value.__func__, True, active), self._read(value.__self__))
+        if kind is FunctionType:
+            return self._function(value, numbers, active)
+        if kind is partial:
+            parts = (value.func, *value.args, *chain(*value.keywords.items()))
+            return ("partial", len(value.args), *(self._key(part, True, active) for part in parts))
+        return self._read(value)
+
+    def _function(self, function: FunctionType, numbers: bool, active: tuple[Any, ...]) -> LossKey:
+        if function in active:
+            return ("again", active.index(function))
+        active = (*active, function)
+        parts: list[LossKey] = [self._code(function)]
+        parts += [self._key(cell, numbers, active) for cell in cells_of(function)]
+        further = (function.__defaults__, function.__kwdefaults__, function.__dict__)
+        parts += [self._read(part) if part else None for part in further]
+        return tuple(parts)
+
+    def _code(self, function: FunctionType) -> LossKey:
+        """The key of the code of a function, with all globals that it names."""
+        code, its_globals = function.__code__, function.__globals__
+
+        def read(reading: Reading) -> Hashable:
+            return (code_structure(code), reading.of_globals(code, its_globals))
+
+        return self._reading((id(code), id(its_globals)), (code, its_globals), read)
+
+    def _read(self, value: Any) -> LossKey:  # noqa: ANN401 - see above
+        return self._reading((id(value),), value, lambda reading: reading.structure(value))
+
+    def _reading(
+        self, place: tuple[int, ...], value: object, read: "Callable[[Reading], Hashable]"
+    ) -> LossKey:
+        known = self._readings.get(place)
+        if known is None or not (place in self._compared or known.holds()):
+            if len(self._readings) >= _MOST_READINGS:
+                self._readings.clear()
+            known = self._readings[place] = Reading(value)
+            known.end(read)
+        self._compared.add(place)
+        return known.key
+
+
+def is_opaque(key: LossKey) -> bool:
+    """Whether a key is equal to no other, since something could not be taken apart."""
+    return isinstance(key, tuple) and (key[:1] == (OPAQUE,) or any(map(is_opaque, key)))

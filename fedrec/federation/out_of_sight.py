@@ -1,0 +1,46 @@
+"""What a client cannot see: the object of the server's rule, which a loss may not read."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from fedrec.errors import FederationError
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.plugin import Plugin
+
+
+@contextmanager
+def server_out_of_sight(method: Method) -> Iterator[None]:
+    """Let a loss, a score or `derived` that reads `self.server` raise `FederationError`."""
+    hidden = list(_methods(method))
+    servers = [each.server for each in hidden]
+    for each in hidden:
+        vars(each)["server"] = _OutOfSight(type(each).__name__)
+    try:
+        yield
+    finally:
+        for each, server in zip(hidden, servers, strict=True):
+            each.server = server
+
+
+def _methods(method: Method) -> Iterator[Method]:
+    """A method, and the backbones of plug-ins."""
+    yield method
+    if isinstance(method, Plugin):
+        yield from _methods(method.backbone)
+
+
+class _OutOfSight:
+    """Stands for the server while a loss is looked at."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __getattr__(self, name: str) -> NoReturn:
+        place: Any = sys._getframe(1)
+        raise FederationError(
+            f"{place.f_code.co_filename}:{place.f_lineno}: {self._method} reads self.server.{name} in a "
+            "loss, a score or `derived`. A client does not know what the server's object holds: let the "
+            "server keep it as a parameter at 'shared', which clients download and read as w.name."
+        )

@@ -1,0 +1,174 @@
+"""A few clients of a federation, trained apart from it in double precision: by them engines are compared.
+
+Nothing of the federation itself is touched: a shadow has a copy of the method, and a state and a server of
+its own; its clients have some of the interactions of true ones.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrec.errors import DivergenceError
+from fedrec.federation.clients import Clients
+from fedrec.federation.comparison import values_of
+from fedrec.federation.engines.engine import Engine
+from fedrec.federation.federation import Federation
+from fedrec.federation.model.client import Client, Fit
+from fedrec.federation.model.method import Method
+from fedrec.federation.model.plugin import Plugin
+from fedrec.federation.model.server_rule import ServerRule
+from fedrec.federation.program import trace, trace_after
+
+_EPOCHS = 2
+"""So many show what lasts from one epoch to the next."""
+_BATCHES = 2.5
+"""Mini-batches of the largest client: full ones, and one that is not."""
+_FEWEST = 3
+"""Interactions that a client is left with at least, but for the one with a single one."""
+_STEP = 1e-12
+"""How far initial values are moved to see what rounding does, as a share of them."""
+
+
+class UncopyableError(Exception):
+    """A method cannot be copied, so that nothing can be trained apart from it."""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """Some clients of a federation in some rounds."""
+
+    method: Method
+    clients: Clients
+    settings: Mapping[str, Any]
+    seed: int
+    rounds: tuple[int, ...]
+    plain_server: bool = False
+    """Whether the server takes means alone: a rule of its own may need more clients."""
+
+    def trained(self, engine: Engine, *, moved: bool = False) -> dict[str, Tensor] | str:
+        """All that is stored, reported and scored after the last round; why it diverged where it did.
+
+        `moved`: from initial values that differ in their last digits.
+        """
+        device = self.clients.device
+        with _in_double_precision(device):
+            method = self._method()
+            federation = Federation(method, self.clients, engine, self.settings, self.seed)
+            if moved:
+                _move(federation)
+            try:
+                reports = [federation.train_round(round_) for round_ in self.rounds]
+            except DivergenceError as error:
+                return str(error)
+            finally:
+                # What a local round leaves in globals or in its class is to be that of the present round.
+                trace(method, self.rounds[0])
+                trace_after(method, self.rounds[0])
+            told = [[report.loss, report.clients, report.down, report.up] for report in reports]
+            items = torch.arange(self.clients.items, device=device).expand(len(self.clients), -1)
+            scores = federation.scores(torch.arange(len(self.clients), device=device), items)
+            found = values_of(federation, device) | {"reports": torch.tensor(told), "scores": scores}
+            return {name: value.clone().cpu() for name, value in found.items()}
+
+    def _method(self) -> Method:
+        """A copy of the method, which trains for a few epochs."""
+        try:
+            method = deepcopy(self.method)
+        # Whatever an object may raise that cannot be copied.
+        except Exception as error:
+            raise UncopyableError(f"it holds something that cannot be copied ({error})") from error
+        if self.plain_server:
+            for each in _all_of(method):
+                each.server = ServerRule(self.settings, self.clients.items)
+        vars(method)["local_round"] = _shortened(method.local_round)
+        vars(method)["after_aggregation"] = _shortened(method.after_aggregation)
+        return method
+
+
+def shadow_of(
+    method: Method, clients: Clients, settings: Mapping[str, Any], seed: int, round_: int
+) -> Iterator[Shadow]:
+    """Shadows of a round and the next one, the most telling first; others where that cannot be trained."""
+    last = settings.get("rounds", round_ + 1)
+    rounds = tuple(each for each in (round_, round_ + 1) if each == round_ or each <= last)
+    settings = {**settings, "participation": 1.0, "clients": None}
+    most = int(_BATCHES * settings["batch_size"] / (1 + settings["negatives"]))
+    with_single, without = few_clients(clients, most, single=True), few_clients(clients, most, single=False)
+    yield Shadow(method, with_single, settings, seed, rounds)
+    yield Shadow(method, without, settings, seed, rounds)
+    yield Shadow(method, with_single, settings, seed, rounds, plain_server=True)
+    yield Shadow(method, without, settings, seed, rounds, plain_server=True)
+
+
+def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
+    """Clients with fewest, some and most interactions, cut to `most`; one is cut to a single one."""
+    by_size = [int(who) for who in clients.sizes.argsort(stable=True) if clients.sizes[who] > 0]
+    places = sorted({0, len(by_size) // 4, len(by_size) // 2, len(by_size) - 1})
+    who = torch.tensor(sorted(by_size[place] for place in places), device=clients.device)
+    chosen = clients.only(who)
+    kept = chosen.sizes.clamp(max=max(_FEWEST, most))
+    if single:
+        kept[kept.argmin()] = 1
+    starts = [int(start) for start in chosen.start[:-1]]
+    items = [chosen.train_item[start : start + int(n)] for start, n in zip(starts, kept, strict=True)]
+    ends = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
+    return replace(chosen, start=ends, train_item=torch.cat(items), before=0, elsewhere=0)
+
+
+def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
+    """The same, in fewer epochs."""
+
+    def asked(client: Client) -> Any:  # noqa: ANN401 - what the work returns
+        recorded = Client(client.round_)
+        told = work(recorded)
+        client.perform(
+            replace(operation, epochs=min(operation.epochs, _EPOCHS))
+            if isinstance(operation, Fit)
+            else operation
+            for operation in recorded.program
+        )
+        return told
+
+    return asked
+
+
+def _all_of(method: Method) -> Iterator[Method]:
+    """A method, and the backbones of plug-ins."""
+    yield method
+    if isinstance(method, Plugin):
+        yield from _all_of(method.backbone)
+
+
+def _move(federation: Federation) -> None:
+    """Move all initial values by about one part in 10^12, each in a direction of its own."""
+    state, everyone = federation.state, federation.clients.everyone
+    for name, value in state.initial.items():
+        numbers = torch.arange(value.numel(), device=value.device).reshape(value.shape)
+        signs = 1.0 - 2.0 * ((numbers * 2654435761 >> 7) % 2).to(value.dtype)
+        moved = value + _STEP * signs * value.abs().max().clamp(min=1e-3)
+        state.initial[name] = moved
+        if name in state.shared:
+            state.shared[name] = moved.clone()
+        if name in state.kept:
+            state.kept[name].restart(everyone, moved)
+
+
+@contextmanager
+def _in_double_precision(device: torch.device) -> Iterator[None]:
+    """Numbers are of double precision; generators of random numbers are afterwards what they were."""
+    before, drawn, numpy_drawn = torch.get_default_dtype(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+            random.setstate(drawn)
+            np.random.set_state(numpy_drawn)  # noqa: NPY002

@@ -1,0 +1,95 @@
+"""A C compiler as a process: fedrec trains without it where it hangs, dies or fails."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from fedrec.errors import NoCompilerError
+
+SECONDS_TO_COMPILE = 300.0
+"""The longest that one call of a compiler may take; a kernel takes seconds."""
+_MOST_CHARACTERS = 400
+_HANGING: dict[str, str] = {}
+"""Compilers that took too long, each with the reason: this process does not call them again."""
+
+
+def compiler_output(command: Sequence[str], text: str = "", **environment: str) -> str:
+    """What a compiler prints that reads `text`; raise `NoCompilerError` where it does not succeed."""
+    if command[0] in _HANGING:
+        raise NoCompilerError(_HANGING[command[0]])
+    try:
+        # Files instead of pipes: a pipe would stay open for as long as any child of the compiler lives.
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed:
+            given.write(text.encode())
+            given.seek(0)
+            with tempfile.TemporaryFile() as complaints:
+                status = _status(
+                    command, (given.fileno(), printed.fileno(), complaints.fileno()), environment
+                )
+                complaints.seek(0)
+                complaint = complaints.read().decode(errors="replace").strip()
+            printed.seek(0)
+            output = printed.read().decode(errors="replace")
+    except OSError as error:
+        raise NoCompilerError(f"{command[0]} cannot be started: {error}") from error
+    if status:
+        raise NoCompilerError(_failure(command[0], status, complaint))
+    return output
+
+
+def _status(command: Sequence[str], files: tuple[int, int, int], environment: Mapping[str, str]) -> int:
+    """The exit status of a command. All processes that it started have ended when this returns or raises."""
+    stdin, stdout, stderr = files
+    process = subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        _end(process)
+
+    # To wait with a limit, Python would look now and then, which costs more than some kernels do.
+    timer = threading.Timer(SECONDS_TO_COMPILE, stop)
+    timer.start()
+    try:
+        status = process.wait()
+    finally:
+        timer.cancel()
+        _end(process)
+        process.wait()
+    if late.is_set():
+        raise NoCompilerError(
+            _HANGING.setdefault(
+                command[0],
+                f"{command[0]} did not end within {SECONDS_TO_COMPILE:g} seconds, and fedrec stopped it. Run "
+                f"`{command[0]} --version` to see whether it hangs",
+            )
+        )
+    return status
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a compiler and the processes that it started: they would write on after it has died."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failure(compiler: str, status: int, complaint: str) -> str:
+    """Why a compiler failed: its own words, the signal that killed it, or its exit status."""
+    if status < 0:
+        return (
+            f"{compiler} was killed by signal {-status}: memory ran out, or somebody killed it. fedrec "
+            "compiles again at its next start"
+        )
+    said = complaint[:_MOST_CHARACTERS] or f"it ends with status {status}, without a message"
+    return f"{compiler} fails: {said}"
