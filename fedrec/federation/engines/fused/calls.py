@@ -1,4 +1,4 @@
-"""One call of an operator: its arguments by name, as nodes of a graph and as what is the same for all clients."""
+"""One call of an operator: its arguments by name, as nodes of a graph or as what is alike for all clients."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -282,8 +282,8 @@ _CPU_MATH = {
 _RARE = {
     "SIN": "sin", "COS": "cos", "ERF": "erf", "EXPM1": "expm1", "LOG2": "log2", "LOG10": "log10",
     "ATAN": "atan", "TAN": "tan", "ASIN": "asin", "ACOS": "acos",
-    "EXP2": "exp2", "ERFC": "erfc", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc",
-    "RINT": "rint", "FMOD": "fmod",
+    "EXP2": "exp2", "ERFC": "erfc", "SINH": "sinh", "COSH": "cosh", "FLOOR": "floor", "CEIL": "ceil",
+    "TRUNC": "trunc", "RINT": "rint", "FMOD": "fmod",
 }  # fmt: skip
 """Functions of C's mathematics that few losses use."""
 _RARE_FUNCTIONS = {

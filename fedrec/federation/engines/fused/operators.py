@@ -106,7 +106,8 @@ _OF_ONE = {
     "sgn": "sign({0})", "tanh": "TANH({0})", "reciprocal": "(1 / {0})", "rsqrt": "(1 / SQRT({0}))",
     "sin": "SIN({0})", "cos": "COS({0})", "erf": "ERF({0})", "expm1": "EXPM1({0})", "log2": "LOG2({0})",
     "log10": "LOG10({0})", "atan": "ATAN({0})", "tan": "TAN({0})",
-    "asin": "ASIN({0})", "acos": "ACOS({0})", "exp2": "EXP2({0})", "erfc": "ERFC({0})", "sinh": "SINH({0})", "cosh": "COSH({0})",
+    "asin": "ASIN({0})", "acos": "ACOS({0})", "exp2": "EXP2({0})", "erfc": "ERFC({0})",
+    "sinh": "SINH({0})", "cosh": "COSH({0})",
     "floor": "FLOOR({0})", "ceil": "CEIL({0})", "trunc": "TRUNC({0})", "round": "RINT({0})",
 }  # fmt: skip
 _OF_TWO = {

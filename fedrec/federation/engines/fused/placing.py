@@ -10,13 +10,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fedrec.federation.engines.fused.gpu_samples import Tiled, outer_of, product_of
-from fedrec.federation.engines.fused.loops import broadcast, loop_index
+from fedrec.federation.engines.fused.moved_rows import check_moves
 from fedrec.federation.engines.fused.nodes import (
     ROWS,
     SAMPLES,
     Constant,
     Count,
-    Index,
     Input,
     Joined,
     LossGraph,
@@ -81,7 +80,7 @@ class Placing:
         """Products and sums over samples that a CPU does by tiles."""
         self.turn = self._turns_of_lanes() if gpu else self._turns()
         self._check_rows()
-        self._check_moves()
+        check_moves(self.graph, self.inlined)
         self.kept = set(self._needed_later())
         self.direct = {node for node in by_samples if gpu and self._is_direct(node)}
         self.kept |= {
@@ -210,28 +209,6 @@ class Placing:
             for source in (source for each in inputs for source in self.sources(each)):
                 if ROWS in source.shape and self.stage[source] < stage:
                     raise refused("computes something of every row of a table, and needs it twice", source)
-
-    def _check_moves(self) -> None:
-        """Raise `UnsupportedError` where the gradient of a row reads numbers that may have moved before.
-
-        Tables move one after the other, each number by a gradient that is computed then.
-        """
-        whole = {leaf.name for leaf in self.graph.gradients if leaf.part == "whole"}
-        for leaf, node in self.graph.gradients.items():
-            for read, index in self._places(node, loop_index(node.shape)) if leaf.part == "whole" else ():
-                if isinstance(read, Input) and read.leaf.part == "whole" and read.leaf.name in whole:
-                    if (read.leaf, index) != (leaf, loop_index(read.shape)):
-                        raise refused("moves a row by what other numbers of whole tables were", node)
-
-    def _places(self, node: Node, index: Index) -> Iterator[tuple[Node, Index]]:
-        """What an expression of an element of `node` reads, and which elements."""
-        if isinstance(node, Reindexed):
-            yield from self._places(node.inputs[0], node.at(index))
-        elif node in self.inlined:
-            for each in node.inputs:
-                yield from self._places(each, broadcast(index, each.shape))
-        else:
-            yield node, index
 
     def _is_before(self, source: Node, node: Node) -> bool:
         """Whether a tensor is known when lanes begin with a product."""

@@ -25,7 +25,7 @@ from fedrec.federation.engines.fused.source_lines import SourceLines
 
 
 class Watching(TorchDispatchMode):
-    """Is told of every operator; knows the tensors that were made, and refuses operators that are not listed."""
+    """Sees every operator, knows the tensors that were made, and refuses operators that are not listed."""
 
     def __init__(self, leaves: Mapping[Leaf, Tensor], lines: SourceLines) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Watching(TorchDispatchMode):
             raise UnsupportedError(f"its loss computes with numbers of {result.dtype}")
 
     def _changed_in_place(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """What becomes of a tensor that an operator changes: another one's result, which is copied into it."""
+        """What becomes of a tensor that an operator changes: the result of another one is copied into it."""
         plain = _not_in_place(func)
         if plain is None:
             raise UnsupportedError("its loss uses an operator that has no compiled form")
@@ -204,7 +204,7 @@ _OTHER_NAMES = {"pow_.Scalar": "Tensor_Scalar", "pow_.Tensor": "Tensor_Tensor"}
 
 
 def _check_shape(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
-    """Raise `UnsupportedError` where an axis has another length than those that stand for samples and rows."""
+    """Raise `UnsupportedError` where an axis is longer by samples or rows, but not as long as these."""
     expected = {SAMPLES: OTHER_SAMPLES, ROWS: OTHER_ROWS}
     if tuple(expected.get(size, size) for size in shape) != other:
         raise unusual()

@@ -1,4 +1,4 @@
-"""Operators that are made of simpler ones: by torch's rules, and by ours where torch loads its own for seconds."""
+"""Operators that are made of simpler ones: by torch's rules, or by ours where torch's load for seconds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -55,8 +55,14 @@ def _variance(
     return squares.sum(axes, keepdim=keepdim) / left
 
 
-def _deviation(source: Tensor, *args: Any, **how: Any) -> Tensor:
-    return _variance(source, *args, **how).sqrt()
+def _deviation(
+    source: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
+    return _variance(source, dim, correction=correction, keepdim=keepdim).sqrt()
 
 
 def _layer_norm(
@@ -80,9 +86,10 @@ def _log_sigmoid_backward(gradient: Tensor, source: Tensor, _buffer: Tensor) -> 
     return gradient * (-source).sigmoid()
 
 
-def _zeros(size: Sequence[int], **how: Any) -> Tensor:
+def _zeros(size: Sequence[int], **how: object) -> Tensor:
     """Zeros that have memory, which those of some derivatives have not."""
-    return torch.ops.aten.zeros.default(size, **how)
+    zeros: Tensor = torch.ops.aten.zeros.default(size, **how)
+    return zeros
 
 
 _OWN: dict[str, Rule] = {

@@ -26,7 +26,7 @@ class SourceLines:
 
         An operator of a derivative comes from the line whose derivative it is.
         """
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()
         if node is not None:
             # No function of torch tells which operator a derivative belongs to but this number.
             return self._forward.get(node._sequence_nr(), self._first)

@@ -82,7 +82,7 @@ REFUSED = {
     "uses a norm of order 4": lambda w, batch: batch.mean(torch.linalg.vector_norm(w.Q[batch.items], 4, -1)),
     "asks for the squared norm of all of Q": lambda w, _: w.Q.squared_norm().sum(),
     "asks for the sum of all rows of Q": lambda w, _: w.Q.row_sum().sum(),
-    "cannot be traced: nothing": lambda w, _: w.nothing.sum(),
+    "cannot be traced: mat1 and mat2": lambda w, _: (w.p @ w.p).sum(),
     "uses a tensor that is no parameter": lambda w, _: dot(w.p, NOBODY).sum(),
     "folds samples into another axis": lambda w, batch: w.Q[batch.items].reshape(-1).square().sum(),
     "picks some samples or rows": lambda w, batch: w.Q[batch.items][1:].sum(),
