@@ -75,7 +75,7 @@ class CheckedEngine(Engine):
     ) -> None:
         """`code` gives the fingerprint of the code of a run by an engine."""
         self.asked = engine
-        self.name = engine.name  # type: ignore[misc] - it is known by the name of the engine that it is
+        self.name = engine.name
         self._method, self._settings, self._memory, self._code = method, settings, memory, code
         self._strict = strict
         self._engines: dict[str, Engine] = {engine.name: engine}

@@ -4,7 +4,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ class Outcome:
 class Engine(ABC):
     """Runs the program of a task: reads and writes its state, sends uploads to its server."""
 
-    name: ClassVar[str]
+    name: str
     soon = False
     """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
 
