@@ -98,6 +98,8 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
     if case.by_check and outcome.engine in ("fused", "batched"):
         # Refused by the loop alone, or trained to other numbers: what the self-check is there for.
         allowed = allowed | {WRONG, UNSTEADY, REFUSED}
+    if "error: " in outcome.by:
+        return [f"{outcome} (its kernel is text that the C compiler does not take)"]
     if kind not in allowed:
         return [f"{outcome} (expected: {case.expected})"]
     if kind == {"refused": REFUSED, "error": TRACEBACK}.get(case.expected) and not re.search(
