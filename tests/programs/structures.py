@@ -456,7 +456,7 @@ class EpochsOfZero(Plain):
         client.upload("Q")
 
 
-@_structure(expected="either", text="epoch|diverged")
+@_structure(expected="refused", text="epoch")
 class NegativeEpochs(Plain):
     """A fit of fewer than no epochs."""
 
