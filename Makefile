@@ -19,7 +19,7 @@ LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder 
 works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
 stays done."
 
-.PHONY: help demo unlock test quick-tests test-all test-slurm slurm-tests check format clean
+.PHONY: help demo unlock test quick-tests test-all test-slurm slurm-tests programs check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -45,6 +45,10 @@ slurm-tests: $(VENV)/.slurm
 
 test-all: $(VENV)/.tests check ## run the linters and all tests, with the whole matrix of methods and settings
 	$(TESTS)
+
+programs: $(VENV)/.tests ## hold every engine to the plain loop on unusual and on random losses and rounds
+	$(BIN)/python -m tests.programs --unexpected
+	$(BIN)/python -m tests.programs.random_programs --count 1000
 
 check: $(VENV)/.tests ## run the linters alone
 	$(BIN)/ruff check .

@@ -1617,6 +1617,28 @@ def accumulated(w, batch):
     return fitted(total, batch)
 
 
+# Gradients that are zero but for rounding
+
+
+@_loss(needs=("softmax",), quick=True)
+def mean_of_softmax(w, batch):
+    """The mean of a softmax is one over the samples, whatever the scores."""
+    return fitted(scores(w, batch), batch) + batch.mean(batch.softmax(scores(w, batch)))
+
+
+@_loss("u", quick=True)
+def variance_without_centre(w, batch):
+    """The variance of a row does not go by what is added to all of it."""
+    return fitted(scores(w, batch), batch) + batch.mean((w.Q[batch.items] + w.u).var(-1, unbiased=False))
+
+
+@_loss("b c")
+def cosine_of_one_number(w, batch):
+    """The cosine of rows of one number is 1 or -1."""
+    cosine = functional.cosine_similarity(w.b[batch.items] + 2, w.c[batch.items] + 2, dim=-1)
+    return fitted(scores(w, batch) + cosine, batch)
+
+
 # Programming
 
 

@@ -1,5 +1,6 @@
 """What an engine makes of a case, held to the plain loop."""
 
+import importlib.util
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ EQUAL, REFUSED, WRONG, TRACEBACK, UNSTEADY, NEEDS_API = (
     "EQUAL", "REFUSED", "WRONG", "TRACEBACK", "UNSTEADY", "NEEDS_API",
 )  # fmt: skip
 OUTCOMES = (EQUAL, REFUSED, UNSTEADY, WRONG, TRACEBACK, NEEDS_API)
-LOOP = "loop"
+LOOP, CHECKED = "loop", "checked"
 FAR = 1e-9
 """Differences up to this share of a tensor's largest number are rounding."""
 _NOTHING = 1e-6
@@ -98,6 +99,8 @@ def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
     if case.by_check and outcome.engine in ("fused", "batched"):
         # Refused by the loop alone, or trained to other numbers: what the self-check is there for.
         allowed = allowed | {WRONG, UNSTEADY, REFUSED}
+    if "error: " in outcome.by:
+        return [f"{outcome} (its kernel is text that the C compiler does not take)"]
     if kind not in allowed:
         return [f"{outcome} (expected: {case.expected})"]
     if kind == {"refused": REFUSED, "error": TRACEBACK}.get(case.expected) and not re.search(
@@ -127,6 +130,10 @@ def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str
     shares = {}
     for name, value in first.items():
         expected, actual = value.double().flatten(), second[name].double().flatten()
+        # The loss of clients that have not trained is no number, in every engine.
+        differing = ~(expected.isnan() & actual.isnan())
+        expected, actual = expected[differing], actual[differing]
+        shares[name] = 0.0
         if len(expected):
             shares[name] = float((expected - actual).abs().max() / expected.abs().max().clamp(min=_NOTHING))
     return shares
@@ -148,7 +155,7 @@ def _trained(case: Case, engine: str, device: str, nudge: bool) -> Trained:
             warnings.simplefilter("ignore")
             settings = {**SETTINGS, **case.settings}
             method = case.make(settings, case.items)
-            made = engine_of(engine)
+            made = engine_of(engine, case, settings)
             federation = Federation(method, clients(case.rows, case.items, device), made, settings, _SEED)
             reports = [federation.train_round(round_) for round_ in range(1, case.rounds + 1)]
             losses = torch.tensor([[report.loss, report.up, report.down] for report in reports])
@@ -164,30 +171,41 @@ def _trained(case: Case, engine: str, device: str, nudge: bool) -> Trained:
 _by_loop = lru_cache(maxsize=64)(_trained)
 
 
-def engine_of(name: str) -> Engine:
-    """An engine by the name by which runs ask for it."""
-    if name == "checked":
-        from fedrec.federation.engines.checked import CheckedEngine
+class _NothingKept:
+    """Verdicts that are forgotten: every comparison of a test is made anew."""
 
-        return CheckedEngine(engine_named("fused", _MEMORY))
-    return engine_named(name, _MEMORY)
+    def found(self, asked: Mapping[str, Any]) -> None:
+        """None: nothing is known."""
+
+    def keep(self, asked: Mapping[str, Any], verdict: Mapping[str, Any]) -> None:
+        """Forget it."""
+
+
+def engine_of(name: str, case: Case, settings: Mapping[str, Any]) -> Engine:
+    """An engine by its name; `checked` is the one of `fedrec train`, which compares before it trains."""
+    if name != CHECKED:
+        return engine_named(name, _MEMORY)
+    from fedrec.runs.checked import CheckedEngine
+
+    fused = engine_named("fused", _MEMORY)
+    engine = CheckedEngine(fused, case.name, settings, (_MEMORY, 0), lambda name: name)
+    engine._kept = _NothingKept()
+    return engine
 
 
 def has_checked() -> bool:
     """Whether this version of fedrec compares engines with the loop by itself."""
-    try:
-        engine_of("checked")
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("fedrec.runs.checked") is not None
 
 
 def _by(engine: Engine | None) -> str:
     """How an engine says it has trained: `compiled`, or why not."""
     if engine is None:
         return ""
-    training = engine.notes().get("training", {})
-    return "; ".join(dict.fromkeys(map(str, training.values())))
+    notes = engine.notes()
+    checked = notes.get("self_check", {})
+    found = [f"{each['engine']} differs: {each['where']}" for each in checked.get("differing", [])]
+    return "; ".join(dict.fromkeys([*map(str, notes.get("training", {}).values()), *found]))
 
 
 @cache

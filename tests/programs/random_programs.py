@@ -289,6 +289,7 @@ class Program:
     def source(self) -> str:
         """The text of a method file."""
         lines = [
+            "# ruff: noqa",
             f'"""Random program {self.seed}."""',
             "",
             "import torch",

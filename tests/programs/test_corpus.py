@@ -14,7 +14,7 @@ def _cases():
         yield from (pytest.param(case, engine, id=f"{case.name}-{engine}", marks=marks) for engine in ENGINES)
 
 
-@pytest.mark.parametrize(("case", "engine"), _cases())
+@pytest.mark.parametrize(("case", "engine"), list(_cases()))
 def test_a_case_is_trained_as_by_the_loop_or_refused(case, engine):
     assert mistakes_of(case, outcome_of(case, engine)) == []
 

@@ -1,3 +1,4 @@
+# ruff: noqa
 """Found on 2026-11-18: an axis of one number was taken for an axis counted from the front."""
 
 import torch
