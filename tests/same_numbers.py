@@ -78,7 +78,7 @@ def prepared(folder: Path) -> Path:
     catalogue, protocols = ROOT / "config/datasets.yaml", ROOT / "config/protocols.yaml"
     demo = folder / "demo"
     steps = [["prepare", "demo", "--catalogue", catalogue, "--raw", folder / "raw", "--out", demo]]
-    papers = {entry.paper for entry in load_methods(METHODS).values()}
+    papers = {entry.paper for entry in load_methods(METHODS).values() if entry.paper is not None}
     names = ("clean", *(f"published-{paper}" for paper in sorted(papers)))
     steps += [["split", "--data", demo, "--protocol", name, "--protocols", protocols] for name in names]
     for step in steps:
