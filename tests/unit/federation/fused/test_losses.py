@@ -37,7 +37,7 @@ SMALL_GPU = TargetDevice(lane_products=8, register_sums=4, shared_sum=8)
 """Small as tables are here, lanes of it share out work."""
 
 
-def made_for_lanes(method, fit, _device, batch):
+def made_for_lanes(method, fit, _device, batch, **_how):
     code = code_of(method, fit, gpu=True, batch=batch, target=SMALL_GPU)
     return Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
@@ -283,7 +283,7 @@ def test_whole_tables_that_the_first_round_did_not_ask_for_are_no_held_rows():
             client.upload("Q")
 
     def later(w, batch):
-        return mean_entropy(scores(w, batch), batch) + 0.01 * w.Q.whole().square().sum()
+        return mean_entropy(scores(w, batch), batch) + 0.01 * w.Q.whole().square().sum((-1, -2))
 
     method = lambda: WholeFromRoundTwo(lambda w, batch: mean_entropy(scores(w, batch), batch))  # noqa: E731
     with pytest.raises(FederationError, match="whole table"):
