@@ -16,7 +16,8 @@ from fedrec.config.methods import load_methods, resolve
 from fedrec.config.protocol import Protocol
 from fedrec.data.split import Split, make_split
 from fedrec.federation.clients import Clients
-from fedrec.federation.comparison import apart, values_of
+from fedrec.federation.comparison import learnt_values as values_of
+from fedrec.federation.comparison import shares_apart as apart
 from fedrec.federation.federation import Federation
 from fedrec.federation.learner import Learner
 from fedrec.federation.model.method import Method

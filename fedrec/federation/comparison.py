@@ -11,7 +11,7 @@ from fedrec.federation.learner import Learner
 _CPU = torch.device("cpu")
 
 
-def values_of(learner: Learner, device: torch.device = _CPU) -> dict[str, Tensor]:
+def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Tensor]:
     """Every number a learner stores; a table that clients keep is whole, however it is stored."""
     stored = dict(learner.tensors())
     if isinstance(learner, Federation):
@@ -21,7 +21,7 @@ def values_of(learner: Learner, device: torch.device = _CPU) -> dict[str, Tensor
     return stored
 
 
-def apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+def shares_apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
     """How far tensors are apart, each in shares of the first one's largest number.
 
     Numbers that are not finite are equal where both are the same; else they are apart without bound.

@@ -231,16 +231,16 @@ class Reading:
             self.is_opaque = True
             return None
         small = value.device.type == "cpu" and value.numel() <= _MOST_READ
-        state = content_of if small else _written
+        state = array_content if small else _written
         self.contents.append((state, value, state(value)))
-        return (content_of(value), value.requires_grad)
+        return (array_content(value), value.requires_grad)
 
     def of_array(self, value: "np.ndarray[Any, Any]") -> Hashable:
         """The content of an array."""
         if value.dtype.hasobject:
             return ("array", value.shape, self.structure(value.tolist()))
-        self.contents.append((content_of, value, content_of(value)))
-        return content_of(value)
+        self.contents.append((array_content, value, array_content(value)))
+        return array_content(value)
 
     def _object(self, value: Any) -> Hashable:  # noqa: ANN401 - see above
         """Its class, its attributes, and what else pickle would write down."""
@@ -299,7 +299,7 @@ _READERS: tuple[tuple[Any, Callable[[Reading, Any], Hashable]], ...] = (
 """How a value of each kind is read; all others as objects."""
 
 
-def content_of(value: Any) -> Hashable:  # noqa: ANN401 - a tensor or an array
+def array_content(value: Any) -> Hashable:  # noqa: ANN401 - a tensor or an array
     """The content of a tensor or an array: two with the same one hold the same numbers."""
     if isinstance(value, Tensor):
         flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
-from fedrec.federation.comparison import values_of
+from fedrec.federation.comparison import learnt_values
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.client import Client, Fit
@@ -74,7 +74,7 @@ class Shadow:
             told = [[report.loss, report.clients, report.down, report.up] for report in reports]
             items = torch.arange(self.clients.items, device=device).expand(len(self.clients), -1)
             scores = federation.scores(torch.arange(len(self.clients), device=device), items)
-            found = values_of(federation, device) | {"reports": torch.tensor(told), "scores": scores}
+            found = learnt_values(federation, device) | {"reports": torch.tensor(told), "scores": scores}
             return {name: value.clone().cpu() for name, value in found.items()}
 
     def _method(self) -> Method:

@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import FederationError
-from fedrec.federation.comparison import apart
+from fedrec.federation.comparison import shares_apart
 from fedrec.federation.engines.engine import Engine, Outcome, Task, engine_named, slower_engines
 from fedrec.federation.loss_key import LossKeys, is_opaque
 from fedrec.federation.model.client import Program, Rewrite, Upload
@@ -226,7 +226,7 @@ class _Comparison:
         if isinstance(expected, str) or isinstance(found, str):
             said = expected if isinstance(expected, str) else found
             return Verdict(name, agrees=False, where=f"one of the two alone diverges: {said}")
-        shares = apart(expected, found)
+        shares = shares_apart(expected, found)
         allowed = dict.fromkeys(shares, TOLERANCE)
         if max(shares.values()) > TOLERANCE:
             allowed |= self._rounding(expected)
@@ -242,7 +242,9 @@ class _Comparison:
         moved = self._shadow.trained(engine_named(_ORACLE, *self._memory), moved=True)
         if isinstance(moved, str):
             return {}
-        return {name: max(TOLERANCE, AMPLIFIED * share) for name, share in apart(expected, moved).items()}
+        return {
+            name: max(TOLERANCE, AMPLIFIED * share) for name, share in shares_apart(expected, moved).items()
+        }
 
     def _where(self, name: str, expected: Tensor, found: Tensor) -> str:
         """What differs, and of which client if it is theirs."""
