@@ -48,7 +48,7 @@ class LoopClient(Interpreter):
                 self.weights[name] = self._downloaded(name)
         self.derived: dict[str, Tensor] = {}
         self.epochs_done = 0
-        self.last_loss = torch.tensor(task.no_loss)
+        self.last_loss = torch.tensor(task.no_loss, device=self.who.device)
 
     def keep(self) -> None:
         """Store what stays on the client."""
