@@ -21,6 +21,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "six lines": results.six_lines,
     "claims": results.claims,
     "methods": results.methods,
+    "baselines": results.baselines,
     "protocols": results.protocols,
     "switches": results.switches,
     "speed": speed.speed,

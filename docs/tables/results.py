@@ -6,7 +6,7 @@ Numbers of methods on MovieLens 100K that results/reference has runs of are take
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -286,3 +286,19 @@ def _spread_words(changes: Sequence[float]) -> str:
         return "–"
     low, high = min(changes), max(changes)
     return f"{median(changes):+.3f} ({low:+.3f} to {high:+.3f}; {len(changes)})"
+
+
+def baselines() -> str:
+    """Baselines of no paper, by dataset: means over seeds at the round that validation chooses."""
+    rows = numbers("baselines")
+    lines = []
+    for dataset, method in dict.fromkeys((row["dataset"], row["method"]) for row in rows):
+        own = [row for row in rows if (row["dataset"], row["method"]) == (dataset, method)]
+        means = [
+            f"{fmean(float(row[f'{part}_hr']) for row in own):.4f} / "
+            f"{fmean(float(row[f'{part}_ndcg']) for row in own):.4f}"
+            for part in ("validation", "test")
+        ]
+        lines.append([dataset, f"`{method}`", str(len(own)), *means])
+    head = ["dataset", "method", "seeds", "validation HR@10 / NDCG@10", "test HR@10 / NDCG@10"]
+    return markdown(head, lines, right=2)
