@@ -38,7 +38,7 @@ from fedrec.runs.store import RunStore
 from tests.compositions import compositions
 from tests.contract.matrix import VARIANTS
 from tests.prove_equal import recorder
-from tests.prove_equal.comparison import Version, differences, pairs
+from tests.prove_equal.comparison import Version, differences, pairs, unexecuted_counts
 from tests.prove_equal.history import History
 from tests.same_numbers import METHODS, ROOT, prepared
 
@@ -157,7 +157,7 @@ def compare(parsed: argparse.Namespace) -> None:
         history = History(ROOT, Path(folder))
         commits = [history.commit(name) for name in (parsed.before, parsed.after)]
         versions = versions_of(parsed, [history.tree(commit) for commit in commits])
-        found = list(differences(versions[0], versions[1], parsed.literals))
+        found = list(differences(versions[0], versions[1], parsed.literals, parsed.unexecuted))
     compared = summary_of(versions, parsed)
     print(json.dumps(compared, indent=2))
     if found:
@@ -189,6 +189,11 @@ def summary_of(versions: Sequence[Version], parsed: argparse.Namespace) -> dict[
         "evidence": [_checksum(one) for version in versions for one in (version.cpu, version.gpu) if one],
         **({"unstable_on_gpu": versions[0].unstable} if versions[0].unstable else {}),
         **({"other_literals": parsed.literals} if parsed.literals else {}),
+        **(
+            {"unexecuted": parsed.unexecuted, "statements": unexecuted_counts(versions[0], versions[1])}
+            if parsed.unexecuted
+            else {}
+        ),
     }
 
 
@@ -217,6 +222,11 @@ def main() -> None:
     )
     parser.add_argument(
         "--literals", metavar="REASON", help="why changed statements spell other literals or comparisons"
+    )
+    parser.add_argument(
+        "--unexecuted",
+        metavar="REASON",
+        help="why no recorded run executes some changed statements: as those that\nonly losses of other methods reach",
     )
     parser.add_argument("--dry-run", action="store_true", help="compare, and write nothing")
     parser.add_argument("--plan", type=Path, help="write the plan of a recording to this file, and end")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.prove_equal.changes import changes, file_of, statements_of
+from tests.prove_equal.changes import Changes, changes, file_of, statements_of
 
 Evidence = Mapping[str, Any]
 """What `recorder` writes."""
@@ -46,10 +46,13 @@ class Version:
         return {file_of(module, self.package) for module in self.cpu["modules"]}
 
 
-def differences(before: Version, after: Version, literals: str | None = None) -> Iterator[str]:
+def differences(
+    before: Version, after: Version, literals: str | None = None, unexecuted: str | None = None
+) -> Iterator[str]:
     """Every reason why two versions are not proven equal, one line each.
 
-    `literals` is the reason why changed statements spell other literals or comparisons; without one that is refused.
+    `literals` is the reason why changed statements spell other literals or comparisons, `unexecuted` the reason
+    why no recorded run executes some of them; without a reason that is refused.
     """
     yield from _differing_runs(before.cpu, after.cpu, "CPU")
     if before.gpu is not None and before.gpu_again is not None:
@@ -61,15 +64,35 @@ def differences(before: Version, after: Version, literals: str | None = None) ->
         yield from _differing_kernels(before.cpu, after.cpu)
     if before.unstable and before.gpu and after.gpu and not _compiles_all(before.gpu, after.gpu):
         yield "the newer commit does not compile all kernels for the GPU of the older one"
-    statements = [statements_of(version.package) for version in (before, after)]
-    new, old = changes(*statements, after.covered), changes(*reversed(statements), before.covered)
-    for version, changed, which in ((after, new, "newer"), (before, old, "older")):
-        unexecuted = [str(one) for one in changed.statements if not one.is_executed(version.lines)]
-        yield from _listed(f"changed code that no recorded run executes, in the {which} commit", unexecuted)
+    new, old = _changes(before, after)
+    if unexecuted is None:
+        for version, changed, which in ((after, new, "newer"), (before, old, "older")):
+            found = _unexecuted(version, changed)
+            yield from _listed(f"changed code that no recorded run executes, in the {which} commit", found)
     if literals is None:
         for one, other, which in ((new, old, "newer"), (old, new, "older")):
             spelled = sorted((one.literals - other.literals).elements())
             yield from _listed(f"literals and comparisons that only the {which} commit spells", spelled)
+
+
+def unexecuted_counts(before: Version, after: Version) -> dict[str, list[int]]:
+    """How many changed statements of each commit no recorded run executes, of how many."""
+    new, old = _changes(before, after)
+    return {
+        which: [len(_unexecuted(version, changed)), len(changed.statements)]
+        for which, version, changed in (("newer", after, new), ("older", before, old))
+    }
+
+
+def _changes(before: Version, after: Version) -> tuple[Changes, Changes]:
+    """The statements that only the newer version has, and those that only the older one has."""
+    statements = [statements_of(version.package) for version in (before, after)]
+    return changes(*statements, after.covered), changes(*reversed(statements), before.covered)
+
+
+def _unexecuted(version: Version, changed: Changes) -> list[str]:
+    """The changed statements of a version that no recorded run executes."""
+    return [str(one) for one in changed.statements if not one.is_executed(version.lines)]
 
 
 def pairs(before: Evidence, after: Evidence) -> list[tuple[str, str]]:

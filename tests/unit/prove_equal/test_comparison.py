@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.prove_equal.comparison import Version, differences, pairs
+from tests.prove_equal.comparison import Version, differences, pairs, unexecuted_counts
 from tests.unit.prove_equal.packages import package
 
 TEXT = """
@@ -121,6 +121,8 @@ def test_a_changed_statement_must_be_executed_in_both_versions(version):
     assert list(differences(version(), version(after))) == []
     only(differences(version(), version(after, **without)), "in the newer commit (1): fedrec/a.py:5")
     only(differences(version(**without), version(after)), "in the older commit (1): fedrec/a.py:5")
+    assert list(differences(version(), version(after, **without), unexecuted="no method reaches it")) == []
+    assert unexecuted_counts(version(), version(after, **without)) == {"newer": [1, 1], "older": [0, 1]}
 
 
 def test_a_recording_on_a_gpu_executes_statements_too(version):
