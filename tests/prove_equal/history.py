@@ -94,7 +94,7 @@ class History:
         """The hashes of the numbers that the code of a commit trains."""
         kind = {"engine": engine, "names": [method], "protocols": ["clean"]}
         kind["rounds"] = 1 if engine == _SLOW else _ROUNDS
-        plan = json.dumps({"device": "cpu", "trainings": [kind]})
+        plan = json.dumps({"device": "cpu", "methods": [method.partition("[")[0]], "trainings": [kind]})
         with tempfile.TemporaryDirectory() as out:
             return self._printed(commit, _TRAINING, plan, str(self.tree(commit)), str(data), out)
 

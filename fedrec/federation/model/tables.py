@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from types import MethodType
 from typing import Any, NoReturn, cast
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -27,14 +29,20 @@ class Values(dict[str, Any]):
 
 
 class ReadLater(dict[str, Tensor]):
-    """Values by name, each looked up when it is first asked for."""
+    """Values by name, each looked up when it is first asked for.
+
+    A method that looks them up is referred to weakly: its object may have these values, and memory of both is
+    freed as soon as nothing else refers to it.
+    """
 
     def __init__(self, look_up: Callable[[str], Tensor]) -> None:
         super().__init__()
-        self._look_up = look_up
+        self._look_up = WeakMethod(look_up) if isinstance(look_up, MethodType) else lambda: look_up
 
     def __missing__(self, name: str) -> Tensor:
-        self[name] = self._look_up(name)
+        look_up = self._look_up()
+        assert look_up is not None, "who has the values has what looks them up"
+        self[name] = look_up(name)
         return self[name]
 
 

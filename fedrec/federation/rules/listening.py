@@ -61,7 +61,7 @@ def unheard() -> AbstractContextManager[None]:
     return torch._C.DisableTorchFunction()
 
 
-class Listener(TorchFunctionMode):
+class TorchCalls(TorchFunctionMode):
     """Takes down what is asked of torch, and refuses what no loss may ask of what it is given.
 
     What it is given are `leaves` and all that is computed of them.
@@ -165,10 +165,10 @@ def place_now() -> Place | None:
     return None
 
 
-def place_of(error: BaseException) -> Place | None:
-    """The innermost line of a method's file that an error came through."""
+def place_of_error() -> Place | None:
+    """The innermost line of a method's file that the error of this moment came through."""
     found = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    for frame, line in traceback.walk_tb(sys.exc_info()[2]):
         if frame.f_code.co_name == ENTRY:
             found = None
         elif _is_methods(frame.f_code.co_filename):

@@ -20,7 +20,7 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.tables import sampled
 from fedrec.federation.model.weights import Batch, Loss, RowsOf
 from fedrec.federation.rules import advice
-from fedrec.federation.rules.listening import Called, Listener, Place, RefusedDraws, place_of
+from fedrec.federation.rules.listening import Called, Place, RefusedDraws, TorchCalls, place_of_error
 from fedrec.federation.rules.made_clients import (
     FIRST,
     OF_GRADIENT,
@@ -32,7 +32,7 @@ from fedrec.federation.rules.made_clients import (
     MadeUpClients,
     MadeUpPart,
 )
-from fedrec.federation.rules.sameness import first_apart, first_mixed, of_real, same, same_way
+from fedrec.federation.rules.sameness import alike, first_apart, first_mixed, largest_of, of_real, same_way
 from fedrec.federation.rules.structure import check_derived
 
 _COMPUTING = (RuntimeError, ValueError, IndexError, TypeError)
@@ -104,10 +104,10 @@ class _Function:
     name: str
     home: Place | None
 
-    def refuse(self, place: Place | None, what: str, error: BaseException | None = None) -> NoReturn:
+    def refuse(self, place: Place | None, what: str) -> NoReturn:
         """Raise `FederationError` that names the line of the method's file."""
         at = place or self.home
-        raise FederationError(f"{self.name}{f' ({at})' if at else ''}: {what.rstrip('.')}.") from error
+        raise FederationError(f"{self.name}{f' ({at})' if at else ''}: {what.rstrip('.')}.")
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,11 @@ class _Computed:
     value: Tensor
     gradients: Mapping[MadeUpPart, Tensor]
     calls: list[Called]
+
+    @property
+    def largest(self) -> float:
+        """The largest number of its value and its gradients."""
+        return largest_of((self.value, *self.gradients.values()))
 
 
 class _OtherPrecisionError(Exception):
@@ -155,12 +160,13 @@ class _Check:
             call = plain.calls[number]
             self.function.refuse(call.place, advice.on_samples(call, filled.calls[number], real))
         kept = all(
-            same(each, of_real(filled.gradients[leaf], each, real)) for leaf, each in plain.gradients.items()
+            alike(each, of_real(filled.gradients[leaf], each, real), plain.largest)
+            for leaf, each in plain.gradients.items()
         )
         counted = any(
             bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT
         )
-        if not kept or counted or not same(plain.value, of_real(filled.value, plain.value, real)):
+        if not kept or counted or not alike(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled
 
@@ -173,11 +179,12 @@ class _Check:
     def _check_clients(self, alone: list[_Computed], made: MadeUpClients) -> None:
         """Refuse what gives other numbers of clients side by side than of each by itself."""
         found = self._computed(made)
+        beside = max(each.largest for each in alone)
         if (
-            same(torch.stack([each.value for each in alone]), found.value)
+            alike(torch.stack([each.value for each in alone]), found.value)
             and alone[0].gradients.keys() == found.gradients.keys()
             and all(
-                same(torch.stack([each.gradients[leaf] for each in alone]), value)
+                alike(torch.stack([each.gradients[leaf] for each in alone]), value, beside)
                 for leaf, value in found.gradients.items()
             )
         ):
@@ -205,7 +212,7 @@ class _Check:
         """What comes of the function for some clients; with `draws` no random numbers may be drawn."""
         made.trained, made.stage = self.trained, self.function.stage
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
-        listener = Listener(made.leaves.values)
+        listener = TorchCalls(made.leaves.values)
         with self._explained(made), _unwarned(), listener, RefusedDraws() if draws else nullcontext():
             value = asked_of_a_method(self.function, made, listener)
             if not isinstance(value, Tensor):
@@ -238,7 +245,7 @@ class _Check:
             function, MadeUpClients(made.parameters, made.clients, filled=made.filled, front=True)
         )
         for name, value in found.items():
-            if not same(torch.stack([one[name] for one in each]), value):
+            if not alike(torch.stack([one[name] for one in each]), value):
                 function.refuse(
                     None, f"'{name}' is another for several clients than for each. {advice.FROM_THE_END}"
                 )
@@ -247,7 +254,7 @@ class _Check:
     def _derived_of(self, function: _Function, made: MadeUpClients) -> dict[str, Tensor]:
         made.stage = "derived"
         with self._explained(made, function), torch.no_grad():
-            found = cast(dict[str, Tensor], asked_of_a_method(function, made, Listener(made.leaves.values)))
+            found = cast(dict[str, Tensor], asked_of_a_method(function, made, TorchCalls(made.leaves.values)))
         self.rules.whole_tables |= made.asked_whole
         check_derived(self.rules.method, found)
         return found
@@ -261,17 +268,16 @@ class _Check:
         except FederationError as error:
             if str(error).startswith(function.name):
                 raise
-            function.refuse(place_of(error), str(error), error)
+            function.refuse(place_of_error(), str(error))
         except _COMPUTING as error:
-            place = place_of(error)
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            said = (str(error).strip().splitlines() or ["it cannot be computed"])[0].rstrip(".")
             if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.front:
                 raise _OtherPrecisionError from error
             where = advice.FROM_THE_END if made.front else f"So it is for a client of {made.samples} samples"
-            function.refuse(place, f"{said}. {where}", error)
+            function.refuse(place_of_error(), f"{said}. {where}")
 
 
-def asked_of_a_method(function: _Function, made: MadeUpClients, listener: Listener) -> Any:  # noqa: ANN401 - any
+def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchCalls) -> Any:  # noqa: ANN401 - any
     """What a function gives of made-up clients; see `listening.ENTRY`."""
     view = made.view()
     if function.stage == "loss":

@@ -1,12 +1,16 @@
 """Whether functions give the same numbers of made-up clients, and which call of torch first does not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import torch
 from torch import Tensor
 
 from fedrec.federation.rules.listening import Called
+
+_FAR_SMALLER = 1e-3
+_ORDINARY = 1e4
+"""Larger numbers, such as masks put in the place of others, say nothing of the rounding of the rest."""
 
 
 def same_way(first: Sequence[Called], second: Sequence[Called]) -> Called | None:
@@ -27,21 +31,32 @@ def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
     return filled
 
 
-def same(first: Tensor, second: Tensor) -> bool:
-    """Whether tensors are equal up to rounding."""
+def alike(first: Tensor, second: Tensor, beside: float = 0.0) -> bool:
+    """Whether tensors are equal up to rounding.
+
+    `beside` is the largest number that they were computed with or stand beside: what is far smaller may be
+    nothing but its rounding, as is a gradient that is 0 by its formula.
+    """
     if first.shape != second.shape:
         return False
     one, other = first.double(), second.double()
-    usual = torch.where(one.isfinite(), one.abs(), 0.0)
-    scale = float(usual.max()) if one.numel() else 0.0
     within = 1e-8 if torch.get_default_dtype() == torch.float64 else 1e-2
+    scale = max(largest_of((one,)), _FAR_SMALLER * beside)
     return torch.allclose(one, other, rtol=0.0, atol=within * scale, equal_nan=True)
+
+
+def largest_of(tensors: Iterable[Tensor]) -> float:
+    """The largest finite absolute value of some tensors, 0 where there is none."""
+    finite = (each[each.isfinite()].double().abs() for each in tensors)
+    return max((float(each.max()) for each in finite if each.numel()), default=0.0)
 
 
 def first_apart(plain: Sequence[Called], filled: Sequence[Called], real: Tensor) -> int | None:
     """The first call that gives other numbers of a client that is filled up, if any does."""
+    beside = 0.0
     for number, (one, other) in enumerate(zip(plain, filled, strict=True)):
-        if any(not same(a, of_real(b, a, real)) for a, b in zip(one.gave, other.gave, strict=True)):
+        beside = max(beside, min(largest_of(one.gave), _ORDINARY))
+        if any(not alike(a, of_real(b, a, real), beside) for a, b in zip(one.gave, other.gave, strict=True)):
             return number
     return None
 
@@ -66,11 +81,11 @@ def first_mixed(front: Sequence[Called], each: Sequence[Sequence[Called]]) -> Ca
 def _clients_first(many: Tensor, own: Sequence[Tensor]) -> bool:
     if any(one.shape != own[0].shape for one in own):
         return False
-    common = len(own) > 1 and all(same(own[0], one) for one in own)
-    return (common and same(own[0], many)) or same(torch.stack(list(own)), many)
+    common = len(own) > 1 and all(alike(own[0], one) for one in own)
+    return (common and alike(own[0], many)) or alike(torch.stack(list(own)), many)
 
 
 def _clients_anywhere(many: Tensor, own: Sequence[Tensor]) -> bool:
     axes = [axis for axis, size in enumerate(many.shape) if size == len(own)]
-    found = (all(map(same, many.unbind(axis), own)) for axis in axes)
+    found = (all(map(alike, many.unbind(axis), own)) for axis in axes)
     return any(chain(found, [_clients_first(many, own)]))

@@ -177,7 +177,7 @@ def test_what_is_learnt_of_others_does_not_vanish(tastes):
 
 
 @pytest.fixture
-def seen(monkeypatch):
+def seen(monkeypatch, unchecked):  # noqa: ARG001 - a fixture that acts
     """How often each client really drew each item while runs trained: (client, item) -> times."""
     found = Counter()
     samples = Clients.samples

@@ -206,11 +206,10 @@ class Guarded(FedMF):
     [
         (
             ("p", None),
-            "'p' is private: it stays on the client and cannot be uploaded. What may be uploaded: Q.",
+            "'p' is private: it stays on the client and cannot be uploaded. What may be uploaded: Q, M.",
         ),
         (("p", "Q"), "'p' is private: it stays on the client"),
-        (("M", None), "'M' is scratch: it stays on the client"),
-        (("M", "Q"), "'M' is scratch: it stays on the client"),
+        (("M", None), "'M' is not on the server: 'M' cannot be uploaded into it."),
         (("Q", "p"), "'p' is not on the server: 'Q' cannot be uploaded into it."),
         (("Q", "M"), "'M' is not on the server"),
         (("Q", "elsewhere"), "'elsewhere' is not on the server"),
@@ -251,7 +250,8 @@ def listen(monkeypatch):
 @pytest.mark.parametrize("name", FEDERATED)
 def test_the_server_receives_what_the_method_sends_and_nothing_else(name, engine, monkeypatch):
     received = listen(monkeypatch)
-    federation = federation_of(name, clients_with([[0], [1, 2]], items=8), "local_epochs=1", engine=engine)
+    changes = ["local_epochs=1"] if "local_epochs" in settings_of(name) else []
+    federation = federation_of(name, clients_with([[0], [1, 2]], items=8), *changes, engine=engine)
     report = federation.train_round(1)
     events = asked_of_a_client(federation).events
     uploads = [event[1:] for event in events if event[0] == "upload"]
@@ -302,18 +302,18 @@ def test_a_renewed_table_of_the_client_equals_the_loop(location):
     class Renewed(FedMF):
         def parameters(self):
             table = item_table(self.items, self.settings["d"], location, Initial("normal", 0.5))
-            return super().parameters() | {"own": replace(table, renewed=True)}
+            return super().parameters() | {"mine": replace(table, renewed=True)}
 
         def score(self, w, items):
-            return dot(w.Q[items] + w.own[items], w.p)
+            return dot(w.Q[items] + w.mine[items], w.p)
 
         def local_round(self, client):
-            rates = {"Q": 0.05, "p": 0.05, "own": 0.1}
-            self.fit(client, Step(rates, "sgd", weight_decay={"own": 0.1}))
-            client.upload("Q", *(["own"] if location == "personal" else []))
+            rates = {"Q": 0.05, "p": 0.05, "mine": 0.1}
+            self.fit(client, Step(rates, "sgd", weight_decay={"mine": 0.1}))
+            client.upload("Q", *(["mine"] if location == "personal" else []))
 
     loop = equal_to_the_loop(Renewed, "batch_size=16", engines=("batched", "fused"))
-    assert not near(kept(loop, "own")[0], kept(loop, "own")[1], within=1e-3)
+    assert not near(kept(loop, "mine")[0], kept(loop, "mine")[1], within=1e-3)
 
 
 def unused(**how):
@@ -353,13 +353,13 @@ class WithoutTraining(FedMF):
 
     def parameters(self):
         return super().parameters() | {
-            "own": item_table(self.items, self.settings["d"], "local", Initial("normal", 0.5))
+            "mine": item_table(self.items, self.settings["d"], "local", Initial("normal", 0.5))
         }
 
     def local_round(self, client):
         self.fit(client, self.step(client, {"Q": 0.1}), epochs=0)
-        client.rewrite("own", lambda w, items: w.Q[items] * w.interactions)
-        client.upload("own", into="Q")
+        client.rewrite("mine", lambda w, items: w.Q[items] * w.interactions)
+        client.upload("mine", into="Q")
 
 
 @pytest.mark.parametrize("name", ALL_ENGINES)
@@ -402,16 +402,16 @@ def test_what_a_client_has_of_a_parameter_of_the_server_is_what_it_downloaded():
         def parameters(self):
             table = item_table(self.items, self.settings["d"], "personal", Initial("normal", 0.5))
             own = replace(table, location="local")
-            return super().parameters() | {"G": table, "own": own}
+            return super().parameters() | {"G": table, "mine": own}
 
         def local_round(self, client):
-            rates = {"p": 0.1, "own": 0.1}
+            rates = {"p": 0.1, "mine": 0.1}
             self.fit(
                 client,
                 Step(rates, "sgd"),
-                loss=lambda w, batch: mean_entropy(self.mixed(w, "own", batch), batch),
+                loss=lambda w, batch: mean_entropy(self.mixed(w, "mine", batch), batch),
             )
-            client.upload("own", into="G")
+            client.upload("mine", into="G")
             self.fit(
                 client,
                 Step(rates, "sgd"),
@@ -419,7 +419,7 @@ def test_what_a_client_has_of_a_parameter_of_the_server_is_what_it_downloaded():
             )
 
         def mixed(self, w, name, batch):
-            return dot(w[name][batch.items] + w.own[batch.items], w.p)
+            return dot(w[name][batch.items] + w.mine[batch.items], w.p)
 
     equal_to_the_loop(Late)
 

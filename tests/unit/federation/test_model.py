@@ -136,6 +136,7 @@ def test_sums_over_samples_leave_out_what_fills_a_short_mini_batch_up():
         torch.zeros(2, 4),
         torch.tensor([[0.25] * 4, [0.5, 0.5, 0, 0]]),
         0,
+        lambda: None,
     )
     alone = [PlainBatch(torch.zeros(size, dtype=torch.int64), torch.zeros(size)) for size in (4, 2)]
     for name in ("mean", "sum", "logsumexp"):

@@ -177,25 +177,6 @@ def test_losses_that_look_at_pairs_of_samples_are_found():
         assert needs_of(trace(method, 1), method).square_matrices >= 4
 
 
-def test_a_loss_that_changes_its_mind_is_told_so():
-    class Late(FedMF):
-        def local_round(self, client):
-            whole = client.round_ > 1
-            self.fit(
-                client, self.step(client, {"Q": 0.1, "p": 0.1}), loss=self.pulled if whole else self.loss
-            )
-            client.upload("Q")
-
-        def pulled(self, w, batch):
-            return self.loss(w, batch) + w.Q.whole().square().sum((-1, -2))
-
-    settings = settings_of("fedmf", "d=2")
-    federation = Federation(Late(settings, 8), clients_with([[0], [1]], items=8), BATCHED, settings, seed=0)
-    federation.train_round(1)
-    with pytest.raises(FederationError, match=r"in every round, or in none"):
-        federation.train_round(2)
-
-
 def test_the_same_program_is_looked_at_once(monkeypatch):
     federation = federation_of("fedrap", clients_with([[0], [1]], items=8), "d=2")
     looked = []

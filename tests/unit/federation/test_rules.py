@@ -34,7 +34,7 @@ class Model(FedMF):
         return super().parameters() | {
             "b": vector(1, "private", NORMAL),
             "h": matrix(4, 3, "private", NORMAL),
-            "own": item_table(self.items, 4, "local", NORMAL),
+            "mine": item_table(self.items, 4, "local", NORMAL),
             "S": matrix(self.items, self.items, "server", NORMAL),
         }
 
@@ -162,8 +162,8 @@ REFUSED = {
         "normalize takes the wrong axis",
     ),
     "what is unknown": (
-        lambda w, b: b.mean(s(w, b) * w.ownn),
-        r"w\.ownn is nothing.*Did you mean 'own'.*They see: ",
+        lambda w, b: b.mean(s(w, b) * w.minee),
+        r"w\.minee is nothing.*Did you mean 'mine'.*They see: ",
     ),
     "what has no attribute": (
         lambda w, b: b.mean(s(w, b) * w["mlp.0"]),
@@ -223,7 +223,7 @@ def test_every_method_and_variant_keeps_the_rules(name):
 def rewriting(rows_of):
     class Rewriting(Model):
         def local_round(self, client):
-            client.rewrite("own", rows_of)
+            client.rewrite("mine", rows_of)
 
     return Rewriting(MODEL.settings, 20)
 
@@ -232,7 +232,7 @@ def rewriting(rows_of):
     ("rows_of", "said"),
     [
         (
-            lambda w, items: w.Q[items] - w.own.training_sum(),
+            lambda w, items: w.Q[items] - w.mine.training_sum(),
             r"training_sum\(\) cannot be asked for in a rewrite",
         ),
         (lambda w, items: w.Q[items] / len(w.Q.whole()), r"whole\(\) cannot be asked for in a rewrite"),
@@ -246,7 +246,7 @@ def test_a_rewrite_makes_rows_of_rows(rows_of, said):
     method = rewriting(rows_of)
     with pytest.raises(FederationError, match=said):
         needs_of(trace(method, 1), method)
-    allowed = rewriting(lambda w, items: w.Q[items] * w.held + w.own[items])
+    allowed = rewriting(lambda w, items: w.Q[items] * w.held + w.mine[items])
     assert not needs_of(trace(allowed, 1), allowed).whole_tables
 
 
@@ -343,14 +343,14 @@ MISTAKES = {
         "guards the gradient of 'Q', which its fit does not train",
     ),
     "a guard of what is not used": (
-        lambda m, c: m.fit(c, m.step(c, {"p": 1, "own": 1}, guarded={"own": GUARD})),
+        lambda m, c: m.fit(c, m.step(c, {"p": 1, "mine": 1}, guarded={"mine": GUARD})),
         r"does not depend on what its step trains \(own\)",
     ),
     "an upload": (
         lambda m, c: c.upload("q"),
         "uploads 'q', which is none of its parameters. Did you mean 'Q'",
     ),
-    "a shape": (lambda m, c: c.upload("own", into="S"), r"another shape: \(20, 4\) and \(20, 20\)"),
+    "a shape": (lambda m, c: c.upload("mine", into="S"), r"another shape: \(20, 4\) and \(20, 20\)"),
     "a function of a vector": (
         lambda m, c: c.upload("p", through=Half()),
         "a function of 'p', which is no table",

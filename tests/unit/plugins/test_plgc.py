@@ -168,6 +168,7 @@ def test_every_distinct_item_of_a_mini_batch_counts_once():
         torch.zeros(2, 6),
         torch.tensor([[1 / 6] * 6, [0.5, 0.5, 0, 0, 0, 0]]),
         0,
+        lambda: None,
     )
     assert batch.distinct().tolist() == [[1, 1, 0, 0, 1, 0], [1, 1, 0, 0, 0, 0]]
 

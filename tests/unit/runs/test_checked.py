@@ -227,10 +227,9 @@ def test_what_the_next_round_leaves_in_a_class_is_taken_back():
 
 class Mistaken(FedMF):
     def loss(self, w, batch):
-        return (
-            mean_entropy(self.score(w, batch.items), batch)
-            + w.p.reshape(-1)[99 if batch.labels.shape[-1] == 16 else 0]
-        )
+        return mean_entropy(self.score(w, batch.items), batch) + w.p[
+            ..., 99 if batch.labels.shape[-1] == 16 else 0
+        ].squeeze(-1)
 
 
 def test_a_mistake_of_the_method_is_raised_as_the_loop_raises_it():

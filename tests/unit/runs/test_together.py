@@ -55,7 +55,7 @@ def trained(splits, tmp_path):
 
 
 @pytest.fixture
-def rounds(monkeypatch):
+def rounds(monkeypatch, unchecked):  # noqa: ARG001 - a fixture that acts
     """The rounds that were trained; where there are too many, a round is interrupted."""
 
     class Rounds(list):

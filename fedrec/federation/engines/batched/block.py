@@ -12,9 +12,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from fedrec.federation.draws import halves
 from fedrec.federation.engines.batched.lineup import Lineup
 from fedrec.federation.engines.engine import Task, check_clients_finite
 from fedrec.federation.held_rows import Held, Sampled, held_rows
+from fedrec.federation.model.client import Half
 from fedrec.federation.model.own import Past
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import ReadLater
@@ -75,6 +77,17 @@ class Block:
         return torch.zeros(len(self.row_item), 1, device=self.device).index_fill_(
             0, self.slot[self.labels == 1], 1
         )
+
+    def of_half(self, half: Half) -> Tensor:
+        """The samples of a half, by their places among all."""
+        task = self.task
+        group = task.samples.group
+        parts = halves(self.number, self.size // group, task.seed, task.round_)
+        return parts[("first", "second").index(half)].repeat_interleave(group)
+
+    def past_of(self, half: Half | None) -> Past:
+        """What came before the positives of all samples, or of those of a half."""
+        return self.past if half is None else self.past.of(self.of_half(half))
 
     @cached_property
     def past(self) -> Past:

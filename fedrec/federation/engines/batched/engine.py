@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from fedrec.errors import OutOfMemoryError
-from fedrec.federation.draws import halves, shuffled
+from fedrec.federation.draws import shuffled
 from fedrec.federation.engines.batched.block import Block
 from fedrec.federation.engines.batched.deliver import deliver
 from fedrec.federation.engines.batched.lineup import Cut, Lineup
@@ -21,7 +21,6 @@ from fedrec.federation.engines.batched.schedule import Schedule
 from fedrec.federation.engines.batched.tables import BlockWeights
 from fedrec.federation.engines.engine import Engine, Interpreter, Outcome, Task
 from fedrec.federation.model.client import Fit, Half, Rewrite, Upload, WholeTable
-from fedrec.federation.model.own import Past
 from fedrec.federation.model.tables import sampled
 
 logger = logging.getLogger(__name__)
@@ -121,14 +120,9 @@ class BlockRound(Interpreter):
         if half not in self._schedules:
             chosen = self.chosen_samples(half)
             self._schedules[half] = Schedule(
-                *chosen, self.block.row_end, self.block.task.batch_size, partial(self._past, half)
+                *chosen, self.block.row_end, self.block.task.batch_size, partial(self.block.past_of, half)
             )
         return self._schedules[half]
-
-    def _past(self, half: Half | None) -> Past:
-        """What came before the positives of all samples, or of those of a half."""
-        past = self.block.past
-        return past if half is None else past.of(self._of_half(half))
 
     def chosen_samples(self, half: Half | None) -> tuple[Tensor, Tensor, Tensor]:
         """All samples, or those of a half: how many each client has, their held rows and their labels."""
@@ -136,15 +130,8 @@ class BlockRound(Interpreter):
         size, slot, labels = block.size, block.slot, block.labels
         if half is None:
             return size, slot, labels
-        chosen = self._of_half(half)
+        chosen = block.of_half(half)
         return torch.bincount(block.rank[chosen], minlength=len(size)), slot[chosen], labels[chosen]
-
-    def _of_half(self, half: Half) -> Tensor:
-        """The samples of a half, by their places among all."""
-        block, task = self.block, self.block.task
-        group = task.samples.group
-        parts = halves(block.number, block.size // group, task.seed, task.round_)
-        return parts[("first", "second").index(half)].repeat_interleave(group)
 
     def _order(self, schedule: Schedule) -> Tensor:
         """The order of an epoch's samples."""

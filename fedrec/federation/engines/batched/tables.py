@@ -55,8 +55,8 @@ class HeldRows:
         """Every row: (clients, items, d)."""
         if self._clients is None:
             raise FederationError(
-                "a whole table is asked for which the program's losses did not ask for when they were first "
-                "looked at. A loss must ask for whole tables in every round, or in none."
+                "a whole table is asked for which no loss asked for when it was first looked at. A loss must "
+                "ask for whole tables whatever its numbers are."
             )
         tables: Tensor = self.rows.unflatten(0, (self._clients, -1))
         return tables

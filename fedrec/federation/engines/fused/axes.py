@@ -65,7 +65,7 @@ def squeeze(call: Call) -> Node:
     return Reindexed(call.shape, (base,), at)
 
 
-def turned(call: Call) -> Node:
+def matrix_transpose(call: Call) -> Node:
     """Two axes in each other's place."""
     axes = list(range(len(call.shape)))
     return _permuted(call, axes[::-1])

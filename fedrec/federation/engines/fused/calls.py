@@ -24,7 +24,7 @@ OTHER_SAMPLES, OTHER_ROWS = 2, 3
 _RATIOS = ((SAMPLES, OTHER_SAMPLES), (ROWS, OTHER_ROWS))
 
 
-def kind_of(dtype: torch.dtype) -> str:
+def dtype_kind(dtype: torch.dtype) -> str:
     """What tensors of a type stand for: real numbers, what is true, or how many samples it is true of."""
     known = {torch.get_default_dtype(): "real", torch.bool: "bool", torch.int64: "count"}
     return known.get(dtype, "")
@@ -60,7 +60,7 @@ class Call:
     ) -> None:
         self.func = func
         self.shape = tuple(result.shape)
-        self.kind = kind_of(result.dtype)
+        self.kind = dtype_kind(result.dtype)
         self._arguments = arguments
         self._seen = seen
         self._node_of = node_of
@@ -90,7 +90,7 @@ class Call:
 
     def kind_of(self, name: str) -> str:
         """What a tensor stands for."""
-        return kind_of(self._arguments[name].dtype)
+        return dtype_kind(self._arguments[name].dtype)
 
     def takes(self, name: str) -> bool:
         """Whether the operator has an argument of that name."""

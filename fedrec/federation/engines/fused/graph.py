@@ -119,8 +119,8 @@ class _Run:
                     if leaf.name in used
                 }
         except (RuntimeError, TypeError, KeyError, IndexError, AttributeError, ValueError) as error:
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            line = self.lines.of(error)
+            first = (str(error).strip().splitlines() or ["torch gives no reason"])[0]
+            line = self.lines.of_error()
             raise UnsupportedError(f"its loss cannot be traced: {first} ({line})") from error
         return value, gradients
 

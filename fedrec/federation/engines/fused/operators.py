@@ -177,7 +177,7 @@ def _reshaped() -> Iterator[tuple[str, Operator]]:
     yield "unsqueeze.default", Operator(axes.unsqueeze, ("self", "dim"), _ANY)
     yield "squeeze.dim", Operator(axes.squeeze, ("self", "dim"), _ANY)
     yield "squeeze.dims", Operator(axes.squeeze, ("self", "dim"), _ANY)
-    yield "t.default", Operator(axes.turned, ("self",), _ANY)
+    yield "t.default", Operator(axes.matrix_transpose, ("self",), _ANY)
     yield "transpose.int", Operator(axes.transpose, ("self", "dim0", "dim1"), _ANY)
     yield "permute.default", Operator(axes.permute, ("self", "dims"), _ANY)
     for name in ("view", "_unsafe_view"):
@@ -221,9 +221,9 @@ def _reduced() -> Iterator[tuple[str, Operator]]:
     yield "max.default", Operator(sums.largest, ("self",))
     yield "min.default", Operator(sums.smallest, ("self",))
     yield "linalg_vector_norm.default", Operator(sums.norm, (*along, "ord"))
-    yield "mm.default", Operator(sums.product("self", "mat2", (0, 2), (2, 1)), ("self", "mat2"))
-    yield "bmm.default", Operator(sums.product("self", "mat2", (0, 1, 3), (0, 3, 2)), ("self", "mat2"))
-    yield "dot.default", Operator(sums.product("self", "tensor", (0,), (0,)), ("self", "tensor"))
+    yield "mm.default", Operator(sums.matrix_product("self", "mat2", (0, 2), (2, 1)), ("self", "mat2"))
+    yield "bmm.default", Operator(sums.matrix_product("self", "mat2", (0, 1, 3), (0, 3, 2)), ("self", "mat2"))
+    yield "dot.default", Operator(sums.matrix_product("self", "tensor", (0,), (0,)), ("self", "tensor"))
 
 
 OPERATORS: Mapping[str, Operator] = dict((*_formulas(), *_reshaped(), *_made(), *_reduced()))

@@ -15,7 +15,7 @@ from fedrec.federation.engines.fused.calls import (
     Call,
     Seen,
     arguments_of,
-    kind_of,
+    dtype_kind,
     unusual,
 )
 from fedrec.federation.engines.fused.nodes import ROWS, SAMPLES, Input, Leaf, Node, UnsupportedError
@@ -89,7 +89,7 @@ class Watching(TorchDispatchMode):
             known = argument.name in operator.arguments or argument.name in PLACES
             if not known and (isinstance(value, Tensor) or value != argument.default_value):
                 raise UnsupportedError(f"its loss gives an operator its argument {argument.name}")
-        if kind_of(result.dtype) not in operator.gives:
+        if dtype_kind(result.dtype) not in operator.gives:
             raise UnsupportedError(f"its loss computes with numbers of {result.dtype}")
 
     def _changed_in_place(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -35,9 +35,9 @@ class SourceLines:
         self._forward.setdefault(torch._C._autograd._get_sequence_nr() - 1, line)
         return line
 
-    def of(self, error: BaseException) -> str:
-        """The line that raised an error."""
-        return self._line(reversed(list(traceback.walk_tb(error.__traceback__))))
+    def of_error(self) -> str:
+        """The line that raised the error of this moment."""
+        return self._line(reversed(list(traceback.walk_tb(sys.exc_info()[2]))))
 
     def _line(self, innermost_first: "Iterator[tuple[FrameType, int]]") -> str:
         for frame, line in innermost_first:

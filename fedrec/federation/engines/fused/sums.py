@@ -75,7 +75,7 @@ def _axes(call: Call, shape: tuple[int, ...]) -> list[int]:
     return sorted({axis % len(shape) for axis in axes} or range(len(shape))) if shape else []
 
 
-def product(left: str, right: str, *places: tuple[int | None, ...]) -> Callable[[Call], Node]:
+def matrix_product(left: str, right: str, *places: tuple[int | None, ...]) -> Callable[[Call], Node]:
     """A product of two tensors over the last axis of the first; `places` as in `Reduction`."""
 
     def made(call: Call) -> Node:

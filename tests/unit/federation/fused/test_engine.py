@@ -157,7 +157,7 @@ def test_a_kernel_is_made_once_for_all_rounds(monkeypatch):
     monkeypatch.setattr(
         compiling,
         "Kernel",
-        lambda source, *rest, of=compiling.Kernel: made.append(source) or of(source, *rest),
+        lambda source, *rest, of=compiling.Kernel, **how: made.append(source) or of(source, *rest, **how),
     )
     after_rounds("fedmf", rounds=3)
     assert len(made) == 1

@@ -41,7 +41,7 @@ SMALL = TargetDevice(lane_products=8, register_sums=4, shared_sum=8)
 """Small as tables are here, lanes of it share out the work that an H200's share out of wider tables."""
 
 
-def made_for_lanes(method, fit, _device, batch, target=SMALL):
+def made_for_lanes(method, fit, _device, batch, target=SMALL, **_how):
     code = compiling.code_of(method, fit, gpu=True, batch=batch, target=target)
     return compiling.Compiled(code, LanesKernel(code.source, lanes_for(batch)))
 
