@@ -900,6 +900,7 @@ def _elementwise() -> dict:
     }
 
 
+_REFUSED = {"nested_where": {"expected": "refused", "text": "gradient is NaN"}}
 _SOON = {"softplus_beta", "softplus_threshold", "leaky_relu", "gelu", "logit_of_sigmoid", "nested_where"}
 
 
@@ -910,7 +911,7 @@ def _function_case(name, function):
         )
 
     loss.__name__, loss.__doc__ = f"function_{name}", f"The function {name}, of scores and of rows."
-    _loss(quick=name in _SOON)(loss)
+    _loss(quick=name in _SOON, **_REFUSED.get(name, {}))(loss)
 
 
 for _name, _function in _elementwise().items():
@@ -1626,7 +1627,7 @@ def mean_of_softmax(w, batch):
     return fitted(scores(w, batch), batch) + batch.mean(batch.softmax(scores(w, batch)))
 
 
-@_loss("u", quick=True)
+@_loss("u", quick=True, unsteady=True)
 def variance_without_centre(w, batch):
     """The variance of a row does not go by what is added to all of it."""
     return fitted(scores(w, batch), batch) + batch.mean((w.Q[batch.items] + w.u).var(-1, unbiased=False))

@@ -163,9 +163,10 @@ class _Check:
             alike(each, of_real(filled.gradients[leaf], each, real), plain.largest)
             for leaf, each in plain.gradients.items()
         )
-        counted = any(
-            bool(each[~real].any()) for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT
-        )
+        filling = [each[~real] for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT]
+        if any(bool(each.isnan().any()) for each in filling):
+            self.function.refuse(None, advice.NOT_A_NUMBER)
+        counted = any(bool(each.any()) for each in filling)
         if not kept or counted or not alike(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled

@@ -344,7 +344,7 @@ MISTAKES = {
     ),
     "a guard of what is not used": (
         lambda m, c: m.fit(c, m.step(c, {"p": 1, "mine": 1}, guarded={"mine": GUARD})),
-        r"does not depend on what its step trains \(own\)",
+        r"does not depend on what its step trains \(mine\)",
     ),
     "an upload": (
         lambda m, c: c.upload("q"),

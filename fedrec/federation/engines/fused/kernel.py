@@ -206,7 +206,7 @@ class _Writer:
             yield "const int base = t * (int)batch;"
             yield f"if (LANE == 0) {{ {' '.join(f'{own}touched_rows = 0;' for own in tracked)} }}"
             yield "SYNC();"
-        if self.layout.sums:
+        if self.layout.sums and self.layout.trains("item"):
             yield "for (int p = LANE; p < training; p += LANES) {"
             yield "const int r = positives[p0 + p];"
             yield "if (SWAP(stamp + r, t) != t) touched[TAKE(&touched_rows, 1)] = r;"

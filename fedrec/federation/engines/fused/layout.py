@@ -98,10 +98,14 @@ class FitParts:
     def _table(self, name: str) -> Table:
         steps = [(number, step) for number, step in enumerate(self.fit.steps) if name in step.rates]
         whole = Leaf("whole", name)
-        dense = any(not self.graphs[number].gradients[whole].is_zero for number, _ in steps)
         idle = any(
             step.weight_decay.get(name, 0.0) or (step.optimiser == "adam" and step.keep_state)
             for _, step in steps
+        )
+        # A loss of another step that reads all rows must not find any that are still to be caught up.
+        catches_up = idle or any(step.optimiser == "adam" for _, step in steps)
+        dense = any(not self.graphs[number].gradients[whole].is_zero for number, _ in steps) or (
+            catches_up and whole in self.leaves
         )
         part = self._parameters[name]
         return Table(name, part.shape[1], tuple(number for number, _ in steps), dense, bool(idle), part.by)
