@@ -161,8 +161,10 @@ import signal, sys
 from fedrec.cli import run
 from fedrec.errors import StoppedError
 sys.executable = sys.argv[1]
-if "background" in sys.argv:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+# Whatever the tests themselves were started by: nohup and shells in the background ignore some of these.
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.SIG_IGN if "background" in sys.argv else signal.default_int_handler)
 try:
     sys.exit(run._snakemake([]))
 except StoppedError as stopped:
