@@ -4,6 +4,7 @@ The file is parquet or CSV. Its column `item` holds original ids, as the raw fil
 every other column holds numbers.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,32 +41,51 @@ def item_numbers(path: Path, data: Path) -> ItemNumbers:
     table = _read(path)
     columns = tuple(name for name in table.column_names if name != _ITEM)
     if _ITEM not in table.column_names or not columns:
-        hint = did_you_mean(_ITEM, table.column_names)
+        hint = did_you_mean(_ITEM, columns)
         raise DataError(f"{path}: needs a column '{_ITEM}' of original ids and others of numbers.{hint}")
-    given = table[_ITEM].cast(pa.string()).to_pylist()
+    given = _ids(path, table[_ITEM])
     rows = _rows(path, given, data)
     values = np.column_stack([_numbers(path, name, table[name]) for name in columns])[rows]
-    broken = np.argwhere(~np.isfinite(values))
+    # Runs compute in single precision, in which a larger number is infinite.
+    broken = np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))
     if len(broken):
         row, column = broken[0]
         raise DataError(
-            f"{path}: column '{columns[column]}' has no finite number for item '{given[rows[row]]}'. Fill it "
-            "in."
+            f"{path}: column '{columns[column]}' has no finite number for item '{given[rows[row]]}' (of "
+            "32 bits). Fill it in, or scale the column."
         )
     return ItemNumbers(str(path), sha256_of_file(path), columns, values)
 
 
 def _read(path: Path) -> pa.Table:
     if not path.is_file():
-        raise DataError(f"{path}: no such file. Name a parquet or CSV file with a column '{_ITEM}'.")
+        what = "is a folder" if path.is_dir() else "no such file"
+        raise DataError(f"{path}: {what}. Name a parquet or CSV file with a column '{_ITEM}'.")
     try:
         if path.suffix == ".parquet":
-            return pq.ParquetFile(path).read()
-        # An id is text: 007 is another item than 7.
-        options = pv.ConvertOptions(column_types={_ITEM: pa.string()})
-        return pv.read_csv(path, convert_options=options)
-    except (pa.ArrowException, OSError) as error:
+            table = pq.ParquetFile(path).read()
+        else:
+            # An id is text: 007 is another item than 7.
+            options = pv.ConvertOptions(column_types={_ITEM: pa.string()})
+            table = pv.read_csv(path, convert_options=options)
+        names = Counter(table.column_names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error}).") from error
+    twice = [name for name, times in names.items() if times > 1]
+    if twice:
+        raise DataError(f"{path}: has two columns '{twice[0]}'. Rename one, or leave it out.")
+    return table
+
+
+def _ids(path: Path, column: pa.ChunkedArray) -> list[str | None]:
+    """Original ids as text."""
+    try:
+        ids: list[str | None] = column.cast(pa.string()).to_pylist()
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{path}: column '{_ITEM}' holds {column.type} where original ids are needed, text or integers."
+        ) from error
+    return ids
 
 
 def _rows(path: Path, given: Sequence[str | None], data: Path) -> list[int]:
@@ -91,5 +111,6 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[np.float
         raise DataError(
             f"{path}: column '{name}' holds {kind} where numbers are needed. Make one column of each kind."
         )
-    values: NDArray[np.float64] = pc.cast(column, pa.float64()).to_numpy()
+    # Of integers with more digits than a float has, the nearest float.
+    values: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return values

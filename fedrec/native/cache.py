@@ -32,6 +32,8 @@ _SECONDS_TO_LOCK = 60.0
 that are not locked belong to dead processes."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ADVICE = f"Name a folder of your own by {CACHE}"
+_UNKEPT: set[Path] = set()
+"""Folders in which a kernel could not be kept: this is said once of each."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -68,7 +70,7 @@ def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Ca
             fresh = private / name
             made(fresh)
             image = _whole(fresh)
-            kernel = load(fresh)
+            kernel = _first_loaded(fresh, load)
     except OSError as error:
         raise NoCompilerError(f"a compiled kernel cannot be written or loaded: {error}") from error
     # Kept once it is loaded: what ends the process when it is loaded does so at no later start.
@@ -81,7 +83,8 @@ def _made_folder() -> Path:
     """The folder that the user named, or the one in the user's cache; made where it is not there."""
     named = os.environ.get(CACHE)
     if named:
-        chosen = Path(named).resolve()
+        # A quoted `~` is not replaced by the shell.
+        chosen = Path(named).expanduser().resolve()
         with as_storage_error(chosen):
             chosen.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
         return chosen
@@ -145,7 +148,7 @@ def _checksum_line(name: str, image: bytes) -> bytes:
 def _intact(path: Path) -> bytes | None:
     """The bytes of a kernel in the cache; None where it is missing or damaged, or may be somebody else's."""
     try:
-        line, image = _own_bytes(_checksum_of(path)), _own_bytes(path)
+        line, image = own_bytes(_checksum_of(path)), own_bytes(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -157,15 +160,26 @@ def _intact(path: Path) -> bytes | None:
     return None
 
 
-def _own_bytes(path: Path) -> bytes:
+def own_bytes(path: Path) -> bytes:
     """The content of a plain file that nobody else can write; `OSError` for any other."""
-    # Without waiting for who writes to it, should it be a pipe.
+    if not _is_own_file(path.lstat()):
+        raise PermissionError(f"{path} is no plain file that only its owner may write")
+    # It may be another file by now: no link is followed, and nobody waits for who writes to a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status) or status.st_mode & _OTHERS_WRITE:
+        if not _is_own_file(os.fstat(descriptor)):
             raise PermissionError(f"{path} is no plain file that only its owner may write")
         return stream.read()
+
+
+def close_to_others(path: Path) -> None:
+    """Let nobody else write a file, whatever the umask allows."""
+    with as_storage_error(path):
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS_WRITE)
+
+
+def _is_own_file(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and _is_own(status) and not status.st_mode & _OTHERS_WRITE
 
 
 def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
@@ -182,6 +196,14 @@ def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
             # A full disk is no reason to compile again.
             return load(path)
         return load(Path(copy.name))
+
+
+def _first_loaded(fresh: Path, load: Callable[[Path], T]) -> T:
+    """What `load` makes of a temporary file, whose name is left out of errors: they are said once each."""
+    try:
+        return load(fresh)
+    except OSError as error:
+        raise OSError(str(error).replace(f"{fresh}: ", "")) from error
 
 
 def _whole(path: Path) -> bytes:
@@ -220,10 +242,12 @@ def _keep(path: Path, image: bytes, source: str) -> None:
             for each, content in contents.items():
                 with atomic(each) as temporary:
                     temporary.write_bytes(content)
-                with as_storage_error(each):
-                    each.chmod(stat.S_IMODE(each.stat().st_mode) & ~_OTHERS_WRITE)
+                close_to_others(each)
     except StorageError as error:
-        _warn(str(error))
+        # On a full disk, no kernel can be kept.
+        if path.parent not in _UNKEPT:
+            _UNKEPT.add(path.parent)
+            _warn(str(error))
 
 
 @contextmanager

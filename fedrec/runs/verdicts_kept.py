@@ -9,32 +9,52 @@ from typing import Any
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import canonical_json
-from fedrec.files.sealed import read_sealed, write_sealed
-from fedrec.native.cache import CACHE
+from fedrec.files.sealed import unsealed, write_sealed
+from fedrec.native.cache import CACHE, close_to_others, own_bytes
 
 _ASKED = "asked"
 
 
 class KeptVerdicts:
-    """Verdicts by what they depend on; a file that is damaged, edited or of another question is ignored."""
+    """Verdicts by what they depend on.
+
+    A file that is damaged, edited, of another question or may be written by others is ignored. A user without
+    a home keeps none.
+    """
 
     def __init__(self) -> None:
-        named = os.environ.get(CACHE)
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self._folder = Path(named) / "checks" if named else home / "fedrec" / "checks"
+        self._folder = _folder()
 
     def found(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """The verdict on what is `asked`; None where none is kept."""
+        if self._folder is None:
+            return None
         try:
-            content = read_sealed(self._path(asked))
-        except (OSError, ValueError, StorageError):
+            content = unsealed(own_bytes(self._folder / _name_of(asked)))
+        except (OSError, ValueError):
             return None
         return content if content.pop(_ASKED, None) == asked else None
 
     def keep(self, asked: Mapping[str, Any], verdict: Mapping[str, Any]) -> None:
         """Write a verdict down, where that can be done."""
+        if self._folder is None:
+            return
+        path = self._folder / _name_of(asked)
         with suppress(StorageError):
-            write_sealed(self._path(asked), {**verdict, _ASKED: asked})
+            write_sealed(path, {**verdict, _ASKED: asked})
+            close_to_others(path)
 
-    def _path(self, asked: Mapping[str, Any]) -> Path:
-        return self._folder / f"{hashlib.sha256(canonical_json(asked).encode()).hexdigest()}.json"
+
+def _folder() -> Path | None:
+    """The folder of verdicts; None for a user without a home."""
+    named, home = os.environ.get(CACHE), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if named:
+            return Path(named).expanduser() / "checks"
+        return (Path(home) if home else Path.home() / ".cache") / "fedrec" / "checks"
+    except RuntimeError:
+        return None
+
+
+def _name_of(asked: Mapping[str, Any]) -> str:
+    return f"{hashlib.sha256(canonical_json(asked).encode()).hexdigest()}.json"

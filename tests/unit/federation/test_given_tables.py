@@ -171,11 +171,38 @@ def test_rows_are_brought_into_the_order_of_the_dataset(data, name):
         ({"item": ["30", "7", "007"], "a": [1.0, None, 2.0]}, "column 'a' has no finite number for item '7'"),
         ({"items": ["30", "7", "007"], "a": [1, 2, 3]}, r"Did you mean 'items'|needs a column 'item'"),
         ({"item": ["30", "7", "007"]}, "needs a column 'item'"),
+        ({"item": ["30", "7", "007"], "a": [1.0, 1e39, 2.0]}, "column 'a' has no finite number for item '7'"),
     ],
 )
 def test_a_file_that_does_not_say_everything_is_refused(data, columns, said):
     with pytest.raises(DataError, match=said):
         item_numbers(written(data, **columns), data)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.binary()])
+def test_ids_that_are_no_text_are_refused(data, kind):
+    ids = pa.array([["30"], ["7"]] if pa.types.is_list(kind) else [b"30", b"\xff"], kind)
+    with pytest.raises(DataError, match=r"column 'item' holds .* where original ids are needed"):
+        item_numbers(written(data, "features.parquet", item=ids, a=[1, 2]), data)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"item,a,a\n30,1,2\n", "has two columns 'a'. Rename one, or leave it out"),
+        (b"item,a,item\n30,1,30\n", "has two columns 'item'"),
+        (b"item,\xe4\n30,1\n", r"cannot be read as a table .*utf-8"),
+    ],
+)
+def test_a_file_whose_columns_cannot_be_told_apart_is_refused(data, text, said):
+    (data / "features.csv").write_bytes(text)
+    with pytest.raises(DataError, match=said):
+        item_numbers(data / "features.csv", data)
+
+
+def test_of_an_integer_with_more_digits_than_a_float_the_nearest_float_is_taken(data):
+    path = written(data, item=["30", "7", "007"], a=[2**53 + 1, 2**62 + 1, -1])
+    assert item_numbers(path, data).values.tolist() == [[2.0**53], [2.0**62], [-1.0]]
 
 
 def test_a_file_that_is_no_table_is_refused(data):
@@ -184,6 +211,8 @@ def test_a_file_that_is_no_table_is_refused(data):
         item_numbers(data / "broken.parquet", data)
     with pytest.raises(DataError, match="no such file"):
         item_numbers(data / "nothing.csv", data)
+    with pytest.raises(DataError, match="is a folder"):
+        item_numbers(data, data)
 
 
 def with_settings(**settings):

@@ -17,6 +17,7 @@ def forget() -> None:
     for remembered in remembering:
         remembered.cache_clear()
     compiler_process._HANGING.clear()
+    cache._UNKEPT.clear()
 
 
 @pytest.fixture

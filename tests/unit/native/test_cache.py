@@ -157,6 +157,20 @@ def test_a_folder_in_the_place_of_a_kernel_is_named_and_the_kernel_is_loaded_all
     assert f"{library}: cannot be written: there is a folder of that name" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["a link to a foreign one", "a pipe", "a folder"])
+def test_what_is_no_plain_file_is_called_so(kind, own_cache, foreign, caplog):
+    library, _ = foreign
+    filled()
+    kept = library_in(own_cache)
+    if kind == "a folder":
+        kept.unlink()
+        kept.mkdir()
+    else:
+        DAMAGE[kind](kept, library)
+    filled()
+    assert f"{kept} is no plain file that only its owner may write" in caplog.text
+
+
 def test_a_kernel_lies_beside_its_source_and_checksum(own_cache):
     filled()
     library = library_in(own_cache)
@@ -271,6 +285,13 @@ def test_where_nothing_can_be_written_kernels_are_compiled_all_the_same(place, m
     assert "cannot be written" in caplog.text
 
 
+def test_a_home_that_the_shell_did_not_put_in_is_meant_all_the_same(tmp_path, own_cache, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(cache.CACHE, "~/here")
+    assert cache.folder() == tmp_path / "here"
+    assert not own_cache.exists()
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_without_a_home_kernels_are_compiled_all_the_same(monkeypatch, caplog):
     def none():
@@ -293,10 +314,11 @@ def test_a_full_disk_of_the_cache_is_named_and_kernels_are_compiled(own_cache, m
         patch.setattr(cache, "atomic", full)
         filled()
         assert not list(own_cache.iterdir())
-        assert "no space left on the disk" in caplog.text
+        Kernel(KernelSource("other", (), ""), torch.device("cpu"))
+        assert caplog.text.count("no space left on the disk") == 1, "this is said once, not of every kernel"
     filled()
     filled()
-    assert len(compiled) == 2
+    assert len(compiled) == 3
 
 
 def test_a_full_disk_of_temporary_files_is_no_reason_to_compile_again(own_cache, monkeypatch, compiled):

@@ -73,6 +73,14 @@ FAILING = {
 }
 
 
+def test_one_reason_is_said_once_of_all_kernels(compiler, caplog):
+    compiler(f'#!/bin/sh\n{VERSION}{OUTPUT}echo garbage > "$out"\n')
+    assert kernel_or_none(FILL, CPU) is None
+    assert kernel_or_none(KernelSource("fill_other", (), ""), CPU) is None
+    assert len(caplog.records) == 1
+    assert tempfile.gettempdir() not in caplog.text
+
+
 @pytest.mark.parametrize("kind", FAILING)
 def test_a_compiler_that_fails_is_named_with_the_reason_and_leaves_nothing(kind, compiler):
     does, reason = FAILING[kind]

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import os
 import random
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from fedrec.federation.model.weights import mean_entropy
 from fedrec.federation.shadow import few_clients, shadow_of
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import cache
+from fedrec.native.cache import CACHE
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import FILES
 from fedrec.plan.train_request import TrainRequest
@@ -177,6 +180,44 @@ def test_a_damaged_verdict_is_ignored(compared, tmp_path, damage):
     assert content["agrees"]
     kept.write_text(json.dumps({**content, "agrees": False}) if damage == "edited" else damage)
     assert trained(checked_engine(), rounds=1).notes(1)["self_check"]["outcome"] == "agreed"
+    assert compared == ["fused", "fused"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "writable by others"])
+def test_a_verdict_that_others_may_have_written_is_ignored(compared, tmp_path, kind):
+    trained(checked_engine(), rounds=1)
+    (kept,) = (tmp_path / "cache/checks").glob("*.json")
+    if kind == "pipe":
+        kept.unlink()
+        os.mkfifo(kept)
+    elif kind == "link":
+        kept.symlink_to(kept.rename(tmp_path / "elsewhere"))
+    else:
+        kept.chmod(0o666)
+    for _ in range(2):
+        trained(checked_engine(), rounds=1)
+    assert compared == ["fused", "fused"], "it is compared once more and kept again"
+
+
+def test_a_verdict_is_believed_whatever_the_umask_is(compared):
+    before = os.umask(0)
+    try:
+        trained(checked_engine(), rounds=1)
+    finally:
+        os.umask(before)
+    trained(checked_engine(), rounds=1)
+    assert compared == ["fused"]
+
+
+def test_a_user_without_a_home_has_engines_compared_all_the_same(compared, monkeypatch):
+    def none():
+        raise RuntimeError("there is no home")
+
+    monkeypatch.delenv(CACHE)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    for _ in range(2):
+        trained(checked_engine(), rounds=1)
     assert compared == ["fused", "fused"]
 
 
