@@ -10,8 +10,8 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -50,6 +50,14 @@ class Verdict:
     allowed: float = TOLERANCE
     where: str = ""
     """What differs, and of which client; or why there are no numbers to compare."""
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any] | None) -> Self | None:
+        """A verdict as JSON has it; None where it is none."""
+        if kept is None or kept.keys() != {each.name for each in fields(cls)}:
+            return None
+        types = {"engine": str, "agrees": bool, "difference": float | None, "allowed": float, "where": str}
+        return cls(**kept) if all(isinstance(kept[name], kind) for name, kind in types.items()) else None
 
     @property
     def words(self) -> str:
@@ -147,17 +155,17 @@ class CheckedEngine(Engine):
             if name == _ORACLE:
                 break
             asked = self._question(task, name, key)
-            kept = None if asked is None else self._kept.found(asked)
-            if kept is None:
+            verdict = None if asked is None else Verdict.read(self._kept.found(asked))
+            if verdict is None:
+                engine = engine_named(name, *self._memory)
                 try:
                     comparison = comparison or _Comparison(task, self._settings, self._memory)
-                    verdict = comparison.of(name)
+                    verdict = comparison.of(engine)
                 except UncopyableError as error:
                     verdict = Verdict(name, agrees=False, where=str(error))
-                if asked is not None:
+                # Once there is a compiler, the engine trains in another way.
+                if asked is not None and not engine.lacks_compiler:
                     self._kept.keep(asked, asdict(verdict))
-            else:
-                verdict = Verdict(**kept)
             if verdict.agrees:
                 return self._told(name)
             self.differing.append(verdict)
@@ -210,11 +218,10 @@ class _Comparison:
         self._memory = memory
         self._shadow, self._expected = _expected(task, settings)
 
-    def of(self, name: str) -> Verdict:
-        """The verdict on an engine."""
-        engine = engine_named(name, *self._memory)
+    def of(self, engine: Engine) -> Verdict:
+        """The verdict on an engine that has not trained yet."""
+        name, expected = engine.name, self._expected
         engine.soon = True
-        expected = self._expected
         try:
             found = self._shadow.trained(engine)
         # Whatever an engine makes of a loss that the loop trains.

@@ -100,6 +100,11 @@ class Engine(ABC):
     soon = False
     """Whether it is to work for a moment alone: it then compiles in less time, and says nothing of it."""
 
+    @property
+    def lacks_compiler(self) -> bool:
+        """Whether a compiler was missing or failed, so that next time it may train in another way."""
+        return False
+
     @abstractmethod
     def run(self, task: Task) -> Outcome:
         """Train every client of the task."""

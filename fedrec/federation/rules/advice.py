@@ -20,8 +20,8 @@ UNKNOWN = (
     "batch.sum, batch.logsumexp and batch.softmax alone"
 )
 NOT_A_NUMBER = (
-    "its gradient is NaN for a sample that must not count. torch.where passes on the NaN of the branch that it "
-    "does not take: bound what that branch is given, as in torch.where(x > 0, x.clamp(min=1e-6).sqrt(), 0.0)"
+    "its gradient is NaN for a sample that must not count. torch.where passes on the NaN of the branch that "
+    "it does not take: bound what that branch is given, as in torch.where(x > 0, x.clamp(min=1e-6).sqrt(), 0)"
 )
 SHAPES = {
     "loss": "take the mean over samples by batch.mean(...), and sums over other axes by sum(-1)",

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedrec.cli.main import main
-from fedrec.errors import FederationError, FedrecError
+from fedrec.errors import FederationError, FedrecError, NoCompilerError
 from fedrec.federation.comparison import shares_apart as apart
 from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.engine import engine_named
@@ -21,6 +21,7 @@ from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.weights import mean_entropy
 from fedrec.federation.shadow import few_clients, shadow_of
+from fedrec.files.sealed import write_sealed
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import cache
 from fedrec.native.cache import CACHE
@@ -63,9 +64,9 @@ def compared(monkeypatch):
     """The engines that are compared with the loop, in order."""
     names, of = [], checked._Comparison.of
 
-    def listened(self, name):
-        names.append(name)
-        return of(self, name)
+    def listened(self, engine):
+        names.append(engine.name)
+        return of(self, engine)
 
     monkeypatch.setattr(checked._Comparison, "of", listened)
     return names
@@ -172,15 +173,33 @@ def test_other_settings_are_compared_again(compared, change):
     assert compared == ["fused", "fused"]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "{}", "edited"])
+@pytest.mark.parametrize("damage", ["", "{", "{}", "edited", "sealed anew"])
 def test_a_damaged_verdict_is_ignored(compared, tmp_path, damage):
     trained(checked_engine(), rounds=1)
     (kept,) = (tmp_path / "cache/checks").glob("*.json")
     content = json.loads(kept.read_text())
     assert content["agrees"]
-    kept.write_text(json.dumps({**content, "agrees": False}) if damage == "edited" else damage)
+    if damage == "sealed anew":
+        write_sealed(
+            kept, {key: value for key, value in content.items() if key != "sha256"} | {"difference": "x"}
+        )
+    else:
+        kept.write_text(json.dumps({**content, "agrees": False}) if damage == "edited" else damage)
     assert trained(checked_engine(), rounds=1).notes(1)["self_check"]["outcome"] == "agreed"
     assert compared == ["fused", "fused"]
+
+
+def test_what_a_failing_compiler_left_to_another_engine_is_compared_again(compared, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr("fedrec.federation.engines.fused.engine.compiled_fit", refuse_to_compile)
+        assert trained(checked_engine(), rounds=1).notes(1)["self_check"]["outcome"] == "agreed"
+    plant(monkeypatch, FusedRound)
+    assert trained(checked_engine(), rounds=1).notes(1)["self_check"]["outcome"] == "fell back"
+    assert compared == ["fused", "fused", "batched"]
+
+
+def refuse_to_compile(*_given, **_how):
+    raise NoCompilerError("cc is killed")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "writable by others"])

@@ -53,7 +53,8 @@ class Compiler:
     def __init__(self) -> None:
         self._compiled: dict[Any, Compiled | str] = {}
         self._keys = LossKeys()
-        self.soon = False
+        self.soon = self.failed = False
+        """Whether it compiles in less time; whether a compiler was missing or failed."""
         self.said: dict[str, str] = {}
         """What was compiled or why not, by what the fit trains."""
 
@@ -82,6 +83,7 @@ class Compiler:
             if label not in self.said and not self.soon:
                 logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
             self.said[label] = str(error)
+            self.failed = self.failed or isinstance(error, NoCompilerError)
             return str(error)
         self.said[label] = "compiled"
         return made
@@ -370,6 +372,11 @@ class FusedEngine(BatchedEngine):
     def __init__(self, memory: int, alone: int = 0) -> None:
         super().__init__(memory, alone)
         self.compiler = Compiler()
+
+    @property
+    @override
+    def lacks_compiler(self) -> bool:
+        return self.compiler.failed
 
     @override
     def cut(self, task: Task, sizes: Tensor, order: Tensor) -> Iterator[Tensor]:
