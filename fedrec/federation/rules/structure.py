@@ -27,8 +27,7 @@ def check_parameters(method: Method) -> None:
         if plain in in_kernels:
             raise FederationError(
                 f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in "
-                "compiled "
-                "code. Call one of them otherwise."
+                "compiled code. Call one of them otherwise."
             )
         in_kernels[plain] = name
 
@@ -39,8 +38,7 @@ def check_derived(method: Method, names: Iterable[str]) -> None:
     if taken:
         raise FederationError(
             f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
-            "clients "
-            "see. Call it otherwise."
+            "clients see. Call it otherwise."
         )
 
 
@@ -71,8 +69,8 @@ class _Asked:
         known = self._parameters
         if name not in known:
             self._refuse(
-                f"{does} '{name}', which is none of its parameters.{did_you_mean(name, known)} "
-                f"It has: {', '.join(known)}"
+                f"{does} '{name}', which is none of its parameters.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}"
             )
 
     def _check_fit(self, fit: Fit) -> None:
@@ -88,8 +86,8 @@ class _Asked:
         known = get_args(OptimiserName)
         if step.optimiser not in known:
             self._refuse(
-                f"trains by the optimiser '{step.optimiser}'.{did_you_mean(step.optimiser, known)} "
-                f"There are: {', '.join(known)}"
+                f"trains by the optimiser '{step.optimiser}'.{did_you_mean(step.optimiser, known)} There "
+                f"are: {', '.join(known)}"
             )
         if not step.rates:
             self._refuse("has a step that trains nothing. Name what it trains: Step({'Q': rate}, ...)")
