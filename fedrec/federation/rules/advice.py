@@ -19,7 +19,7 @@ UNKNOWN = (
 SHAPES = {
     "loss": "take the mean over samples by batch.mean(...), and sums over other axes by sum(-1)",
     "score": "one number per item, as dot(w.Q[items], w.p) gives",
-    "rewrite": "one row per item, as wide as the table",
+    "rewrite": "one row per item, as wide as the table. A vector cannot be rewritten",
 }
 """How functions get to the shapes that they are to give."""
 _IN_ITS_PLACE = {
@@ -32,7 +32,17 @@ _IN_ITS_PLACE = {
     "vector_norm": "batch.sum(values.square()).sqrt()",
     "var": "batch.mean of the squared differences from batch.mean",
     "std": "the root of batch.mean of the squared differences from batch.mean",
-}
+} | dict.fromkeys(
+    (
+        "binary_cross_entropy_with_logits",
+        "binary_cross_entropy",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+    ),
+    'batch.mean(...) of what it gives with reduction="none"',
+)
 _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "einsum", "tensordot", "inner", "linear", "baddbmm")
 _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
 

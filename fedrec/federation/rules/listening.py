@@ -148,7 +148,8 @@ class RefusedDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise FederationError(
                 f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ "
-                "from run to run and from engine to engine. It follows from parameters and samples alone"
+                "from run to run and from engine to engine. What a method computes follows from parameters "
+                "and samples alone: draw nothing"
             )
         return func(*args, **(kwargs or {}))
 
