@@ -267,7 +267,7 @@ class _Check:
             said = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             if "dtype" in said and torch.get_default_dtype() == torch.float64 and not made.front:
                 raise _OtherPrecisionError from error
-            where = advice.FROM_THE_END if made.front else f"So it is for {made.samples} made-up samples"
+            where = advice.FROM_THE_END if made.front else f"So it is for a client of {made.samples} samples"
             function.refuse(place, f"{said}. {where}", error)
 
 
