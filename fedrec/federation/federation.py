@@ -28,7 +28,9 @@ from fedrec.federation.own_items import history_of, own_items
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
 from fedrec.federation.program import Needs, losses_of, needs_of, shape_of, trace, trace_after, trains
+from fedrec.federation.rules.structure import check_given
 from fedrec.federation.server.server import Server
+from fedrec.federation.server.shared_values import check_chosen, check_weights
 from fedrec.federation.state.kept import Kept
 from fedrec.federation.state.state import DENSE_BYTES, State
 from fedrec.federation.table_sums import of_each
@@ -59,6 +61,7 @@ class Federation:
         peers: Peers = ALONE,
     ) -> None:
         clients.check_pools(settings["negatives"])
+        check_given(method)
         self.method = method
         self.clients = clients
         self.engine = engine
@@ -204,6 +207,8 @@ class Federation:
         everyone = self._everyone()
         if chosen is None:
             chosen = participants(everyone, share, self.seed, round_, Purpose.PARTICIPANTS)
+        else:
+            check_chosen(chosen, clients)
         aggregated = participants(chosen, self.settings["aggregated"], self.seed, round_, Purpose.AGGREGATED)
         return self._own(chosen), self._own(aggregated)
 
@@ -398,7 +403,10 @@ class Federation:
 
     def _shares(self, aggregated: Tensor) -> Tensor:
         weight = torch.zeros(len(self.clients), dtype=torch.float64, device=self.clients.device)
-        sizes = self.method.server.weights(self.clients.sizes[aggregated]).double()
+        sizes = self.clients.sizes[aggregated]
+        weights = self.method.server.weights(sizes)
+        check_weights(weights, sizes)
+        sizes = weights.double()
         share = sizes if self.settings["weighting"] == "size" else torch.ones_like(sizes)
         weight[aggregated] = share / self.peers.total(share.sum())
         return weight

@@ -7,12 +7,13 @@ from the program whether whole tables must be held, and how many batch x batch m
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.loss_key import LossKeys
 from fedrec.federation.model.client import (
     Client,
@@ -45,6 +46,11 @@ def trace_after(method: Method, round_: int) -> tuple[Program, Who]:
     """What clients do after aggregation, and which clients."""
     client = Client(round_)
     who = method.after_aggregation(client)
+    if who not in get_args(Who):
+        raise FederationError(
+            f"{type(method).__name__}.after_aggregation gives '{who}'."
+            f"{did_you_mean(str(who), get_args(Who))} It gives one of: {', '.join(get_args(Who))}."
+        )
     return _checked(client.program, method), who
 
 

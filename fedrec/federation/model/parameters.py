@@ -26,6 +26,9 @@ class Initial:
     values: Tensor | None = field(default=None, repr=False, compare=False)
     """Those that are given."""
 
+    def __post_init__(self) -> None:
+        _check_word("a parameter cannot start as", self.kind, ("normal", "uniform", "constant", "given"))
+
 
 @dataclass(frozen=True, eq=False)
 class GivenTable:
@@ -71,17 +74,23 @@ class Parameter:
     sent: bool = True
 
     def __post_init__(self) -> None:
-        known = get_args(Location)
-        if self.location not in known:
+        _check_word("a parameter cannot live at", self.location, get_args(Location))
+        _check_word("uploads cannot be combined by", self.combine, get_args(Combine))
+        if self.start is not None and self.renewed:
             raise FederationError(
-                f"a parameter cannot live at '{self.location}'.{did_you_mean(self.location, known)} "
-                f"It lives at one of: {', '.join(known)}."
+                f"a parameter is a copy of '{self.start}' when its client first takes part (start), or it "
+                "begins every round anew by its initial value (renewed): say one of the two."
             )
 
     @property
     def count(self) -> int:
         """Numbers in it."""
         return int(torch.Size(self.shape).numel())
+
+
+def _check_word(what: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise FederationError(f"{what} '{word}'.{did_you_mean(word, known)} There are: {', '.join(known)}.")
 
 
 def item_table(

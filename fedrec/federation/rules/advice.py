@@ -6,18 +6,15 @@ from fedrec.federation.rules.listening import Called
 
 FROM_THE_END = (
     "Engines compute many clients at once: an axis of clients stands in front of those you see. Count axes "
-    "from the "
-    "end: x.sum(-1), x.sum((-1, -2)), x.mT, x[..., 0]"
+    "from the end: x.sum(-1), x.sum((-1, -2)), x.mT, x[..., 0]"
 )
 ANOTHER_WAY = (
     "Python goes another way through it for another number of samples. A loss is the same computation for "
-    "every "
-    "client and mini-batch: write torch.where(condition, a, b) and batch.size"
+    "every client and mini-batch: write torch.where(condition, a, b) and batch.size"
 )
 UNKNOWN = (
-    "it is another for a mini-batch that is filled up with samples that must not count. Sum over samples "
-    "by batch.mean, "
-    "batch.sum, batch.logsumexp and batch.softmax alone"
+    "it is another for a mini-batch that is filled up with samples that must not count. Sum over samples by "
+    "batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
 )
 NOT_A_NUMBER = (
     "its gradient is NaN for a sample that must not count. torch.where passes on the NaN of the branch that "
@@ -26,7 +23,7 @@ NOT_A_NUMBER = (
 SHAPES = {
     "loss": "take the mean over samples by batch.mean(...), and sums over other axes by sum(-1)",
     "score": "one number per item, as dot(w.Q[items], w.p) gives",
-    "rewrite": "one row per item, as wide as the table",
+    "rewrite": "one row per item, as wide as the table. A vector cannot be rewritten",
 }
 """How functions get to the shapes that they are to give."""
 _IN_ITS_PLACE = {
@@ -39,7 +36,17 @@ _IN_ITS_PLACE = {
     "vector_norm": "batch.sum(values.square()).sqrt()",
     "var": "batch.mean of the squared differences from batch.mean",
     "std": "the root of batch.mean of the squared differences from batch.mean",
-}
+} | dict.fromkeys(
+    (
+        "binary_cross_entropy_with_logits",
+        "binary_cross_entropy",
+        "mse_loss",
+        "l1_loss",
+        "smooth_l1_loss",
+        "huber_loss",
+    ),
+    'batch.mean(...) of what it gives with reduction="none"',
+)
 _PRODUCTS = ("matmul", "mm", "bmm", "mv", "dot", "einsum", "tensordot", "inner", "linear", "baddbmm")
 _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
 
@@ -50,26 +57,22 @@ def on_samples(plain: Called, filled: Called, real: Tensor) -> str:
     if _numbers(plain) != _numbers(filled) and not _folds(plain, real):
         return (
             f"a number given to {name} is another for the same client in a mini-batch that is filled up. "
-            "Where it is the "
-            "number of samples, write batch.size, a tensor of one number per client; a loss draws nothing "
-            "at random"
+            "Where it is the number of samples, write batch.size, a tensor of one number per client; a loss "
+            "draws nothing at random"
         )
     if name in _PRODUCTS:
         return (
             f"{name} sums over the samples of the mini-batch, which engines fill up. {_OVER_SAMPLES}; a "
-            "product may, "
-            "where one of its factors is 0 on what fills up, as batch.distinct() is"
+            "product may, where one of its factors is 0 on what fills up, as batch.distinct() is"
         )
     if name in _IN_ITS_PLACE:
         return (
-            f"{name} over the samples of the mini-batch, which engines fill up. Write "
-            f"{_IN_ITS_PLACE[name]}, of one "
-            "number per sample"
+            f"{name} over the samples of the mini-batch, which engines fill up. Write {_IN_ITS_PLACE[name]}, "
+            "of one number per sample"
         )
     return (
         f"{name} orders, picks or mixes the samples of the mini-batch, which stand in any order and are "
-        "filled up. "
-        f"{_OVER_SAMPLES}"
+        f"filled up. {_OVER_SAMPLES}"
     )
 
 

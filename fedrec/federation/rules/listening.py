@@ -87,8 +87,7 @@ class TorchCalls(TorchFunctionMode):
         if followed and name in _READING:
             raise FederationError(
                 f"a value is read into Python ({name.strip('_')}), which is that of one client alone. "
-                "Compute with "
-                "tensors: torch.where(condition, a, b) in the place of `if`"
+                "Compute with tensors: torch.where(condition, a, b) in the place of `if`"
             )
         if followed and name in _BY_THE_BACK_DOOR:
             raise FederationError(
@@ -149,8 +148,8 @@ class RefusedDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise FederationError(
                 f"random numbers are drawn ({func.overloadpacket.__name__.strip('_')}), which would differ "
-                "from run to "
-                "run and from engine to engine. It follows from parameters and samples alone"
+                "from run to run and from engine to engine. What a method computes follows from parameters "
+                "and samples alone: draw nothing"
             )
         return func(*args, **(kwargs or {}))
 

@@ -225,9 +225,8 @@ class _MadeUpTable:
             return of_history
         if clients.stage != "score":
             raise FederationError(
-                f"rows of {self._name} are looked up by other items than those that are given. Look them "
-                "up by "
-                f"these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
+                f"rows of {self._name} are looked up by other items than those that are given. Look them up "
+                f"by these: w.{self._name}[{'batch.items' if clients.stage == 'loss' else 'items'}]."
             )
         with unheard():
             table = _numbers((self._name,), (self._items, self._width), positive=False)
@@ -352,11 +351,9 @@ class MadeUpBatch:
         if self._clients.front:
             raise FederationError(
                 f"with a client axis in front, batch.{name} is given the shape {shape} where {wanted} is "
-                "(clients, "
-                "samples). Clients stand in front of all other axes: count axes from the end"
+                "(clients, samples). Clients stand in front of all other axes: count axes from the end"
             )
         raise FederationError(
             f"batch.{name} is given the shape {shape}. It takes one number per sample, here {wanted}: make "
-            "one "
-            "number of the others first, as values.mean(-1) or dot(a, b) do"
+            "one number of the others first, as values.mean(-1) or dot(a, b) do"
         )

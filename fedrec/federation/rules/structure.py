@@ -27,10 +27,26 @@ def check_parameters(method: Method) -> None:
         if plain in in_kernels:
             raise FederationError(
                 f"{name_of} has parameters '{in_kernels[plain]}' and '{name}', which are one name in "
-                "compiled "
-                "code. Call one of them otherwise."
+                "compiled code. Call one of them otherwise."
             )
         in_kernels[plain] = name
+    shared = [name for name, part in method.parameters().items() if part.location == "shared"]
+    for name, part in method.parameters().items():
+        if part.start is not None and part.start not in shared:
+            raise FederationError(
+                f"{name_of} starts '{name}' as a copy of '{part.start}', which is no shared parameter."
+                f"{did_you_mean(part.start, shared)} Shared are: {', '.join(shared) or 'none'}."
+            )
+
+
+def check_given(method: Method) -> None:
+    """Raise `FederationError` where a table of given numbers has no file."""
+    for name, part in method.parameters().items():
+        if part.location == "given" and part.initial.values is None:
+            raise FederationError(
+                f"{type(method).__name__} reads '{name}', numbers of items that a file gives, and no setting "
+                "names one. Name it: --set SETTING=FILE (`fedrec methods NAME` has settings of type path)."
+            )
 
 
 def check_derived(method: Method, names: Iterable[str]) -> None:
@@ -39,8 +55,7 @@ def check_derived(method: Method, names: Iterable[str]) -> None:
     if taken:
         raise FederationError(
             f"{type(method).__name__}.derived gives '{taken[0]}', which is the name of something else that "
-            "clients "
-            "see. Call it otherwise."
+            "clients see. Call it otherwise."
         )
 
 
@@ -71,8 +86,8 @@ class _Asked:
         known = self._parameters
         if name not in known:
             self._refuse(
-                f"{does} '{name}', which is none of its parameters.{did_you_mean(name, known)} "
-                f"It has: {', '.join(known)}"
+                f"{does} '{name}', which is none of its parameters.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}"
             )
 
     def _check_fit(self, fit: Fit) -> None:
@@ -88,8 +103,8 @@ class _Asked:
         known = get_args(OptimiserName)
         if step.optimiser not in known:
             self._refuse(
-                f"trains by the optimiser '{step.optimiser}'.{did_you_mean(step.optimiser, known)} "
-                f"There are: {', '.join(known)}"
+                f"trains by the optimiser '{step.optimiser}'.{did_you_mean(step.optimiser, known)} There "
+                f"are: {', '.join(known)}"
             )
         if not step.rates:
             self._refuse("has a step that trains nothing. Name what it trains: Step({'Q': rate}, ...)")

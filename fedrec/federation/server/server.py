@@ -15,6 +15,7 @@ from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.server.mixing import weighted_sums
 from fedrec.federation.server.personal import Personal
 from fedrec.federation.server.row_sums import add_rows, add_weighted_rows
+from fedrec.federation.server.shared_values import SharedValues
 from fedrec.federation.server.uploads import FlatUploads
 from fedrec.federation.state.state import State
 from fedrec.federation.table_rows import take_rows
@@ -67,7 +68,7 @@ class Server:
         return ServerSide(
             round_=self.round_,
             seed=self.seed,
-            shared=self.state.shared,
+            shared=SharedValues(self.state.shared),
             initial=self.state.initial,
             personal={
                 name: Personal(self.state.kept[name], self.clients, self.peers)
@@ -239,6 +240,12 @@ class Server:
             )
         if location.get(into) not in ("shared", "server", "personal"):
             raise FederationError(f"'{into}' is not on the server: '{name}' cannot be uploaded into it.")
+        if into in self.sources:
+            # They would be added up.
+            raise FederationError(
+                f"'{self.sources[into]}' and '{name}' are uploaded into '{into}' in one round. Upload one of "
+                "them, once."
+            )
         self.sources[into] = name
         self.uploaded[name] = self.state.parameters[into].count
 
