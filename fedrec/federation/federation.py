@@ -17,6 +17,7 @@ from fedrec.federation.draws import participants
 from fedrec.federation.engines.engine import Engine, Task
 from fedrec.federation.learner import Report
 from fedrec.federation.loss_key import LossKeys
+from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import Program, Rewrite
 from fedrec.federation.model.method import Method, Who
 from fedrec.federation.model.server_rule import ServerRule
@@ -27,7 +28,16 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.federation.own_items import history_of, own_items
 from fedrec.federation.peers import ALONE, Peers
 from fedrec.federation.privacy.uploads import UploadNoise
-from fedrec.federation.program import Needs, losses_of, needs_of, shape_of, trace, trace_after, trains
+from fedrec.federation.program import (
+    Needs,
+    losses_of,
+    needs_of,
+    shape_of,
+    trace,
+    trace_after,
+    trains,
+    ways_of,
+)
 from fedrec.federation.rules.structure import check_given
 from fedrec.federation.server.server import Server
 from fedrec.federation.server.shared_values import check_chosen, check_weights
@@ -88,6 +98,8 @@ class Federation:
         self._keys = LossKeys()
         self._needs: dict[tuple[Any, ...], Needs] = {}
         """Of programs met so far, by their shape and the keys of their losses."""
+        self._ways: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        """Of numbers that losses closed over so far."""
 
     def train_round(self, round_: int) -> Report:
         """Do round `round_`, counted from 1."""
@@ -307,13 +319,25 @@ class Federation:
                         f"'{operation.name}' cannot be rewritten: it is shared, given, or no table."
                     )
         server.accept(program)
-        losses = (self._keys.of(loss, numbers=False) for loss in losses_of(program))
-        key = (shape_of(program), *losses)
+        known = (shape_of(program), *(self._keys.of(loss, numbers=False) for loss in losses_of(program)))
+        ways = self._ways_of(program)
+        key = (*known, ways)
         if key not in self._needs:
             if len(self._needs) >= _MOST_PROGRAMS:
                 self._needs.clear()
-            self._needs[key] = needs_of(program, self.method)
+            self._needs[key] = replace(needs_of(program, self.method), ways=ways)
         return program, self._needs[key]
+
+    def _ways_of(self, program: Program) -> tuple[str, ...]:
+        """The ways through losses that close over numbers, looked at once for each of these."""
+        numbers = tuple(self._keys.of(loss) for loss in losses_of(program) if numbers_of(loss))
+        if not numbers:
+            return ()
+        if numbers not in self._ways:
+            if len(self._ways) >= _MOST_PROGRAMS:
+                self._ways.clear()
+            self._ways[numbers] = ways_of(program, self.method)
+        return self._ways[numbers]
 
     def _values(self, who: Tensor) -> Values:
         """What some clients are scored with, but for what is derived from it; to be looked at only."""

@@ -52,6 +52,25 @@ def names_of(code: CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*code.co_names, *chain(*inner))))
 
 
+_HIDDEN = frozenset({
+    "environ", "environb", "getenv", "getenvb", "globals", "locals", "vars", "eval", "exec", "__import__",
+    "import_module", "__mro__", "__subclasses__", "f_globals", "f_locals",
+})  # fmt: skip
+"""Names by which code reads what no key can follow."""
+
+
+@cache
+def hides_what_it_reads(code: CodeType) -> bool:
+    """Whether code reads values by ways that no key can follow, as of a module that it imports itself."""
+    imported = (each.argval for each in get_instructions(code) if each.opname == "IMPORT_NAME")
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return (
+        not _HIDDEN.isdisjoint(code.co_names)
+        or any(not is_foreign(name) for name in imported)
+        or any(map(hides_what_it_reads, inner))
+    )
+
+
 @cache
 def is_foreign(module: str) -> bool:
     """Whether what a module defines is taken to stay as it is: Python's, a package's, and fedrec's base."""

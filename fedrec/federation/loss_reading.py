@@ -29,6 +29,7 @@ from torch import Tensor
 from fedrec.federation.loss_code import (
     code_structure,
     globals_of,
+    hides_what_it_reads,
     is_foreign,
     is_package_of_own,
     names_of,
@@ -131,7 +132,8 @@ class Reading:
         if isinstance(value, _SPELLED):
             return (kind.__name__, repr(value))
         if isinstance(value, Enum):
-            return ("enum", kind.__module__, kind.__qualname__, value.name)
+            beside = None if is_foreign(kind.__module__) else self._attributes(value)
+            return ("enum", kind.__module__, kind.__qualname__, value.name, beside)
         for known, read in _READERS:
             if isinstance(value, known):
                 return read(self, value)
@@ -139,6 +141,7 @@ class Reading:
 
     def of_globals(self, code: CodeType, its_globals: dict[str, Any]) -> Hashable:
         """The values of the globals that code names."""
+        self.is_opaque |= hides_what_it_reads(code)
         read, every = globals_of(code), names_of(code)
         # A name that is not there yet may come to be.
         self.names.append((its_globals, read, tuple(map(its_globals.get, read))))

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.loss_key import LossKeys
+from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import (
     Client,
     Fit,
@@ -73,11 +74,21 @@ class Needs:
     """Whether rows of a table that hold no sample move by more than one factor, or are asked for."""
     square_matrices: int
     """Batch x batch matrices that a loss allocates at most; to estimate memory."""
+    ways: tuple[str, ...] = ()
+    """What losses that close over numbers ask of torch with these numbers."""
 
 
 def shape_of(program: Program) -> tuple[Any, ...]:
     """All of a program but its numbers and functions: programs of one shape have the same needs."""
     return tuple(map(_shape_of, program))
+
+
+def ways_of(program: Program, method: Method) -> tuple[str, ...]:
+    """What losses that close over numbers ask of torch: other numbers may decide otherwise."""
+    rules = Rules(method)
+    return tuple(
+        rules.way_of(loss, trained) for loss, trained, _ in _differentiated(program) if numbers_of(loss)
+    )
 
 
 def needs_of(program: Program, method: Method) -> Needs:

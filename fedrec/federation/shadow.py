@@ -5,10 +5,12 @@ its own; its clients have some of the interactions of true ones.
 """
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from fedrec.federation.clients import Clients
 from fedrec.federation.comparison import learnt_values
 from fedrec.federation.engines.engine import Engine
 from fedrec.federation.federation import Federation
+from fedrec.federation.loss_code import is_foreign
+from fedrec.federation.loss_reading import PLAIN
 from fedrec.federation.model.client import Client, Fit
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.plugin import Plugin
@@ -58,7 +62,7 @@ class Shadow:
         `moved`: from initial values that differ in their last digits.
         """
         device = self.clients.device
-        with _in_double_precision(device):
+        with _in_double_precision(device), _own_state_of_classes(self.method):
             method = self._method()
             federation = Federation(method, self.clients, engine, self.settings, self.seed)
             if moved:
@@ -158,6 +162,39 @@ def _move(federation: Federation) -> None:
             state.shared[name] = moved.clone()
         if name in state.kept:
             state.kept[name].restart(everyone, moved)
+
+
+@contextmanager
+def _own_state_of_classes(method: Method) -> Iterator[None]:
+    """Let what a method's classes and modules hold besides functions be copies, then what it was."""
+    kinds = [kind for each in _all_of(method) for one in (each, each.server) for kind in type(one).__mro__]
+    classes = [kind for kind in dict.fromkeys(kinds) if not is_foreign(kind.__module__)]
+    modules = dict.fromkeys(
+        sys.modules[kind.__module__] for kind in classes if kind.__module__ in sys.modules
+    )
+    before = [
+        (owner, name, value)
+        for owner in (*classes, *filter(None, modules.values()))
+        for name, value in _state_of(owner)
+    ]
+    for owner, name, value in before:
+        with suppress(Exception):  # What cannot be copied is used as it is.
+            setattr(owner, name, deepcopy(value))
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _state_of(owner: object) -> list[tuple[str, object]]:
+    """What may change of what a class or a module holds."""
+    fixed = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod, *PLAIN)
+    return [
+        (name, value)
+        for name, value in vars(owner).items()
+        if not name.startswith("__") and not isinstance(value, fixed) and not hasattr(value, "__get__")
+    ]
 
 
 @contextmanager

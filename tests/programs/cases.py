@@ -65,8 +65,6 @@ class Case:
     """What a refusal must match, as a regular expression."""
     by_check: bool = False
     """Whether only a comparison with the loop can tell that an engine gets it wrong: other engines may."""
-    known: tuple[str, ...] = ()
-    """Engines that do not do as expected, which has to be mended: as soon as one does, a test fails."""
     unsteady: bool = False
     """Whether rounding alone may decide its numbers."""
     needs: tuple[str, ...] = ()

@@ -86,14 +86,7 @@ def outcome_of(case: Case, engine: str, device: str = "cpu") -> Outcome:
 
 
 def mistakes_of(case: Case, outcome: Outcome) -> list[str]:
-    """What of an outcome is not as the case expects; of a `known` mistake that it is none any more."""
-    found = _mistakes_of(case, outcome)
-    if outcome.engine in case.known:
-        return [] if found else [f"{outcome} (known as a mistake, and none any more: take the mark away)"]
-    return found
-
-
-def _mistakes_of(case: Case, outcome: Outcome) -> list[str]:
+    """What of an outcome is not as the case expects."""
     kind = outcome.kind
     allowed = {
         "trained": {EQUAL},

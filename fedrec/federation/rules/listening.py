@@ -28,6 +28,10 @@ _READING = (
     "__index__",
     "__complex__",
     "__array__",
+    "__contains__",
+    "equal",
+    "allclose",
+    "is_nonzero",
 )
 _BY_THE_BACK_DOOR = ("data", "detach_", "requires_grad_", "set_", "resize_")
 _NOT_OF_METHODS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), contextlib.__file__)
@@ -70,6 +74,10 @@ class TorchCalls(TorchFunctionMode):
     def __init__(self, leaves: Callable[[], Iterable[Tensor]]) -> None:
         super().__init__()
         self.calls: list[Called] = []
+        self.hooks = False
+        """Whether gradients are changed on their way back."""
+        self.backward = False
+        """Whether derivatives are being computed: then every tensor is of a client."""
         self._leaves = leaves
         self._followed: dict[int, Tensor] = {}
         """Tensors computed of the leaves, which are kept so that no other has the identity of one."""
@@ -83,7 +91,8 @@ class TorchCalls(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name, given = _name_of(func), list(_parts((args, kwargs or {})))
-        followed = any(map(self._is_followed, given))
+        followed = self.backward or any(map(self._is_followed, given))
+        self.hooks |= name == "register_hook"
         if followed and name in _READING:
             raise FederationError(
                 f"a value is read into Python ({name.strip('_')}), which is that of one client alone. "

@@ -5,10 +5,12 @@ are filled up where a client has fewer samples. So each is computed of a client 
 filled up with samples that must not count, and of several side by side: the same numbers have to come of it.
 """
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import torch
@@ -58,7 +60,25 @@ class Rules:
         self._check("loss", loss, self._name(loss), trained=frozenset(trained))
         for name in guarded:
             # Noise falls on a table's gradient, which there must be.
-            self._check("loss", loss, self._name(loss), trained=frozenset((name,)))
+            self._check("loss", loss, self._name(loss), trained=frozenset((name,)), guarded=True)
+
+    def way_of(self, loss: Loss, trained: Iterable[str]) -> str:
+        """The calls of torch that a loss makes, by line: a number that it closes over may decide them."""
+        function = _Function("loss", loss, self._name(loss), None)
+        made = MadeUpClients(self.parameters, (FIRST,), trained=frozenset(trained))
+        listener = TorchCalls(made.leaves.values)
+        try:
+            with _precision(torch.float64), _unwarned(), listener, torch.no_grad():
+                made.leaves |= {("derived", name): value for name, value in self._derived_of_first().items()}
+                asked_of_a_method(function, made, listener)
+        except (FederationError, *_COMPUTING):
+            return "it ends with an error"
+        calls = repr([(call.name, str(call.place)) for call in listener.calls])
+        return hashlib.sha256(calls.encode()).hexdigest()
+
+    def _derived_of_first(self) -> dict[str, Tensor]:
+        made = MadeUpClients(self.parameters, (FIRST,), stage="derived")
+        return self.method.derived(made.view())
 
     def check_rewrite(self, rewrite: Rewrite) -> None:
         """The same for what rewrites a table row by row."""
@@ -77,10 +97,11 @@ class Rules:
         name: str,
         trained: frozenset[str] = frozenset(),
         width: int | None = None,
+        guarded: bool = False,
     ) -> None:
         code = getattr(call, "__code__", None)
         home = None if code is None else Place(code.co_filename, code.co_firstlineno)
-        check = _Check(self, _Function(stage, call, name, home), trained, width)
+        check = _Check(self, _Function(stage, call, name, home), trained, width, guarded)
         try:
             with _precision(torch.float64):
                 check.run()
@@ -131,11 +152,14 @@ class _OtherPrecisionError(Exception):
 class _Check:
     """A function held to the rules, on made-up clients."""
 
-    def __init__(self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None) -> None:
+    def __init__(
+        self, rules: Rules, function: _Function, trained: frozenset[str], width: int | None, guarded: bool
+    ) -> None:
         self.rules = rules
         self.function = function
         self.trained = trained
         self.width = width
+        self.guarded = guarded
 
     def run(self) -> None:
         """Compute it of made-up clients of every kind, and compare."""
@@ -211,7 +235,7 @@ class _Check:
 
     def _computed(self, made: MadeUpClients, *, draws: bool = False) -> _Computed:
         """What comes of the function for some clients; with `draws` no random numbers may be drawn."""
-        made.trained, made.stage = self.trained, self.function.stage
+        made.trained, made.stage, made.guarded = self.trained, self.function.stage, self.guarded
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
         listener = TorchCalls(made.leaves.values)
         with self._explained(made), _unwarned(), listener, RefusedDraws() if draws else nullcontext():
@@ -224,8 +248,9 @@ class _Check:
                 None, f"it does not depend on what its step trains ({names}), so that nothing moves"
             )
         self.rules.whole_tables |= made.asked_whole
-        with self._explained(made):
-            return _Computed(value.detach(), _gradients(value, made.leaves), listener.calls)
+        calls, listener.backward = list(listener.calls), True
+        with self._explained(made), listener:
+            return _Computed(value.detach(), _gradients(value, made.leaves, listener.hooks), calls)
 
     def _derived(self, made: MadeUpClients) -> dict[str, Tensor]:
         """The numbers derived for some clients; each by itself, which has to be the same as side by side."""
@@ -289,12 +314,40 @@ def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchC
         return function.call(view, made.index if function.stage == "score" else sampled(made.index))
 
 
-def _gradients(value: Tensor, leaves: Mapping[MadeUpPart, Tensor]) -> dict[MadeUpPart, Tensor]:
+def _gradients(value: Tensor, leaves: Mapping[MadeUpPart, Tensor], hooks: bool) -> dict[MadeUpPart, Tensor]:
+    """Gradients by leaf; where a method changes gradients on their way, those of a larger loss, too."""
     wanted = {leaf: each for leaf, each in leaves.items() if each.requires_grad}
     if not value.requires_grad:
         return {}
-    found = torch.autograd.grad(value.sum(), list(wanted.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(wanted, found, strict=True))
+    gradient = partial(
+        torch.autograd.grad, inputs=list(wanted.values()), allow_unused=True, materialize_grads=True
+    )
+    total = value.sum()
+    if not hooks and not _has_own_derivatives(total):
+        return dict(zip(wanted, gradient(total), strict=True))
+    found = dict(zip(wanted, gradient(total, retain_graph=True), strict=True))
+    larger = gradient(_LARGER * total)
+    return found | {
+        (part, f"{name} of a larger loss"): each for (part, name), each in zip(wanted, larger, strict=True)
+    }
+
+
+_LARGER = 1000.0
+"""What bounds gradients may leave those of made-up clients as they are, but not ones so much larger."""
+
+
+def _has_own_derivatives(value: Tensor) -> bool:
+    """Whether a function of the method's own, not one of torch, goes backward."""
+    ahead, seen = [value.grad_fn], set()
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, cast(Any, torch.autograd.function.BackwardCFunction)):
+            return True
+        seen.add(node)
+        ahead += [following for following, _ in node.next_functions]
+    return False
 
 
 @contextmanager

@@ -60,6 +60,8 @@ class MadeUpClients:
     front: bool = False
     trained: frozenset[str] = frozenset()
     stage: CheckedKind = "loss"
+    guarded: bool = False
+    """Whether the gradient of each sample is looked at by itself."""
     leaves: dict[MadeUpPart, Tensor] = field(default_factory=dict)
     asked_whole: bool = False
     """Whether all of a table was asked for."""
@@ -307,6 +309,11 @@ class MadeUpBatch:
 
     def occurrences(self) -> Tensor:
         """For each sample, how many are of the same item."""
+        if self._clients.guarded:
+            raise FederationError(
+                "batch.occurrences() counts samples of a mini-batch, but noise is added to the gradient of "
+                "each sample by itself. Leave it out, or train without dp_noise"
+            )
         return self._clients.leaf("occurrences", "", ())
 
     def mean(self, values: Tensor) -> Tensor:

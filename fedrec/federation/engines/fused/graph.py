@@ -5,8 +5,8 @@ are written down: each becomes a node. It is run for two clients of other sizes 
 that follows from sizes is known for what it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -106,7 +106,7 @@ class _Run:
         view = cast(Weights, view_of(self._method.parameters(), self.given))
         batch = TracedBatch(self.given, mean_is_vector=self._mean_is_vector)
         try:
-            with _NothingLeavesTorch(), mode:
+            with _NothingLeavesTorch(), _no_hashes(), mode:
                 each = self._loss(view, batch)
                 if each.numel() != 1:
                     raise UnsupportedError("its loss gives more than one number for a client")
@@ -123,6 +123,21 @@ class _Run:
             line = self.lines.of_error()
             raise UnsupportedError(f"its loss cannot be traced: {first} ({line})") from error
         return value, gradients
+
+
+@contextmanager
+def _no_hashes() -> Iterator[None]:
+    """Let no tensor be looked up in a set or a table: a number that stands as a tensor would not be found."""
+    plain = Tensor.__hash__
+
+    def refuse(_tensor: Tensor) -> int:
+        raise UnsupportedError("its loss looks a tensor or a number up in a set or a table")
+
+    Tensor.__hash__ = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Tensor.__hash__ = plain  # type: ignore[method-assign]
 
 
 class _NothingLeavesTorch(TorchFunctionMode):

@@ -49,6 +49,7 @@ def _scaled(first: str, second: str, plain: str, scaled: str) -> Callable[[Call]
 
     def made(call: Call) -> Node:
         inputs, alpha = (call.node(first), call.node(second)), call.node("alpha")
+        _check_rounding(*inputs)
         if isinstance(alpha, Constant) and alpha.value == 1:
             return Pointwise(call.shape, inputs, plain)
         return Pointwise(call.shape, (*inputs, alpha), scaled)
@@ -56,6 +57,24 @@ def _scaled(first: str, second: str, plain: str, scaled: str) -> Callable[[Call]
     return made
 
 
+_LARGE = 2.0**20
+
+
+def _check_rounding(first: Node, second: Node) -> None:
+    """Raise `UnsupportedError` where a large number is added and taken away again, which rounds the rest.
+
+    Compilers add up in any order, and so leave both out.
+    """
+    for total, number in ((first, second), (second, first)):
+        value = number.value if isinstance(number, Constant) else 0.0
+        others = total.inputs if isinstance(total, Pointwise) and total.formula in _SUMS else ()
+        if abs(value) >= _LARGE and any(
+            isinstance(other, Constant) and abs(other.value) == abs(value) for other in others
+        ):
+            raise UnsupportedError("its loss adds and takes away one large number, to round: use torch.round")
+
+
+_SUMS = ("({0} + {1})", "({0} - {1})", "({1} - {0})")
 _ROUNDED = {None: "({0} / {1})", "trunc": "TRUNC({0} / {1})", "floor": "floored({0}, {1})"}
 
 
