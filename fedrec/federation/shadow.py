@@ -5,9 +5,8 @@ its own; its clients have some of the interactions of true ones.
 """
 
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -169,32 +168,44 @@ def _own_state_of_classes(method: Method) -> Iterator[None]:
     """Let what a method's classes and modules hold besides functions be copies, then what it was."""
     kinds = [kind for each in _all_of(method) for one in (each, each.server) for kind in type(one).__mro__]
     classes = [kind for kind in dict.fromkeys(kinds) if not is_foreign(kind.__module__)]
-    modules = dict.fromkeys(
-        sys.modules[kind.__module__] for kind in classes if kind.__module__ in sys.modules
-    )
-    before = [
-        (owner, name, value)
-        for owner in (*classes, *filter(None, modules.values()))
-        for name, value in _state_of(owner)
-    ]
-    for owner, name, value in before:
-        with suppress(Exception):  # What cannot be copied is used as it is.
-            setattr(owner, name, deepcopy(value))
+    of_classes = [(kind, name, value) for kind in classes for name, value in _state_of(vars(kind))]
+    modules = {
+        id(part.__globals__): part.__globals__
+        for kind in classes
+        for part in vars(kind).values()
+        if isinstance(part, FunctionType)
+    }
+    of_modules = [(held, name, value) for held in modules.values() for name, value in _state_of(held)]
+    for kind, name, value in of_classes:
+        setattr(kind, name, _copied(value))
+    for held, name, value in of_modules:
+        held[name] = _copied(value)
     try:
         yield
     finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)
+        for kind, name, value in of_classes:
+            setattr(kind, name, value)
+        for held, name, value in of_modules:
+            held[name] = value
 
 
-def _state_of(owner: object) -> list[tuple[str, object]]:
+def _state_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """What may change of what a class or a module holds."""
     fixed = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod, *PLAIN)
     return [
         (name, value)
-        for name, value in vars(owner).items()
+        for name, value in held.items()
         if not name.startswith("__") and not isinstance(value, fixed) and not hasattr(value, "__get__")
     ]
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401 - whatever a class or a module holds
+    """A copy; the value itself where it has none."""
+    try:
+        return deepcopy(value)
+    # Whatever the class of an object may raise.
+    except Exception:
+        return value
 
 
 @contextmanager

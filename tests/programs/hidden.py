@@ -87,7 +87,7 @@ def late_training_sum(w, _batch):
 
 _later(late_sort, expected="refused", text="orders, picks or mixes")
 _later(late_deviation, expected="refused", text="Write the root")
-_later(late_penalty, expected="refused", text="wrong axis")
+_later(late_penalty, expected="refused", text="wrong axis", quick=True)
 _later(late_length, expected="refused", text="batch.size")
 _later(late_value, expected="refused", text="read into Python")
 _later(late_draw, expected="refused", text="drawn")
@@ -114,7 +114,7 @@ def _numbered(*values: float, **facts):
     return decorated
 
 
-@_numbered(3.0, 1.5, 1.0)
+@_numbered(3.0, 1.5, 1.0, quick=True)
 def number_in_a_set(number):
     """A number is looked up in a set, and found in the third round."""
     return lambda w, batch: fitted(scores(w, batch) * (0.1 if number in {1.0, 0.5} else 1.0), batch)
@@ -163,7 +163,7 @@ def number_out_of_scale(number):
 # What a loss reads behind the back of its key, and what changes in the third round
 
 
-def _read_by(read, put):
+def _read_by(read, put, **facts):
     """A case whose loss reads a factor by one function, which `local_round` has put there by another one."""
 
     class Read(Plain):
@@ -175,7 +175,7 @@ def _read_by(read, put):
             super().local_round(client)
 
     Read.__name__, Read.__doc__ = read.__name__, read.__doc__
-    _structure(rounds=3)(Read)
+    _structure(rounds=3, **facts)(Read)
 
 
 _FACTOR = 1.0
@@ -216,7 +216,7 @@ def _put_environment(value: float) -> None:
     os.environ["FEDREC_TEST_FACTOR"] = str(value)
 
 
-_read_by(environment, _put_environment)
+_read_by(environment, _put_environment, quick=True)
 _read_by(imported_in_the_loss, lambda value: globals().update(_FACTOR=value))
 _read_by(global_by_its_text, lambda value: globals().update(_FACTOR=value))
 _read_by(attribute_of_enum, lambda value: setattr(_Phase.WARM, "factor", value))
@@ -290,7 +290,7 @@ class _Clipped(torch.autograd.Function):
         return gradient * (0.8 / length) if length > 0.8 else gradient
 
 
-@_loss(expected="refused", text="Count axes", rows=_MANY, settings={"batch_size": 16})
+@_loss(expected="refused", text="Count axes", rows=_MANY, settings={"batch_size": 16}, quick=True)
 def clipped_backward(w, batch):
     """The gradient of scores is bounded by `if`, as one gradient: made-up ones are too short to show it."""
     return fitted(_Clipped.apply(scores(w, batch)), batch)
@@ -364,7 +364,7 @@ def label_is_contained(w, batch):
 _MAGIC = 1.5 * 2.0**52
 
 
-@_loss()
+@_loss(quick=True)
 def rounded_by_a_large_number(w, batch):
     """Numbers are rounded as a large one is added and taken away; a comparison compiles without that liberty."""
     s = scores(w, batch)

@@ -1,5 +1,6 @@
 """An engine that does not train as the plain loop does is found before it trains a run, and a slower one takes over."""
 
+import itertools
 import json
 import logging
 import os
@@ -283,6 +284,33 @@ def test_what_the_next_round_leaves_in_a_class_is_taken_back():
     expected = trained(BatchedEngine(GIB, GIB), OfGlobal, 2, settings)
     found = trained(checked_engine("batched", settings), OfGlobal, 2, settings)
     assert all(share == 0 for share in apart(values_of(expected), values_of(found)).values())
+
+
+COUNTED = {"rounds": 0}
+
+
+class Counting(FedMF):
+    """Counts its rounds in its class and in its module."""
+
+    counter = itertools.count(1)
+
+    def local_round(self, client):
+        COUNTED["rounds"] += 1
+        self.factor = 1 / (next(type(self).counter) + COUNTED["rounds"])
+        super().local_round(client)
+
+    def loss(self, w, batch):
+        return mean_entropy(self.score(w, batch.items) * self.factor, batch)
+
+
+def test_what_a_comparison_counts_in_classes_and_modules_is_not_counted_for_the_run():
+    found, counts = [], []
+    for engine in (BatchedEngine(GIB, GIB), checked_engine("batched")):
+        Counting.counter, COUNTED["rounds"] = itertools.count(1), 0
+        found.append(values_of(trained(engine, Counting)))
+        counts.append((COUNTED["rounds"], next(Counting.counter)))
+    assert counts[0] == counts[1]
+    assert all(share == 0 for share in apart(*found).values())
 
 
 class Mistaken(FedMF):
