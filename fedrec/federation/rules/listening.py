@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -115,7 +116,7 @@ class TorchCalls(TorchFunctionMode):
 
     @contextmanager
     def left_out(self, name: str, given: Tensor) -> Iterator[list[Tensor]]:
-        """See `Watched`."""
+        """Note a sum over samples as one call, and nothing of how it is computed here."""
         result: list[Tensor] = []
         with unheard():
             yield result
@@ -136,6 +137,32 @@ class TorchCalls(TorchFunctionMode):
         return (
             part.requires_grad or id(part) in self._followed or any(part is leaf for leaf in self._leaves())
         )
+
+
+class WayThrough(TorchFunctionMode):
+    """Notes which calls of torch are made, and from which lines, and nothing else: it is quick."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, Place | None]] = []
+
+    @override
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        _types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        self.calls.append((_name_of(func), place_now()))
+        return func(*args, **(kwargs or {}))
+
+    @contextmanager
+    def left_out(self, name: str, _given: Tensor) -> Iterator[list[Tensor]]:
+        """Note a sum over samples as one call, and nothing of how it is computed here."""
+        self.calls.append((name, place_now()))
+        with unheard():
+            yield []
 
 
 class RefusedDraws(TorchDispatchMode):
@@ -188,6 +215,7 @@ ENTRY = "asked_of_a_method"
 """The function that calls methods: what stands outside of it is no method's."""
 
 
+@cache
 def _is_methods(file: str) -> bool:
     return not file.startswith((*_NOT_OF_METHODS, "<"))
 

@@ -22,7 +22,14 @@ from fedrec.federation.model.method import Method
 from fedrec.federation.model.tables import sampled
 from fedrec.federation.model.weights import Batch, Loss, RowsOf
 from fedrec.federation.rules import advice
-from fedrec.federation.rules.listening import Called, Place, RefusedDraws, TorchCalls, place_of_error
+from fedrec.federation.rules.listening import (
+    Called,
+    Place,
+    RefusedDraws,
+    TorchCalls,
+    WayThrough,
+    place_of_error,
+)
 from fedrec.federation.rules.made_clients import (
     FIRST,
     OF_GRADIENT,
@@ -66,19 +73,18 @@ class Rules:
         """The calls of torch that a loss makes, by line: a number that it closes over may decide them."""
         function = _Function("loss", loss, self._name(loss), None)
         made = MadeUpClients(self.parameters, (FIRST,), trained=frozenset(trained))
-        listener = TorchCalls(made.leaves.values)
+        way = WayThrough()
         try:
-            with _precision(torch.float64), _unwarned(), listener, torch.no_grad():
-                made.leaves |= {("derived", name): value for name, value in self._derived_of_first().items()}
-                asked_of_a_method(function, made, listener)
+            with _precision(torch.float64), _unwarned(), torch.no_grad():
+                derived = self.method.derived(
+                    MadeUpClients(self.parameters, (FIRST,), stage="derived").view()
+                )
+                made.leaves |= {("derived", name): value for name, value in derived.items()}
+                with way:
+                    asked_of_a_method(function, made, way)
         except (FederationError, *_COMPUTING):
             return "it ends with an error"
-        calls = repr([(call.name, str(call.place)) for call in listener.calls])
-        return hashlib.sha256(calls.encode()).hexdigest()
-
-    def _derived_of_first(self) -> dict[str, Tensor]:
-        made = MadeUpClients(self.parameters, (FIRST,), stage="derived")
-        return self.method.derived(made.view())
+        return hashlib.sha256(repr(way.calls).encode()).hexdigest()
 
     def check_rewrite(self, rewrite: Rewrite) -> None:
         """The same for what rewrites a table row by row."""
@@ -303,7 +309,7 @@ class _Check:
             function.refuse(place_of_error(), f"{said}. {where}")
 
 
-def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchCalls) -> Any:  # noqa: ANN401 - any
+def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchCalls | WayThrough) -> Any:  # noqa: ANN401 - any
     """What a function gives of made-up clients; see `listening.ENTRY`."""
     view = made.view()
     if function.stage == "loss":

@@ -21,7 +21,7 @@ from fedrec.federation.model.own import History, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
 from fedrec.federation.model.weights import Weights
-from fedrec.federation.rules.listening import TorchCalls, unheard
+from fedrec.federation.rules.listening import TorchCalls, WayThrough, unheard
 
 CheckedKind: TypeAlias = Literal["loss", "rewrite", "derived", "score"]
 MadeUpPart: TypeAlias = tuple[str, str]
@@ -288,7 +288,7 @@ class _MadeUpOwn:
 class MadeUpBatch:
     """The mini-batch of made-up clients: samples that fill them up do not count."""
 
-    def __init__(self, clients: MadeUpClients, listener: TorchCalls) -> None:
+    def __init__(self, clients: MadeUpClients, listener: TorchCalls | WayThrough) -> None:
         self._clients = clients
         self._listener = listener
         with unheard():
