@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrec.errors import FederationError, did_you_mean
-from fedrec.federation.loss_key import LossKeys
+from fedrec.federation.loss_key import LossKeys, is_opaque
 from fedrec.federation.loss_numbers import numbers_of
 from fedrec.federation.model.client import (
     Client,
@@ -113,6 +113,7 @@ def needs_of(program: Program, method: Method) -> Needs:
             rules.check_rewrite(rewrite)
         for loss, trained, guarded in losses.values():
             rules.check_loss(loss, trained, guarded)
+            _check_constant(loss, trained, rules, keys)
         rules.check_score()
         matrices = max(
             (_square_matrices(method, loss, trained) for loss, trained, _ in losses.values()), default=0
@@ -138,6 +139,18 @@ def _shape_of(operation: Operation) -> tuple[Any, ...]:
         for step in operation.steps
     )
     return ("fit", steps)
+
+
+def _check_constant(loss: Loss, trained: tuple[str, ...], rules: Rules, keys: LossKeys) -> None:
+    """Raise `FederationError` where a loss changes what it reads: engines call it more or less often."""
+    before = keys.of(loss)
+    rules.way_of(loss, trained)
+    # What is made once and kept, as a cached property, was there before.
+    if not is_opaque(before) and keys.of(loss) != before:
+        raise FederationError(
+            f"{type(rules.method).__name__}: a loss changes what it reads each time it is called, as one "
+            "that counts its calls does. Engines call it more or less often. Let it change nothing."
+        )
 
 
 def _moves_every_row(operation: Operation, tables: set[str]) -> bool:
@@ -226,8 +239,13 @@ class _SquareMatrices(TorchDispatchMode):
     ) -> Any:  # noqa: ANN401 - whatever the operator gives
         result = func(*args, **(kwargs or {}))
         # A view, or what an operator changed in place, is no memory of its own.
-        given = {value.untyped_storage().data_ptr() for value in args if isinstance(value, Tensor)}
+        given = {value.untyped_storage().data_ptr() for value in args if _has_memory(value)}
         for value in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(value, Tensor) and value.untyped_storage().data_ptr() not in given:
+            if _has_memory(value) and value.untyped_storage().data_ptr() not in given:
                 self.count += sum(size == self._length for size in value.shape) >= 2
         return result
+
+
+def _has_memory(value: object) -> bool:
+    """Whether it is a tensor, and not one of torch's zeros that lie nowhere."""
+    return isinstance(value, Tensor) and not value._is_zerotensor()

@@ -30,7 +30,7 @@ from fedrec.federation.model.server_rule import ServerRule
 from fedrec.federation.program import trace, trace_after
 
 _EPOCHS = 2
-"""So many show what lasts from one epoch to the next."""
+"""So many show what lasts from one epoch to the next; where clients stop early, it takes one more."""
 _BATCHES = 2.5
 """Mini-batches of the largest client: full ones, and one that is not."""
 _FEWEST = 3
@@ -74,10 +74,12 @@ class Shadow:
                 # What a local round leaves in globals or in its class is to be that of the present round.
                 trace(method, self.rounds[0])
                 trace_after(method, self.rounds[0])
-            told = [[report.loss, report.clients, report.down, report.up] for report in reports]
+            losses = torch.tensor([report.loss for report in reports])
+            counts = torch.tensor([[report.clients, report.down, report.up] for report in reports])
             items = torch.arange(self.clients.items, device=device).expand(len(self.clients), -1)
             scores = federation.scores(torch.arange(len(self.clients), device=device), items)
-            found = learnt_values(federation, device) | {"reports": torch.tensor(told), "scores": scores}
+            found = learnt_values(federation, device)
+            found |= {"losses": losses, "counts": counts, "scores": scores}
             return {name: value.clone().cpu() for name, value in found.items()}
 
     def _method(self) -> Method:
@@ -122,7 +124,16 @@ def few_clients(clients: Clients, most: int, *, single: bool) -> Clients:
     starts = [int(start) for start in chosen.start[:-1]]
     items = [chosen.train_item[start : start + int(n)] for start, n in zip(starts, kept, strict=True)]
     ends = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
-    return replace(chosen, start=ends, train_item=torch.cat(items), before=0, elsewhere=0)
+    parts = [slice(start, start + int(n)) for start, n in zip(starts, kept, strict=True)]
+    return replace(
+        chosen, start=ends, train_item=torch.cat(items), before=0, elsewhere=0,
+        find_turns=lambda: torch.cat([_among_them(chosen.turn[part]) for part in parts]),
+    )  # fmt: skip
+
+
+def _among_them(turn: torch.Tensor) -> torch.Tensor:
+    """The order of time of some of a client's items, given their places among all of them."""
+    return turn.argsort().argsort()
 
 
 def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
@@ -132,7 +143,7 @@ def _shortened(work: Callable[[Client], Any]) -> Callable[[Client], Any]:
         recorded = Client(client.round_)
         told = work(recorded)
         client.perform(
-            replace(operation, epochs=min(operation.epochs, _EPOCHS))
+            replace(operation, epochs=min(operation.epochs, _EPOCHS + (operation.early_stop is not None)))
             if isinstance(operation, Fit)
             else operation
             for operation in recorded.program

@@ -508,3 +508,24 @@ class ItemsAsManyAsMadeUpSamples(Plain):
 
     def loss(self, w, batch):
         return fitted(scores(w, batch), batch) * (1000 / self.items)
+
+
+@_loss(rows=(1, 3, 6, 30), items=60, quick=True)
+def history_of_a_long_client(w, batch):
+    """The history of a client that a comparison cuts to fewer interactions."""
+    past = batch.history(3)
+    before = (w.Q[past.items] * past.mask.unsqueeze(-1)).mean(-2)
+    return fitted(dot(w.Q[batch.items] + before, w.p), batch)
+
+
+@_structure(expected="refused", text="counts|changes what it reads")
+class CountsItsCalls(Plain):
+    """A loss that counts how often it was called, and does otherwise from the 300th time on."""
+
+    def __init__(self, settings, items):
+        self.calls = []
+        super().__init__(settings, items)
+
+    def loss(self, w, batch):
+        self.calls.append(1)
+        return fitted(scores(w, batch) * (0.1 if len(self.calls) > 300 else 1.0), batch)

@@ -153,13 +153,14 @@ def _trained(case: Case, engine: str, device: str, nudge: bool) -> Trained:
     try:
         with precision(torch.float64), _global_draws(), _nudged(nudge), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            settings = {**SETTINGS, **case.settings}
+            settings = {**SETTINGS, "rounds": case.rounds, **case.settings}
             method = case.make(settings, case.items)
             made = engine_of(engine, case, settings)
             federation = Federation(method, clients(case.rows, case.items, device), made, settings, _SEED)
             reports = [federation.train_round(round_) for round_ in range(1, case.rounds + 1)]
-            losses = torch.tensor([[report.loss, report.up, report.down] for report in reports])
-            values = values_of(federation, torch.device(device)) | {"reports": losses}
+            losses = torch.tensor([report.loss for report in reports])
+            counts = torch.tensor([[float(report.up), report.down] for report in reports])
+            values = values_of(federation, torch.device(device)) | {"losses": losses, "counts": counts}
             return Trained({name: value.detach().cpu().clone() for name, value in values.items()}, _by(made))
     except FedrecError as error:
         return Trained({}, _by(made), refusal=str(error))

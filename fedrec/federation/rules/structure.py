@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn, get_args
 
 from fedrec.errors import FederationError, did_you_mean
-from fedrec.federation.model.client import Fit, Operation, OptimiserName, Program, Rewrite, Step, Upload
+from fedrec.federation.model.client import Fit, Half, Operation, OptimiserName, Program, Rewrite, Step, Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.model.tables import Values
@@ -95,6 +95,8 @@ class _Asked:
             self._refuse("fits without a step. Give it one: self.fit(client, self.step(client, rates))")
         if fit.epochs < 0:
             self._refuse(f"fits for {fit.epochs} epochs. There are 0 or more")
+        if fit.samples is not None and fit.samples not in get_args(Half):
+            self._refuse(f"fits on the samples '{fit.samples}'. There are: {', '.join(get_args(Half))}")
         trained = {name for step in fit.steps for name in step.rates}
         for step in fit.steps:
             self._check_step(step, trained)

@@ -48,7 +48,7 @@ class DenseKept(Kept):
 
     def _all_rows(self) -> Tensor:
         """The rows of all clients' tables, where they lie."""
-        return self.value.view(-1, self.value.shape[-1])
+        return self.value.flatten(0, -2)
 
     @override
     def scale(self, who: Tensor, factor: Tensor) -> None:
