@@ -79,14 +79,20 @@ class Compiler:
         label = " then ".join(", ".join(step.rates) for step in fit.steps)
         try:
             made = compiled_fit(method, fit, device, batch, soon=self.soon)
-        except (UnsupportedError, NoCompilerError) as error:
-            if label not in self.said and not self.soon:
-                logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, error)
-            self.said[label] = str(error)
-            self.failed = self.failed or isinstance(error, NoCompilerError)
-            return str(error)
+        except UnsupportedError as error:
+            return self._left(method, label, str(error))
+        except NoCompilerError as error:
+            self.failed = True
+            return self._left(method, label, str(error))
         self.said[label] = "compiled"
         return made
+
+    def _left(self, method: Method, label: str, reason: str) -> str:
+        """The reason why a fit is left to the batched engine, which is printed once."""
+        if label not in self.said and not self.soon:
+            logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, reason)
+        self.said[label] = reason
+        return reason
 
     def _fit_key(self, fit: Fit, *, numbers: bool) -> Any:  # noqa: ANN401 - nested tuples
         return tuple(
