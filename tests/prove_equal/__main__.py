@@ -38,7 +38,7 @@ from fedrec.runs.store import RunStore
 from tests.compositions import compositions
 from tests.contract.matrix import VARIANTS
 from tests.prove_equal import recorder
-from tests.prove_equal.comparison import Version, differences, pairs, unexecuted_counts
+from tests.prove_equal.comparison import Version, differences, other_texts_of, pairs, unexecuted_counts
 from tests.prove_equal.history import History
 from tests.same_numbers import METHODS, ROOT, prepared
 
@@ -134,10 +134,20 @@ def versions_of(parsed: argparse.Namespace, trees: Sequence[Path]) -> list[Versi
     plan = plan_of("cuda", parsed.methods, parsed.engines)
     gpu = [checked(file, tree, plan) for file, tree in zip(parsed.gpu, trees, strict=True)]
     again = checked(parsed.gpu_again, trees[0], plan) if parsed.gpu_again else None
+    known = () if parsed.unstable_of is None else _unstable_of(parsed.unstable_of)
     return [
-        Version(trees[0] / "fedrec", cpu[0], gpu[0], again),
+        Version(trees[0] / "fedrec", cpu[0], gpu[0], again, known),
         Version(trees[1] / "fedrec", cpu[1], gpu[1]),
     ]
+
+
+def _unstable_of(number: int) -> Sequence[str]:
+    """The runs that an earlier proof found to differ each time on a GPU."""
+    proofs = [proof for proof in Ledger.read().proofs if proof.number == number]
+    if not proofs:
+        raise SystemExit(f"--unstable-of {number}: the ledger has no such proof.")
+    unstable: Sequence[str] = proofs[0].compared.get("unstable_on_gpu", ())
+    return unstable
 
 
 def recorded_here(trees: Sequence[Path], plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -157,7 +167,8 @@ def compare(parsed: argparse.Namespace) -> None:
         history = History(ROOT, Path(folder))
         commits = [history.commit(name) for name in (parsed.before, parsed.after)]
         versions = versions_of(parsed, [history.tree(commit) for commit in commits])
-        found = list(differences(versions[0], versions[1], parsed.literals, parsed.unexecuted))
+        reasons = (parsed.literals, parsed.unexecuted, parsed.other_texts)
+        found = list(differences(versions[0], versions[1], *reasons))
     compared = summary_of(versions, parsed)
     print(json.dumps(compared, indent=2))
     if found:
@@ -188,7 +199,13 @@ def summary_of(versions: Sequence[Version], parsed: argparse.Namespace) -> dict[
         "machines": [one["machine"] for one in devices],
         "evidence": [_checksum(one) for version in versions for one in (version.cpu, version.gpu) if one],
         **({"unstable_on_gpu": versions[0].unstable} if versions[0].unstable else {}),
+        **({} if parsed.unstable_of is None else {"unstable_by_proof": parsed.unstable_of}),
         **({"other_literals": parsed.literals} if parsed.literals else {}),
+        **(
+            {"other_texts": parsed.other_texts, "kernels": other_texts_of(versions[0], versions[1])}
+            if parsed.other_texts
+            else {}
+        ),
         **(
             {"unexecuted": parsed.unexecuted, "statements": unexecuted_counts(versions[0], versions[1])}
             if parsed.unexecuted
@@ -221,12 +238,23 @@ def main() -> None:
         help="a second recording of the older commit: runs that differ there\nare compared by kernel texts alone",
     )
     parser.add_argument(
+        "--unstable-of",
+        type=int,
+        metavar="NUMBER",
+        help="a proof of the ledger whose second recording found such runs: instead of --gpu-again",
+    )
+    parser.add_argument(
         "--literals", metavar="REASON", help="why changed statements spell other literals or comparisons"
     )
     parser.add_argument(
         "--unexecuted",
         metavar="REASON",
         help="why no recorded run executes some changed statements: as those that\nonly losses of other methods reach",
+    )
+    parser.add_argument(
+        "--other-texts",
+        metavar="REASON",
+        help="why some kernels have other texts, though every recorded run has the same numbers",
     )
     parser.add_argument("--dry-run", action="store_true", help="compare, and write nothing")
     parser.add_argument("--plan", type=Path, help="write the plan of a recording to this file, and end")

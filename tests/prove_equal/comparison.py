@@ -22,6 +22,8 @@ class Version:
     gpu: Evidence | None = None
     gpu_again: Evidence | None = None
     """A second recording on the same GPU, by which runs are found that differ each time."""
+    known_unstable: Sequence[str] = ()
+    """Runs that differed each time in an earlier proof."""
 
     @property
     def lines(self) -> dict[str, set[int]]:
@@ -35,10 +37,12 @@ class Version:
     @property
     def unstable(self) -> list[str]:
         """The runs that give other numbers each time on a GPU: sums there may have no fixed order."""
-        if self.gpu is None or self.gpu_again is None:
+        if self.gpu is None:
             return []
-        runs, again = self.gpu["runs"], self.gpu_again["runs"]
-        return sorted(key for key in runs.keys() & again.keys() if runs[key] != again[key])
+        runs = self.gpu["runs"]
+        again = runs if self.gpu_again is None else self.gpu_again["runs"]
+        found = {key for key in runs.keys() & again.keys() if runs[key] != again[key]}
+        return sorted(found.union(self.known_unstable))
 
     @property
     def covered(self) -> set[str]:
@@ -47,23 +51,25 @@ class Version:
 
 
 def differences(
-    before: Version, after: Version, literals: str | None = None, unexecuted: str | None = None
+    before: Version,
+    after: Version,
+    literals: str | None = None,
+    unexecuted: str | None = None,
+    other_texts: str | None = None,
 ) -> Iterator[str]:
     """Every reason why two versions are not proven equal, one line each.
 
     `literals` is the reason why changed statements spell other literals or comparisons, `unexecuted` the reason
-    why no recorded run executes some of them; without a reason that is refused.
+    why no recorded run executes some of them, `other_texts` the reason why some kernels have other texts though
+    all runs have the same numbers; without a reason that is refused.
     """
     yield from _differing_runs(before.cpu, after.cpu, "CPU")
     if before.gpu is not None and before.gpu_again is not None:
         yield from _incomparable(before.gpu, before.gpu_again, "GPU")
     if before.gpu is not None and after.gpu is not None:
         yield from _differing_runs(before.gpu, after.gpu, "GPU", before.unstable)
-    # Where a GPU gives no number, or another one each time, the texts must speak for it.
-    if before.gpu is None or after.gpu is None or before.unstable:
-        yield from _differing_kernels(before.cpu, after.cpu)
-    if before.unstable and before.gpu and after.gpu and not _compiles_all(before.gpu, after.gpu):
-        yield "the newer commit does not compile all kernels for the GPU of the older one"
+    if other_texts is None:
+        yield from _differing_texts(before, after)
     new, old = _changes(before, after)
     if unexecuted is None:
         for version, changed, which in ((after, new, "newer"), (before, old, "older")):
@@ -73,6 +79,29 @@ def differences(
         for one, other, which in ((new, old, "newer"), (old, new, "older")):
             spelled = sorted((one.literals - other.literals).elements())
             yield from _listed(f"literals and comparisons that only the {which} commit spells", spelled)
+
+
+def _differing_texts(before: Version, after: Version) -> Iterator[str]:
+    # Where a GPU gives no number, or another one each time, the texts must speak for it.
+    if before.gpu is None or after.gpu is None or before.unstable:
+        yield from _differing_kernels(before.cpu, after.cpu)
+    if before.unstable and before.gpu and after.gpu and not _compiles_all(before.gpu, after.gpu):
+        yield "the newer commit does not compile all kernels for the GPU of the older one"
+
+
+def other_texts_of(before: Version, after: Version) -> dict[str, Any]:
+    """The cases whose kernels have other texts, and how many texts only the older commit compiles."""
+    old, new = before.cpu["kernels"], after.cpu["kernels"]
+    devices = [
+        (one, other) for one, other in ((before.cpu, after.cpu), (before.gpu, after.gpu)) if one and other
+    ]
+    return {
+        "cases": sorted(key for key in old if old[key] != new.get(key)),
+        "only_the_older_compiles": [
+            [len(set(one["compiled"]) - set(other["compiled"])), len(one["compiled"])]
+            for one, other in devices
+        ],
+    }
 
 
 def unexecuted_counts(before: Version, after: Version) -> dict[str, list[int]]:
@@ -113,7 +142,10 @@ def _incomparable(before: Evidence, after: Evidence, device: str) -> Iterator[st
     lacking = sorted(key for key in old.keys() ^ new.keys() if key in old or not _is_new(key, before))
     yield from _listed(f"runs that one {device} recording lacks", lacking)
     failed = [
-        f"{key}: {run['failed']}" for runs in (old, new) for key, run in runs.items() if "failed" in run
+        f"{key}: {run['failed']}"
+        for runs in (old, new)
+        for key, run in runs.items()
+        if "failed" in run and not _is_new(key, before)
     ]
     yield from _listed(f"runs that failed on the {device}", failed)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.prove_equal.comparison import Version, differences, pairs, unexecuted_counts
+from tests.prove_equal.comparison import Version, differences, other_texts_of, pairs, unexecuted_counts
 from tests.unit.prove_equal.packages import package
 
 TEXT = """
@@ -171,6 +171,12 @@ def test_runs_that_differ_each_time_on_a_gpu_are_compared_by_kernel_texts(versio
     again = replace(before, gpu_again=evidence(runs=evidence()["runs"] | {"mf clean fused": {"curve": "y"}}))
     assert again.unstable == ["mf clean fused"]
     assert list(differences(again, after)) == []
+    known = replace(before, known_unstable=("mf clean fused",))
+    assert list(differences(known, after)) == []
+    spelt = replace(after, cpu=after.cpu | {"kernels": {}})
+    only(differences(known, spelt), "texts differ")
+    assert list(differences(known, spelt, other_texts="an index is written in another way")) == []
+    assert other_texts_of(known, spelt)["cases"] == sorted(known.cpu["kernels"])
     for changes, reason in (
         ({"machine": {"device": "another"}}, "GPU are of different machines"),
         ({"plan": "q"}, "GPU followed different plans"),
