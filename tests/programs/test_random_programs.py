@@ -10,7 +10,7 @@ from tests.programs.random_programs import alike, case_of, disagrees, drawn, shr
 FOUND = sorted((Path(__file__).parent / "found").glob("*.py"))
 """Programs that an engine once trained to other numbers; each says when it was found, and the cause."""
 ENGINES = ("fused", "batched", *(["checked"] if has_checked() else []))
-PUSHED = {"fused": 10, "batched": 50, "checked": 5}
+PUSHED = {"fused": 8, "batched": 12, "checked": 3}
 """How many random programs every push tries, by engine."""
 MATRIX, AT_ONCE = 3000, 50
 
@@ -47,8 +47,8 @@ def test_a_seed_makes_the_same_program_every_time():
 
 
 def test_most_random_programs_are_trained():
-    kinds = [tried(drawn(seed), LOOP).kind for seed in range(30)]
-    assert kinds.count(EQUAL) >= 28
+    kinds = [tried(drawn(seed), LOOP).kind for seed in range(10)]
+    assert kinds.count(EQUAL) >= 9
 
 
 def test_a_failing_program_is_made_smaller():

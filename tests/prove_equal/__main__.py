@@ -192,7 +192,7 @@ def summary_of(versions: Sequence[Version], parsed: argparse.Namespace) -> dict[
         engines[key.rpartition(" ")[2]] = engines.get(key.rpartition(" ")[2], 0) + 1
     devices = [one for one in (cpu, versions[1].gpu) if one is not None]
     return {
-        "methods": sorted({key.partition("/")[0] for key in cpu["fingerprints"]}),
+        "methods": sorted({key.partition("/")[0] for key in versions[0].cpu["fingerprints"]}),
         "runs": engines,
         "runs_on_gpu": len(versions[1].gpu["runs"]) if versions[1].gpu else 0,
         "kernel_texts": len(cpu["kernels"]),

@@ -149,7 +149,7 @@ def test_a_compiler_reads_the_text_and_its_output_is_returned():
 
 def test_who_is_interrupted_ends_the_compiler(tmp_path, monkeypatch):
     mark = tmp_path / "mark"
-    monkeypatch.setattr(compiler_process, "SECONDS_TO_COMPILE", 20.0)
+    monkeypatch.setattr(compiler_process, "SECONDS_TO_COMPILE", 5.0)
     main = threading.main_thread().ident
     threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
