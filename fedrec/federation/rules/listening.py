@@ -67,9 +67,9 @@ def unheard() -> AbstractContextManager[None]:
 
 
 class TorchCalls(TorchFunctionMode):
-    """Takes down what is asked of torch, and refuses what no loss may ask of what it is given.
+    """Notes every call of torch, and refuses calls that no loss may make with a client's tensors.
 
-    What it is given are `leaves` and all that is computed of them.
+    A client's tensors are `leaves`, and all tensors computed from them.
     """
 
     def __init__(self, leaves: Callable[[], Iterable[Tensor]]) -> None:
