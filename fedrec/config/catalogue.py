@@ -19,7 +19,7 @@ from fedrec.files.atomic import canonical_json
 
 Column = str | int
 SourceKind = Literal["mirror", "url", "package"]
-TimeSource = Literal["file", "first_appearance"]
+TimeSource = Literal["file", "first_appearance", "row_number", "constant"]
 Encoding = Literal["utf-8", "latin-1", "cp1252", "gb18030"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 _OUTWARD = re.compile(r"^(/|(\.\./)+)")

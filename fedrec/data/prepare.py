@@ -26,6 +26,14 @@ from fedrec.files.parquet import write_table
 logger = logging.getLogger(__name__)
 
 
+_TIMES = {
+    "first_appearance": pl.col("row").min().over("item"),
+    "row_number": pl.col("row"),
+    "constant": pl.lit(0, pl.Int64),
+}
+"""The time of a row where the file has none."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A dataset in tidy form: its interactions, and the original ids of its numbered users and items."""
@@ -53,9 +61,9 @@ def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
     """
     files = _Files(raw, home)
     table = _read(dataset, files)
-    if dataset.time == "first_appearance":
+    if dataset.time != "file":
         # Over the whole file, before any filter, as the papers' loaders do.
-        table = table.with_columns(time=pl.col("row").min().over("item"))
+        table = table.with_columns(time=_TIMES[dataset.time])
     kept = _filter(table, dataset.min_rows)
     if kept.is_empty():
         raise DataError(

@@ -51,6 +51,13 @@ def test_first_appearance_counts_the_whole_file(prepared):
     assert not made.interactions.timed
 
 
+@pytest.mark.parametrize(("time", "expected"), [("row_number", [1, 2, 3, 4, 5]), ("constant", [0] * 5)])
+def test_a_file_without_times_may_count_rows_or_leave_all_to_the_rule_for_ties(prepared, time, expected):
+    _, made = prepared(time=time)
+    assert made.interactions.time.tolist() == expected
+    assert not made.interactions.timed
+
+
 @pytest.mark.parametrize("ids", ["integer", "text"])
 @pytest.mark.parametrize("scale", [1, 10**12])
 def test_numbering_does_not_depend_on_how_ids_look(prepared, tmp_path, write_catalogue, ids, scale):
