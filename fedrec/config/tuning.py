@@ -23,7 +23,7 @@ RangeKind = Literal["log", "linear", "choice"]
 RANGE_KINDS: tuple[RangeKind, ...] = ("log", "linear", "choice")
 STATED = "paper"
 """The source of a value, or of a range, that its paper states."""
-_LENGTH = "rounds"
+LENGTH = "rounds"
 """The setting that decides how long a trial is."""
 
 
@@ -198,7 +198,7 @@ def _of_range(
     key: KeyPath, entry: Mapping[str, Any], setting: Setting, paper: str, value: object, source: str
 ) -> Iterator[Mistake]:
     """A setting that may be searched, and a range of values that it may have."""
-    if key[-1] == _LENGTH:
+    if key[-1] == LENGTH:
         yield Mistake(key, "decides how long a trial is, and is not searched: each has the paper's own.")
         return
     if source == STATED and entry.get("from") != STATED:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from fedrec.config.methods import Methods, resolve, setting_text
+from fedrec.config.methods import Methods, canonical, resolve, setting_text
 from fedrec.config.names import parse
-from fedrec.config.tuning import Range, Search, Tuning
-from fedrec.plan.runs import RunId, run_of
+from fedrec.config.protocol import full_name
+from fedrec.config.tuning import LENGTH, Range, Search, Tuning
+from fedrec.plan.runs import RunId
 
 _PROTOCOL = "published"
 """Trials follow the protocol of the paper they are searched for."""
@@ -50,7 +51,7 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
 
 def early_rounds(search: Search, tuning: Tuning, methods: Methods) -> list[int]:
     """The rounds after which trials of a search are compared before their last one."""
-    whole = resolve(methods, search.method, search.paper, search.dataset)[0]["rounds"]
+    whole = resolve(methods, search.method, search.paper, search.dataset)[0][LENGTH]
     return [rounds for rounds in tuning.halving.rounds if rounds < whole] if tuning.halving else []
 
 
@@ -99,10 +100,11 @@ def section_of(one: Range, value: str, parts: int) -> int | None:
 
 
 def _run(search: Search, values: TrialValues, methods: Methods, seed: int, rounds: int | None) -> RunId:
-    composition = parse(search.method)
-    length = () if rounds is None else (("rounds", str(rounds)),)
-    changed = replace(composition, changes=(*values.items(), *length))
-    return run_of(methods, search.paper, search.dataset, _PROTOCOL, str(changed), seed)
+    """A trial, whose name has every value that is searched: none is another one once values are found."""
+    length = {} if rounds is None else {LENGTH: str(rounds)}
+    changed = replace(parse(search.method), changes=(*values.items(), *length.items()))
+    protocol = full_name(_PROTOCOL, search.paper)
+    return RunId(search.paper, search.dataset, protocol, canonical(methods, str(changed)), seed)
 
 
 def _drawn(ranges: Sequence[Range], trials: int, design: int) -> Iterator[tuple[str, ...]]:
