@@ -47,7 +47,7 @@ class Found:
     settings: Mapping[str, Any]
     """The best values of what was searched."""
     held: Mapping[str, Any]
-    """What every trial had of all other settings that no search finds."""
+    """What every trial had of all other settings."""
 
 
 FoundByPlace = Mapping[str, Mapping[str, Found]]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import SEARCHED, Found, Setting
+from fedrec.config.method_entries import Setting
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import parse
 from fedrec.config.schema import load
@@ -112,14 +112,10 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
 
 
 def held_settings(search: Search, methods: Methods) -> Settings:
-    """The values that all trials of a search have in common, but for what other searches find."""
-    values, sources, _ = resolve(methods, search.method, search.paper, search.dataset)
+    """The values that all trials of a search have in common, as runs that are reported have them."""
+    values, _, _ = resolve(methods, search.method, search.paper, search.dataset)
     searched = {one.setting for one in search.ranges}
-    return {
-        key: value
-        for key, value in values.items()
-        if key not in searched and not sources[key].startswith(SEARCHED)
-    }
+    return {key: value for key, value in values.items() if key not in searched}
 
 
 def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
@@ -127,40 +123,39 @@ def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
 
     `document` holds what searches found, and `methods` have it.
     """
+    refuse(document, found_mistakes(document.content, methods, tuning))
+
+
+def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
+    """What is wrong with what searches found; the key of each begins with the search and the dataset."""
     searches = {(search.key, search.dataset): search for search in tuning.searches.values()}
     mistakes: list[Mistake] = []
-    for key, datasets in document.content.items():
+    for key, datasets in content.items():
         for dataset, found in datasets.items():
             search = searches.get((key, dataset))
             if search is None:
-                mistakes.append(
-                    Mistake(
-                        (key, dataset),
-                        f"there is no search for {key} on {dataset}. Declare it in the file of searches, or "
-                        "take this out.",
-                    )
-                )
+                text = f"there is no search for {key} on {dataset}. Declare it in the file of searches."
+                mistakes.append(Mistake((key, dataset), text))
             else:
-                mistakes += _of_found((key, dataset), search, Found(**found), methods)
-    refuse(document, mistakes)
+                mistakes += _of_found((key, dataset), search, found, methods)
+    return mistakes
 
 
-def _of_found(key: KeyPath, search: Search, found: Found, methods: Methods) -> Iterator[Mistake]:
+def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: Methods) -> Iterator[Mistake]:
     """What was found is searched, and the trials that found it are like the runs that have it."""
     ranges = [one.setting for one in search.ranges]
-    for setting in found.settings:
+    for setting in found["settings"]:
         if setting not in ranges:
-            yield Mistake(
-                (*key, "settings", setting), f"the search {search.key} does not look for it. Take it out."
-            )
-    values, sources, _ = resolve(methods, search.method, search.paper, search.dataset)
-    for setting, value in found.held.items():
-        if setting not in values or (values[setting] != value and not sources[setting].startswith(SEARCHED)):
-            now = setting_text(values[setting]) if setting in values else "not there"
+            text = f"the search {search.key} does not look for it. Take it out."
+            yield Mistake((*key, "settings", setting), text)
+    values = held_settings(search, methods)
+    for setting, value in found["held"].items():
+        if setting not in values or values[setting] != value:
+            now = setting_text(values[setting]) if setting in values else "searched, or not there"
             yield Mistake(
                 (*key, "held", setting),
-                f"it was found with {setting} = {setting_text(value)}, which is {now} in runs that are "
-                f"reported. Take {search.key} on {search.dataset} out, and search again.",
+                f"{search.key} was searched on {search.dataset} with {setting} = {setting_text(value)}, and in "
+                f"runs that are reported it is {now}. Take out what was found, and search again.",
             )
 
 

@@ -61,7 +61,7 @@ def build(target: Target, project: Project) -> None:
     heading = f"{title(project.methods, content['search']['method'])} under the protocol of " + (
         f"{content['search']['paper']} on {content['search']['dataset']}"
     )
-    tables = [_trials_table(heading, rows, ranges, content, results)]
+    tables = [_trials_table(target.name, heading, rows, ranges, content, results)]
     if is_over(content):
         tables.append(_parts_table(heading, ranges, results))
     write_forms(stem_of(target, project), rows, tables)
@@ -125,6 +125,7 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
 
 
 def _trials_table(
+    target: str,
     heading: str,
     rows: Sequence[Row],
     ranges: Sequence[Range],
@@ -134,7 +135,7 @@ def _trials_table(
     origin = origin_sentence(provenance(result.record for result in results))
     return ReportTable(
         caption=f"Trials of {heading}, best first: NDCG@10, by which they are compared, and HR@10 on "
-        "validation, at the round of the best validation HR@10. Trial 0 has the values from before the "
+        "validation, at the round of the best validation HR@10. Trial 0 has the values without the "
         f"search. {_halving_sentence(content)}Nothing was chosen on test. {origin}",
         columns=[
             ReportColumn("trial", "trial"),
@@ -145,7 +146,7 @@ def _trials_table(
             ReportColumn("diverged", "diverged in round"),
         ],
         rows=rows,
-        notes=[f"Why: {content['search']['because']}", *_outcome(results, content)],
+        notes=[f"Why: {content['search']['because']}", *_outcome(target, results, content)],
     )
 
 
@@ -157,8 +158,8 @@ def _halving_sentence(content: Mapping[str, Any]) -> str:
     return f"After round {rounds} the best {halving['keep']:.0%} of the trials went on, anew from the start. "
 
 
-def _outcome(results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
-    """What was chosen, how flat the optimum is, and what to write into the file of methods."""
+def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
+    """What was chosen, how flat the optimum is, and how it becomes part of the configuration."""
     if not is_over(content):
         rounds = content["stages"][-1]["rounds"]
         return [f"Nothing is chosen yet: these are the trials after round {rounds}. Ask once more."]
@@ -170,8 +171,7 @@ def _outcome(results: Sequence[TrialResult], content: Mapping[str, Any]) -> list
     return [
         f"Chosen: trial {chosen.number}. Of the {finalists} trials trained to the end, {counts} of it."
         + (f" {diverged} of all {trials} diverged." if diverged else ""),
-        f"For config/methods.yaml, under {content['search']['paper']}, with `source: searched, "
-        f"trials: {trials}`: {values}.",
+        f"`fedrec adopt {target}` puts it into config/found.yaml: {values}.",
     ]
 
 
