@@ -38,7 +38,7 @@ def _adopt(parsed: argparse.Namespace) -> None:
     lacking = "".join(f"\n  {name}: {why}" for name, why in collected.lacking.items())
     if collected.lacking and not parsed.finished:
         raise ResultError(
-            f"{len(collected.lacking)} of {len(names)} searches are not finished, so none is adopted:{lacking}"
+            f"{len(collected.lacking)} of {len(names)} searches are not finished; none is adopted:{lacking}"
         )
     adopted = adopt(project, collected)
     for key, why in adopted.stale.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import Setting
+from fedrec.config.method_entries import Found, Setting
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import parse
 from fedrec.config.schema import load
@@ -118,6 +118,16 @@ def held_settings(search: Search, methods: Methods) -> Settings:
     return {key: value for key, value in values.items() if key not in searched}
 
 
+def found_by(methods: Methods, search: Search) -> Found | None:
+    """What a search found, as `methods` have it; None where it found nothing yet."""
+    composition = parse(search.method)
+    if composition.plugin is None:
+        found = methods[composition.backbone].found.get(search.paper, {})
+    else:
+        found = methods[f"+{composition.plugin}"].found.get(f"{composition.backbone}@{search.paper}", {})
+    return found.get(search.dataset)
+
+
 def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
     """Raise `ConfigurationError` for what no search finds, or found with other settings than runs have now.
 
@@ -127,15 +137,17 @@ def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
 
 
 def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
-    """What is wrong with what searches found; the key of each begins with the search and the dataset."""
+    """What is wrong with what searches found."""
     searches = {(search.key, search.dataset): search for search in tuning.searches.values()}
+    keys = [key for key, _ in searches]
     mistakes: list[Mistake] = []
     for key, datasets in content.items():
         for dataset, found in datasets.items():
             search = searches.get((key, dataset))
             if search is None:
+                at = (key, dataset) if key in keys else (key,)
                 text = f"there is no search for {key} on {dataset}. Declare it in the file of searches."
-                mistakes.append(Mistake((key, dataset), text))
+                mistakes.append(Mistake(at, text + did_you_mean(key, keys)))
             else:
                 mistakes += _of_found((key, dataset), search, found, methods)
     return mistakes
@@ -154,8 +166,8 @@ def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: M
             now = setting_text(values[setting]) if setting in values else "searched, or not there"
             yield Mistake(
                 (*key, "held", setting),
-                f"{search.key} was searched on {search.dataset} with {setting} = {setting_text(value)}, and in "
-                f"runs that are reported it is {now}. Take out what was found, and search again.",
+                f"it was searched with {setting} = {setting_text(value)}, which is {now} in runs that are "
+                "reported. Take out what was found, and search again.",
             )
 
 

@@ -51,9 +51,10 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
     stale: dict[str, str] = {}
     while mistakes := found_mistakes(content, _methods_with(content, project), project.tuning):
         for mistake in mistakes:
-            key, dataset = str(mistake.key[0]), str(mistake.key[1])
+            # The file was checked: these searches are there, and what they held alone may be another now.
+            key, dataset = map(str, mistake.key[:2])
             stale.setdefault(f"{key} on {dataset}", mistake.text)
-            content.get(key, {}).pop(dataset, None)
+            content[key].pop(dataset, None)
         content = {key: datasets for key, datasets in content.items() if datasets}
     found = {
         key: {dataset: Found(**one) for dataset, one in datasets.items()} for key, datasets in content.items()

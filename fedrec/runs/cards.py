@@ -1,6 +1,6 @@
 """What there is to train: every method and plug-in, as its own file describes it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrec.config.method_entries import MethodEntry
@@ -69,7 +69,17 @@ def card_text(methods: Methods, name: str) -> str:
     for place, specials in entry.composed.items():
         told = (f"{key} = {setting_text(one.value)} ({one.source})" for key, one in specials.items())
         lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
+    lines += _found(entry)
     return "\n".join([_text(card), f"    settings, {whose}:", *lines])
+
+
+def _found(entry: MethodEntry) -> Iterator[str]:
+    """What searches found, a line each."""
+    for place, datasets in entry.found.items():
+        where = f"with {place.replace('@', ' under ')}" if entry.backbones else f"under {place}"
+        for dataset, one in datasets.items():
+            told = ", ".join(f"{key} = {setting_text(value)}" for key, value in one.settings.items())
+            yield f"        found {where} on {dataset} ({one.trials} trials): {told}"
 
 
 def _setting(entry: MethodEntry, key: str, value: object, source: str) -> list[str]:
