@@ -1,10 +1,12 @@
 """What finished searches found becomes part of the configuration, by the choice of their tables."""
 
+import csv
+
 import pytest
 import yaml
 
 from fedrec.cli.main import main
-from fedrec.config.methods import resolve
+from fedrec.config.methods import resolve, setting_text
 from fedrec.plan.project import Project
 from fedrec.reporting.adoption import adopt, collect
 from fedrec.reporting.build import build
@@ -88,11 +90,11 @@ def test_of_equal_trials_the_first_is_adopted(made):
 def test_what_is_adopted_is_what_the_table_chose(made):
     project = finished(made)
     build(project.target(NAME), project)
-    table = (project.results / f"tuning/{NAME}.csv").read_text(encoding="utf-8")
+    with (project.results / f"tuning/{NAME}.csv").open(encoding="utf-8", newline="") as stream:
+        (chosen,) = (row for row in csv.DictReader(stream) if row["chosen"] == "True")
     adopt(project, collect(project, [NAME]))
-    chosen = content(made)["fedmf@pfedrec"]["alpha"]["settings"]["item_factor"]
-    (row,) = (line for line in table.splitlines() if ",True," in line)
-    assert f",{chosen:g}," in row
+    found = content(made)["fedmf@pfedrec"]["alpha"]["settings"]
+    assert setting_text(found["item_factor"]) == chosen["item_factor"]
 
 
 def test_trials_stay_what_they_are_once_values_are_adopted(made):
