@@ -21,6 +21,8 @@ WORDS = {
 _SPELLED = {"text": re.compile(r"[A-Za-z0-9_.+-]+"), "path": re.compile(r"[A-Za-z0-9_.+/-]+")}
 OURS, SEARCHED = "ours", "searched"
 """Sources of a value: no paper and no code states it; a search found it (see `fedrec.config.tuning`)."""
+SHARED_PROTOCOL = "clean"
+"""The protocol of searches that belong to no paper: no run has what they found but by its name."""
 COMMON_DATASET = "ml-100k"
 """The dataset that all papers share: what was found there holds where nothing was found."""
 
@@ -143,5 +145,5 @@ class MethodEntry:
         """The papers that it speaks of: its own, and those in which a setting differs or was searched for."""
         own = () if self.paper is None else (self.paper,)
         differing = (paper for setting in self.settings.values() for paper in setting.papers)
-        searched = () if self.backbones else self.found
+        searched = () if self.backbones else (paper for paper in self.found if paper != SHARED_PROTOCOL)
         return tuple(dict.fromkeys((*own, *differing, *searched)))

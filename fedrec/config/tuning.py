@@ -4,16 +4,19 @@
 (`fedncf@pfedclr`), and to a dataset. What that paper states is not searched; a grid that it states may be.
 Trials differ from the runs that are reported in what is searched alone: what was found is refused once
 anything else differs. `fedrec.plan.trials` knows the trials.
+
+A search under `clean` (`fedncf@clean`) belongs to no paper. Everything may be searched there, and a run has
+what was found by its name alone (`name_with_found`).
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import Found, Setting
+from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import parse
 from fedrec.config.schema import load
@@ -48,12 +51,20 @@ class Search:
     """The settings of a method that are searched on a dataset under a paper's protocol, and why."""
 
     key: str
-    """`fedncf@pfedclr`."""
+    """`fedncf@pfedclr`, or `fedncf@clean`."""
     method: str
     paper: str
+    """Whose settings trials have besides; under the shared protocol, the method's own paper."""
     dataset: str
     because: str
     ranges: tuple[Range, ...]
+    exact: bool = False
+    """Whether trials are compared by ranks among all items, and not among sampled candidates."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of its trials: `published`, which is the paper's own, or the shared one."""
+        return SHARED_PROTOCOL if self.key.endswith(f"@{SHARED_PROTOCOL}") else "published"
 
     @property
     def target(self) -> str:
@@ -121,11 +132,21 @@ def held_settings(search: Search, methods: Methods) -> Settings:
 def found_by(methods: Methods, search: Search) -> Found | None:
     """What a search found, as `methods` have it; None where it found nothing yet."""
     composition = parse(search.method)
-    if composition.plugin is None:
-        found = methods[composition.backbone].found.get(search.paper, {})
-    else:
-        found = methods[f"+{composition.plugin}"].found.get(f"{composition.backbone}@{search.paper}", {})
-    return found.get(search.dataset)
+    entry = entries_of(methods, composition)[-1]
+    place = search.key.rpartition("@")[2]
+    where = place if composition.plugin is None else f"{composition.backbone}@{place}"
+    return entry.found.get(where, {}).get(search.dataset)
+
+
+def name_with_found(methods: Methods, search: Search) -> str:
+    """The method of a search with what was found, spelt out; as it is where nothing was found yet.
+
+    So a run has what was found under the shared protocol: no paper's settings do.
+    """
+    found = found_by(methods, search)
+    values = {} if found is None else found.settings
+    changes = tuple((key, setting_text(value)) for key, value in values.items())
+    return canonical(methods, str(replace(parse(search.method), changes=changes)))
 
 
 def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
@@ -184,8 +205,10 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
                 f"{document.place((*at, 'settings', setting))}: {name} has no setting '{setting}'."
                 f"{did_you_mean(setting, known)} It has: {', '.join(known)}."
             )
+    exact = content.get("validation") == "exact"
     for dataset in content.get("datasets", document.content["datasets"]):
-        values, sources, _ = resolve(methods.unsearched, method, paper, dataset)
+        whose = None if paper == SHARED_PROTOCOL else paper
+        values, sources, whose = resolve(methods.unsearched, method, whose, dataset)
         mistakes = [
             mistake
             for setting, entry in content["settings"].items()
@@ -198,7 +221,7 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
             _range(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
-        yield Search(key, method, paper, dataset, content["because"], ranges)
+        yield Search(key, method, whose, dataset, content["because"], ranges, exact)
 
 
 def _of_range(
@@ -208,7 +231,7 @@ def _of_range(
     if key[-1] == LENGTH:
         yield Mistake(key, "decides how long a trial is, and is not searched: each has the paper's own.")
         return
-    if source == STATED and entry.get("from") != STATED:
+    if source == STATED and entry.get("from") != STATED and paper != SHARED_PROTOCOL:
         yield Mistake(
             key,
             f"{paper} states it: {key[-1]} = {setting_text(value)}. What a paper states is not searched; "

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from fedrec.config.document import told_at
+from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
@@ -329,7 +330,9 @@ class Targets:
         workspace = self._workspace
         with told_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
             check_code(search.method, [one.setting for one in search.ranges])
-        known = stages(search, workspace.tuning, workspace.methods, validation_reached(workspace))
+        known = stages(
+            search, workspace.tuning, workspace.methods, validation_reached(workspace, exact=search.exact)
+        )
         missing = self._missing_for(search)
         halving = workspace.tuning.halving
         early = early_rounds(search, workspace.tuning, workspace.methods)
@@ -350,6 +353,8 @@ class Targets:
         """Why the dataset of a search, or its paper's split of it, is unavailable."""
         catalogue = self._workspace.catalogue
         missing = self._workspace.unavailable([search.dataset])
+        if search.protocol == SHARED_PROTOCOL:
+            return missing
         if search.dataset in catalogue and search.paper not in catalogue[search.dataset].papers:
             return {search.dataset: f"it is no dataset of {search.paper}"}
         own = (search.dataset, f"{search.dataset}/published-{search.paper}")

@@ -17,8 +17,6 @@ from fedrec.config.protocol import full_name
 from fedrec.config.tuning import LENGTH, Range, Search, Tuning
 from fedrec.plan.runs import RunId
 
-_PROTOCOL = "published"
-"""Trials follow the protocol of the paper they are searched for."""
 _DIGITS = 3
 """Significant digits of a value."""
 _DRAWN = 16
@@ -103,7 +101,7 @@ def _run(search: Search, values: TrialValues, methods: Methods, seed: int, round
     """A trial, whose name has every value that is searched: none is another one once values are found."""
     length = {} if rounds is None else {LENGTH: str(rounds)}
     changed = replace(parse(search.method), changes=(*values.items(), *length.items()))
-    protocol = full_name(_PROTOCOL, search.paper)
+    protocol = full_name(search.protocol, search.paper)
     return RunId(search.paper, search.dataset, protocol, canonical(methods, str(changed)), seed)
 
 

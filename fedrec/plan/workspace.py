@@ -15,7 +15,7 @@ from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
-from fedrec.config.protocol import Protocol
+from fedrec.config.protocol import OWN, Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
@@ -349,7 +349,8 @@ def _check_names(workspace: Workspace, document: Document) -> None:
             )
     for search in workspace.tuning.searches.values():
         with told_at(f"{configuration['tuning_file']}, {search.key}"):
-            workspace.check_paper(search.paper)
+            if search.paper != OWN:
+                workspace.check_paper(search.paper)
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
             with told_at(document.place(("protocols", index))):

@@ -73,7 +73,7 @@ def _lacking(name: str, project: Project) -> str:
     unavailable: Mapping[str, str] = target.content["unavailable"]
     if unavailable:
         return "; ".join(f"{what}: {why}" for what, why in unavailable.items())
-    reached = validation_reached(project)
+    reached = validation_reached(project, exact=project.tuning.searches[name].exact)
     last = target.content["stages"][-1]
     folders = set(last["runs"].values())
     runs = [run for run in target.runs if run.folder in folders]

@@ -10,8 +10,9 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.config.found_file import found_text
 from fedrec.config.method_entries import Found
 from fedrec.config.methods import load_methods, resolve
-from fedrec.config.tuning import held_settings, load_tuning
+from fedrec.config.tuning import held_settings, load_tuning, name_with_found
 from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import papers_in
 from tests.conftest import ROOT
 from tests.projects import Made
 
@@ -279,6 +280,55 @@ def test_what_was_found_is_written_sorted_below_the_comments_and_reads_back():
         key: {dataset: asdict(one) for dataset, one in datasets.items()} for key, datasets in found.items()
     }
     assert yaml.safe_load(found_text(text, {})) == {}
+
+
+# Searches of no paper
+
+
+CLEAN = {
+    "because": "all are tuned alike",
+    "datasets": ["ml-1m"],
+    "settings": {"rate": RATE},
+    "validation": "exact",
+}
+
+
+def tuned_under_clean(made, *names):
+    """The project with what such searches found."""
+    path = made.folder / "config/tuning.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["searches"] |= {f"{name}@clean": CLEAN for name in names}
+    path.write_text(yaml.safe_dump(content))
+    found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
+    made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
+    return made.project()
+
+
+def test_under_the_shared_protocol_what_a_paper_states_is_searched_too(tmp_path):
+    tuning = loaded(tmp_path, {"fedmf@clean": CLEAN, "fcf@clean": CLEAN})
+    fedmf, fcf = tuning.searches.values()
+    assert (fedmf.target, fedmf.protocol, fedmf.exact) == ("tune_fedmf_clean_ml_1m", "clean", True)
+    # With the settings of the method's own paper besides, or of none.
+    assert (fedmf.paper, fcf.paper) == ("pfedclr", "own")
+    with pytest.raises(ConfigurationError, match="What a paper states is not searched"):
+        loaded(tmp_path, {"fedmf@pfedclr": CLEAN})
+
+
+@pytest.mark.parametrize("name", ["fedmf", "fedmf+plgc"])
+def test_no_run_has_what_was_found_under_the_shared_protocol_but_by_its_name(made, name):
+    before = made.project().methods.unsearched
+    project = tuned_under_clean(made, name)
+    (search,) = (one for one in project.tuning.searches.values() if one.protocol == "clean")
+    assert papers_in(project.methods) == papers_in(before)
+    for paper in papers_in(project.methods):
+        assert resolve(project.methods, name, paper, "ml-1m") == resolve(before, name, paper, "ml-1m")
+    assert name_with_found(project.methods, search) == f"{name}[rate=0.3]"
+    assert name_with_found(before, search) == name
+
+
+def test_a_search_of_a_method_of_no_paper_is_planned(made):
+    project = tuned_under_clean(made, "fcf", "fedmf")
+    assert project.tuning.searches["tune_fcf_clean_ml_1m"].paper == "own"
 
 
 # What differs with one backbone under one paper

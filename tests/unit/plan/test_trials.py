@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -9,8 +11,11 @@ from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.names import parse
 from fedrec.config.tuning import Halving, Range, Search, Tuning
+from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.engines.engine import engine_named
+from fedrec.files.parquet import write_table
 from fedrec.plan.asked import runs_asked
+from fedrec.plan.reached import validation_result
 from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
 from fedrec.plan.trials import best, design, early_rounds, section_of, stages
@@ -109,6 +114,12 @@ def test_trials_are_runs_of_the_papers_own_protocol_with_a_seed_of_their_own():
         "fedem", "ml-100k", "published-fedem", "lightgcn[loss=bpr][rate=0.01]", 1000
     )
     assert list(stage.runs) == list(range(16))
+
+
+def test_trials_of_a_search_of_no_paper_are_runs_of_the_shared_protocol():
+    shared = replace(search(RATE), key="lightgcn@clean")
+    run = stages(shared, TUNING, METHODS, never)[0].runs[0]
+    assert run == RunId("fedem", "ml-100k", "clean", "lightgcn[rate=0.01]", 1000)
 
 
 def test_trials_are_called_the_same_whatever_searches_found():
@@ -274,6 +285,20 @@ def test_trials_that_are_finished_decide_which_go_on(made):
     for changes in ({"settings": {}}, {"code": "other"}, {"split": "other"}):
         finish(project, first.runs[0], 0.5, **changes)
         assert len(made.project().target("tune_fedmf_pfedrec_alpha").runs) == 16
+
+
+def test_trials_are_compared_among_candidates_or_exactly_among_all_items(tmp_path):
+    among = {"best_validation": np.array([1, 2, 11, 7000], np.float32), "last": np.ones(4, np.float32)}
+    columns = {
+        "at": [at for at, ranks in among.items() for _ in ranks],
+        "validation_rank_in_catalogue": np.concatenate([*among.values()]),
+    }
+    write_table(tmp_path / "ranks.parquet", pa.table(columns), {})
+    summary = {"metrics": {"best_validation": {"validation": {"ndcg@10": 0.25}}}}
+    assert validation_result(tmp_path, summary, exact=False) == 0.25
+    exact = validation_result(tmp_path, summary, exact=True)
+    assert exact == pytest.approx(metrics_of(among["best_validation"])["ndcg@10"], rel=1e-12)
+    assert exact == pytest.approx((1 + 1 / np.log2(3)) / 4)
 
 
 def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
