@@ -21,6 +21,7 @@ FILES = {
     "paper_folder": "papers",
     "claim_file": "claims.yaml",
     "tuning_file": "tuning.yaml",
+    "found_file": "found.yaml",
 }
 
 

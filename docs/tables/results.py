@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers
 
 if TYPE_CHECKING:
+    from fedrec.config.method_entries import Found
+    from fedrec.config.tuning import Search
     from fedrec.plan.runs import RunId
 
 SIX = {
@@ -211,19 +213,20 @@ def trained_again() -> str:
 
 
 def searches() -> str:
-    """What every search found that is kept, beside the values from before it."""
+    """What every search found, beside the values without it; its numbers where its table is kept."""
     from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import load_tuning
+    from fedrec.config.tuning import found_by, load_tuning
 
-    known = load_tuning(ROOT / "config/tuning.yaml", load_methods(ROOT / "config/methods.yaml")).searches
+    methods = load_methods(ROOT / "config/methods.yaml")
+    known = load_tuning(ROOT / "config/tuning.yaml", methods).searches
     return markdown(
-        ("search", "found", "before", "trials", "NDCG@10 found", "before", "trials within 5 %"),
+        ("search", "on", "found", "without", "trials", "NDCG@10 found", "without", "trials within 5 %"),
         (
-            (f"`{search.key}`", *_found(list(rows), [one.setting for one in search.ranges]))
+            (f"`{search.key}`", search.dataset, *_found(search, found), *_reached(kept_trials(search.target)))
             for search in known.values()
-            if (rows := kept_trials(search.target))
+            if (found := found_by(methods, search)) is not None
         ),
-        right=3,
+        right=4,
     )
 
 
@@ -236,13 +239,23 @@ def kept_trials(target: str) -> list[Row]:
     return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
 
 
-def _found(trials: Sequence[Row], settings: Sequence[str]) -> tuple[str, ...]:
+def _found(search: "Search", found: "Found") -> tuple[str, str, str]:
+    """What a search found, what was there without it, and in how many trials."""
+    from fedrec.config.methods import setting_text
+
+    values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())
+    without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in found.settings)
+    return ", ".join(values), ", ".join(without), str(found.trials)
+
+
+def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:
+    """NDCG@10 on validation of the best trial and of the first, and how many are near the best."""
+    if not trials:
+        return "–", "–", "–"
     (best,) = (trial for trial in trials if trial["chosen"] == "True")
-    (before,) = (trial for trial in trials if trial["trial"] == "0")
+    (first,) = (trial for trial in trials if trial["trial"] == "0")
     near = sum(float(trial["ndcg@10"]) >= 0.95 * float(best["ndcg@10"]) for trial in trials)
-    values = (", ".join(f"{name} {trial[name]}" for name in settings) for trial in (best, before))
-    gains = (f"{float(trial['ndcg@10']):.3f}" for trial in (best, before))
-    return *values, str(len(trials)), *gains, str(near)
+    return f"{float(best['ndcg@10']):.3f}", f"{float(first['ndcg@10']):.3f}", str(near)
 
 
 def switches() -> str:

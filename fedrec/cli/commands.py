@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedrec import __version__
 from fedrec.cli import (
+    adopt,
     build,
     check,
     data,
@@ -86,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fedrec {__version__}")
     parser.set_defaults(takes_others=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    parts = (inspect, check, new, run, data, train, work, status, kernel, build, runs, results, reference)
+    parts = (
+        inspect, check, new, run, data, train, work, status, kernel, build, runs, results, adopt, reference,
+    )  # fmt: skip
     for part in parts:
         part.add_commands(commands)
     return parser

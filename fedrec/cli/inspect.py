@@ -13,6 +13,7 @@ from fedrec.cli.options import (
     add_mirror,
     add_project,
     add_raw,
+    methods_of,
     project_of,
 )
 
@@ -66,10 +67,9 @@ def _datasets(parsed: argparse.Namespace) -> None:
 
 def _methods(parsed: argparse.Namespace) -> None:
     """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
-    from fedrec.config.methods import load_methods
     from fedrec.runs.cards import card_text, cards, listed
 
-    methods = load_methods(parsed.methods)
+    methods = methods_of(parsed)
     print(listed(cards(methods)) if parsed.name is None else card_text(methods, parsed.name))
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, check_paper
+from fedrec.cli.options import add_command, add_methods, check_paper, methods_of
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -31,13 +31,12 @@ def add_commands(commands: "Commands") -> None:
 
 def _kernel(parsed: argparse.Namespace) -> None:
     """Print the kernels that the fused engine trains a method's clients with, or why there are none."""
-    from fedrec.config.methods import load_methods
     from fedrec.runs.kernels import kernels_text
 
     if parsed.paper is not None:
-        check_paper(parsed.paper, parsed.methods)
+        check_paper(parsed)
     text = kernels_text(
-        load_methods(parsed.methods),
+        methods_of(parsed),
         parsed.method,
         parsed.paper,
         parsed.set,

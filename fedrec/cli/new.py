@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_catalogue, add_command, add_methods
+from fedrec.cli.options import add_catalogue, add_command, add_method_file
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -16,7 +16,7 @@ def add_commands(commands: "Commands") -> None:
     kinds = parser.add_subparsers(required=True, metavar="WHAT")
     parser = add_command(kinds, "method", _method)
     parser.add_argument("name", help="small letters, digits and hyphens: my-method")
-    add_methods(parser)
+    add_method_file(parser)
 
     parser = add_command(kinds, "dataset", _dataset)
     parser.add_argument("name", help="small letters, digits and hyphens: my-data")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from fedrec.config.reference import STORED_REFERENCE
 
 if TYPE_CHECKING:
+    from fedrec.config.methods import Methods
     from fedrec.plan.project import Project
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -64,7 +65,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_methods(parser: argparse.ArgumentParser) -> None:
+def add_method_file(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the file of methods' settings."""
     parser.add_argument(
         "--methods",
@@ -72,6 +73,25 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         default=configured("FEDREC_METHODS", "config/methods.yaml"),
         help="default: %(default)s",
     )
+
+
+def add_methods(parser: argparse.ArgumentParser) -> None:
+    """Add the same, and the option that names the file of what searches found."""
+    add_method_file(parser)
+    found = os.environ.get("FEDREC_FOUND")
+    parser.add_argument(
+        "--found",
+        type=Path,
+        default=Path(found) if found else None,
+        help="the file of what searches found (default: found.yaml beside that of --methods, if it is there)",
+    )
+
+
+def methods_of(parsed: argparse.Namespace) -> "Methods":
+    """The methods that the options of `add_methods` name."""
+    from fedrec.config.methods import load_methods
+
+    return load_methods(parsed.methods, parsed.found)
 
 
 def add_without_model(parser: argparse.ArgumentParser) -> None:
@@ -143,22 +163,22 @@ def is_list(targets: Sequence[str]) -> bool:
     return bool(lists)
 
 
-def check_paper(paper: str, methods: Path) -> None:
-    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know a paper.
+def check_paper(parsed: argparse.Namespace) -> None:
+    """Raise `ConfigurationError` unless settings, protocols or the folder of papers know the paper named.
 
     Schemas are not asked: training runs where nothing checks them.
     """
-    from fedrec.config.methods import load_methods
     from fedrec.config.protocol import paper_of
     from fedrec.config.yaml_text import values_of
     from fedrec.errors import ConfigurationError, did_you_mean
     from fedrec.plan.runs import papers_in
 
-    protocols = configured("FEDREC_PROTOCOLS", str(methods.parent / "protocols.yaml"))
+    paper, folder = parsed.paper, parsed.methods.parent
+    protocols = configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml"))
     names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
-    declared = (path.stem for path in sorted((methods.parent / "papers").glob("*.yaml")))
+    declared = (path.stem for path in sorted((folder / "papers").glob("*.yaml")))
     of_protocols = (whose for name in names if (whose := paper_of(name)))
-    known = list(dict.fromkeys((*papers_in(load_methods(methods)), *declared, *of_protocols)))
+    known = list(dict.fromkeys((*papers_in(methods_of(parsed)), *declared, *of_protocols)))
     if paper not in known:
         raise ConfigurationError(
             f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."

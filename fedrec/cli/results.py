@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, methods_of, project_of
 from fedrec.errors import ResultError, first_lines
 
 if TYPE_CHECKING:
@@ -134,11 +134,10 @@ def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, st
 
 def _of_list(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
     """The same of the runs that a list has, where there is no more than training needs."""
-    from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import listed_runs, spec_of
     from fedrec.plan.runs import below_results
 
-    methods = load_methods(parsed.methods)
+    methods = methods_of(parsed)
     is_chosen = _filter(parsed, methods)
     specs: dict[str, RunSpec] = {}
     nameless: dict[str, str] = {}

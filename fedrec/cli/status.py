@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_command, add_methods, add_project, is_list, project_of
+from fedrec.cli.options import add_command, add_methods, add_project, is_list, methods_of, project_of
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,14 +66,13 @@ def _status(parsed: argparse.Namespace) -> None:
 
 def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
     """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
-    from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import listed_runs
 
     if not parsed.targets:
         return _of_the_workflow(parsed)
     if not is_list(parsed.targets):
         return _planned(parsed, parsed.targets)
-    methods = load_methods(parsed.methods)
+    methods = methods_of(parsed)
     return listed_runs(Path(parsed.targets[0]), methods), methods, None
 
 
@@ -89,7 +88,8 @@ def _of_the_workflow(
     noted = Path(str(said.get("results", "results")), ASKED)
     if not noted.is_file():
         return _planned(parsed, ["all"])
-    methods = load_methods(Path(said.get("method_file", parsed.methods)))
+    found = said.get("found_file", parsed.found)
+    methods = load_methods(Path(said.get("method_file", parsed.methods)), found and Path(found))
     return listed_runs(noted, methods), methods, noted.stat().st_mtime
 
 

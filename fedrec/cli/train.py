@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrec.cli.options import add_command, add_methods, add_strict, add_without_model, check_paper
+from fedrec.cli.options import (
+    add_command,
+    add_methods,
+    add_strict,
+    add_without_model,
+    check_paper,
+    methods_of,
+)
 from fedrec.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -94,13 +101,12 @@ def _train(parsed: argparse.Namespace) -> None:
     also = _also(parsed.also)
     if also and os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigurationError("--also: does not go with several processes. Train such runs one by one.")
-    from fedrec.config.methods import load_methods
     from fedrec.runs.record import RunRecord
     from fedrec.runs.train import train
 
     if parsed.paper is not None:
-        check_paper(parsed.paper, parsed.methods)
-    summary = train(_request(parsed, also), load_methods(parsed.methods))
+        check_paper(parsed)
+    summary = train(_request(parsed, also), methods_of(parsed))
     if os.environ.get("RANK", "0") == "0":
         print(_outcome(summary, parsed.out))
         for out in also.values():

@@ -14,6 +14,7 @@ from fedrec.cli.options import (
     add_project,
     add_strict,
     add_without_model,
+    methods_of,
     project_of,
 )
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
@@ -120,7 +121,6 @@ def _braced(splits: "Sequence[Path]") -> str:
 
 def _work(parsed: argparse.Namespace) -> None:
     """Train a list of runs, several at once, and many in one process; those that train alike, once."""
-    from fedrec.config.methods import load_methods
     from fedrec.plan.run_list import read_list, spec_of
     from fedrec.plan.run_matching import RunMatcher
     from fedrec.runs.alike import trained_once
@@ -128,7 +128,7 @@ def _work(parsed: argparse.Namespace) -> None:
     from fedrec.workers.crew import Crew
     from fedrec.workers.gpu_sharing import shared_gpus
 
-    methods = load_methods(parsed.methods)
+    methods = methods_of(parsed)
     runs = read_list(parsed.list, methods)
     matcher, needs_model = RunMatcher(), not parsed.without_model
     done = {run.out for run in runs if matcher.is_current(spec_of(run, methods, needs_model=needs_model))}
@@ -180,7 +180,8 @@ def _arguments(asked: "TrainRequest", parsed: argparse.Namespace) -> tuple[str, 
     """The arguments of `fedrec` that train a run of a list. A run that records more keeps its model."""
     with_model = not parsed.without_model or bool(asked.record)
     asked = replace(asked, replace=parsed.replace, with_model=with_model, strict=parsed.strict)
-    return (*asked.arguments(), f"--methods={parsed.methods}")
+    found = () if parsed.found is None else (f"--found={parsed.found}",)
+    return (*asked.arguments(), f"--methods={parsed.methods}", *found)
 
 
 def _stopped(crew: "Crew", runs: int) -> str:

@@ -1,6 +1,6 @@
 """Entries of `config/methods.yaml` as objects: a method or plug-in, its settings, and where values come from.
 
-`fedrec.config.method_file` reads and checks them.
+`fedrec.config.method_file` reads and checks them, `fedrec.config.found_file` adds what searches found.
 """
 
 import re
@@ -21,6 +21,10 @@ WORDS = {
 _SPELLED = {"text": re.compile(r"[A-Za-z0-9_.+-]+"), "path": re.compile(r"[A-Za-z0-9_.+/-]+")}
 OURS, SEARCHED = "ours", "searched"
 """Sources of a value: no paper and no code states it; a search found it (see `fedrec.config.tuning`)."""
+SHARED_PROTOCOL = "clean"
+"""The protocol of searches that belong to no paper: no run has what they found but by its name."""
+COMMON_DATASET = "ml-100k"
+"""The dataset that all papers share: what was found there holds where nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,6 @@ class SourcedValue:
 
     value: Any
     source: str
-    trials: int | None = None
-    """The number of trials of the search that found it."""
     datasets: Mapping[str, Any] = field(default_factory=dict)
     """Values on datasets where it differs."""
 
@@ -38,10 +40,20 @@ class SourcedValue:
         """The value on a dataset."""
         return self.datasets.get(dataset, self.value)
 
-    @property
-    def source_text(self) -> str:
-        """Its source in words; of a searched value, with the number of trials."""
-        return self.source if self.trials is None else f"{self.source}, {self.trials} trials"
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found on a dataset."""
+
+    trials: int
+    settings: Mapping[str, Any]
+    """The best values of what was searched."""
+    held: Mapping[str, Any]
+    """What every trial had of all other settings."""
+
+
+FoundByPlace = Mapping[str, Mapping[str, Found]]
+"""What searches found, by what was searched for and by dataset."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +123,6 @@ class MethodEntry:
     settings: Mapping[str, Setting]
     paper: str | None = None
     """The paper that a run follows when none is named."""
-    papers: ValuesByPlace = field(default_factory=dict)
-    """Values that differ under a paper, also of settings that another entry has; they come first."""
     seconds: float | None = None
     """Seconds of a round on MovieLens 100K on one CPU core; of a plug-in, those it adds to fedmf."""
     table_seconds: float = 0.0
@@ -127,10 +137,13 @@ class MethodEntry:
     """The methods that a plug-in does not go with, and the reason."""
     composed: ValuesByPlace = field(default_factory=dict)
     """Values that differ with one backbone under one paper, by both: `fedmf@plgc`."""
+    found: FoundByPlace = field(default_factory=dict)
+    """What searches found under a paper; of a plug-in, by backbone and paper as above."""
 
     @cached_property
     def papers_named(self) -> tuple[str, ...]:
-        """The papers that it speaks of: its own, and those in which a setting differs."""
+        """The papers that it speaks of: its own, and those in which a setting differs or was searched for."""
         own = () if self.paper is None else (self.paper,)
         differing = (paper for setting in self.settings.values() for paper in setting.papers)
-        return tuple(dict.fromkeys((*own, *differing, *self.papers)))
+        searched = () if self.backbones else (paper for paper in self.found if paper != SHARED_PROTOCOL)
+        return tuple(dict.fromkeys((*own, *differing, *searched)))

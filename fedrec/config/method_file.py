@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
-from fedrec.config.method_entries import SEARCHED, WORDS, MethodEntry, Setting, SourcedValue
+from fedrec.config.method_entries import WORDS, MethodEntry, Setting, SourcedValue
 from fedrec.errors import did_you_mean
 
-_PARTS = ("settings", "teaching", "backbones", "refused", "composed", "papers")
+_PARTS = ("settings", "teaching", "backbones", "refused", "composed")
 """Keys of an entry that hold keys and values."""
 
 
@@ -69,10 +69,6 @@ class _Reader:
             title=entry["title"],
             settings=own,
             paper=entry.get("paper"),
-            papers={
-                paper: self._differing((name, "papers", paper), name, own, content)
-                for paper, content in entry.get("papers", {}).items()
-            },
             seconds=entry.get("seconds"),
             table_seconds=entry.get("table_seconds", 0.0),
             teaching=entry.get("teaching"),
@@ -101,14 +97,13 @@ class _Reader:
         setting = Setting(
             meaning=content["meaning"],
             type=content["type"],
-            default=SourcedValue(content["value"], content["source"], content.get("trials")),
+            default=SourcedValue(content["value"], content["source"]),
             origin=str(key[0]),
             range=(content["range"][0], content["range"][1]) if has_range else None,
             choices=tuple(content["choices"]) if is_choice else (),
             nullable=bool(content.get("nullable")),
         )
         self._check_value((*key, "value"), setting, content["value"])
-        self._check_source(key, content)
         papers = self._mapping((*key, "papers"), content.get("papers", {})) or {}
         return replace(
             setting, papers=self._sourced_values((*key, "papers"), papers, dict.fromkeys(papers, setting))
@@ -162,10 +157,9 @@ class _Reader:
         if wrong or datasets is None:
             return None
         self._check_value((*key, "value"), setting, content["value"])
-        self._check_source(key, content)
         for dataset, there in datasets.items():
             self._check_value((*key, "datasets", dataset), setting, there)
-        return SourcedValue(content["value"], content["source"], content.get("trials"), datasets)
+        return SourcedValue(content["value"], content["source"], datasets)
 
     def _mapping(self, key: KeyPath, value: object, keys: str = "") -> dict[str, Any] | None:
         """The value, if it is keys and values; otherwise a mistake, with the `keys` that it should have."""
@@ -177,13 +171,6 @@ class _Reader:
     def _check_value(self, key: KeyPath, setting: Setting, value: object) -> None:
         if not setting.allows(value):
             self._tell(key, setting.refusal(value))
-
-    def _check_source(self, key: KeyPath, content: Mapping[str, Any]) -> None:
-        """A value that was searched says in how many trials, and no other does."""
-        if content["source"] == SEARCHED and "trials" not in content:
-            self._tell(key, "key 'trials' is missing: in how many trials it was searched.")
-        elif content["source"] != SEARCHED and "trials" in content:
-            self._tell((*key, "trials"), f"goes with source: {SEARCHED}. Take it out, or change the source.")
 
     def _check_backbones(self, name: str, entry: Mapping[str, Any], known: list[str]) -> None:
         for part in ("backbones", "refused"):

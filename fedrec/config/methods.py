@@ -3,10 +3,13 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
-one backbone under one paper (`fedmf@plgc`). What differs under a paper stands with the setting, or in the
-entry's own `papers`, which come first: the setting may be another entry's. A value given as text is a number,
-a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined by `x` (`layers=32x16x8`,
-`layers=none`).
+one backbone under one paper (`fedmf@plgc`). What differs under a paper stands with the setting. A value given
+as text is a number, a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined by
+`x` (`layers=32x16x8`, `layers=none`).
+
+What searches found stands in `config/found.yaml` and comes first, that of a plug-in with a backbone before
+that of the backbone. On a dataset without a search it is what was found on MovieLens 100K, unless
+`config/methods.yaml` has a value for the dataset itself.
 
 The source of a value speaks of the papers that its entry names. What an entry takes over from another by a
 YAML anchor keeps its source in runs that follow one of those papers, since papers state common settings for
@@ -14,14 +17,22 @@ all they compare; in any other run the source reads `taken from fedmf`, unless i
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fedrec.config.document import read
-from fedrec.config.method_entries import OURS, MethodEntry, Setting, SourcedValue
+from fedrec.config.found_file import with_found
+from fedrec.config.method_entries import (
+    COMMON_DATASET,
+    OURS,
+    SEARCHED,
+    Found,
+    MethodEntry,
+    Setting,
+)
 from fedrec.config.method_file import read_entries
 from fedrec.config.modules import file_of, method_names, plugin_names
 from fedrec.config.names import Composition, parse, parse_change
@@ -64,17 +75,33 @@ class Methods(Mapping[str, MethodEntry]):
         result: Result = self._cache[key]
         return result
 
+    @cached_property
+    def unsearched(self) -> Self:
+        """The same entries as if no search had found anything."""
+        return type(self)({name: replace(entry, found={}) for name, entry in self._entries.items()})
 
-def load_methods(path: Path) -> Methods:
-    """Read and check `config/methods.yaml`; the workflow checks its schema too, which training has not."""
+
+def load_methods(path: Path, found: Path | None = None) -> Methods:
+    """Read and check `config/methods.yaml`; the workflow checks its schema too, which training has not.
+
+    `found` holds what searches found; None for `found.yaml` beside it, if it is there.
+    """
+    beside = path.with_name("found.yaml")
+    if found is None and beside.is_file():
+        found = beside
+    return _loaded(path, found, (_state(path), found and _state(found)))
+
+
+def _state(path: Path) -> Hashable:
     status = path.stat() if path.is_file() else None
-    return _loaded(path, status and (status.st_mtime_ns, status.st_ino, status.st_size))
+    return status and (status.st_mtime_ns, status.st_ino, status.st_size)
 
 
 @lru_cache(maxsize=1)
-def _loaded(path: Path, _state: Hashable) -> Methods:
+def _loaded(path: Path, found: Path | None, _state: Hashable) -> Methods:
     """Read once by a process that trains run after run."""
-    return Methods(read_entries(read(path)))
+    entries = read_entries(read(path))
+    return Methods(entries if found is None else with_found(entries, read(found)))
 
 
 def resolve(
@@ -96,16 +123,16 @@ def _resolve(
     entries = entries_of(methods, composition)
     paper = paper or next((entry.paper for entry in reversed(entries) if entry.paper is not None), OWN)
     settings = settings_in(entries)
-    differing = _differing(entries, composition, paper)
+    differing = _differing(entries, composition, paper, dataset)
     own_names = [entry.name for entry in entries]
     values: Settings = {}
     sources: dict[str, str] = {}
     for key, setting in settings.items():
-        sourced = differing.get(key) or setting.papers.get(paper, setting.default)
-        values[key] = sourced.on(dataset)
+        sourced = setting.papers.get(paper, setting.default)
+        values[key], sources[key] = differing.get(key, (sourced.on(dataset), sourced.source))
         is_own = key in differing or setting.origin in own_names or sourced.source == OURS
-        is_stated = is_own or paper in methods[setting.origin].papers_named
-        sources[key] = sourced.source_text if is_stated else f"taken from {setting.origin}"
+        if not is_own and paper not in methods[setting.origin].papers_named:
+            sources[key] = f"taken from {setting.origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
         values[key] = _read(composition, settings, key, text)
         sources[key] = "user"
@@ -115,12 +142,33 @@ def _resolve(
 
 
 def _differing(
-    entries: Sequence[MethodEntry], composition: Composition, paper: str
-) -> dict[str, SourcedValue]:
-    """The values that entries give to settings under a paper; those of both together come first."""
-    apart = (entry.papers.get(paper, {}) for entry in entries)
-    together = entries[-1].composed.get(f"{composition.backbone}@{paper}", {})
-    return {key: value for part in (*apart, together) for key, value in part.items()}
+    entries: Sequence[MethodEntry], composition: Composition, paper: str, dataset: str
+) -> dict[str, tuple[Any, str]]:
+    """Values, with sources, that come before those of the settings; what a composition has comes last."""
+    settings = settings_in(entries)
+    stated = {key for key, one in settings.items() if dataset in one.papers.get(paper, one.default).datasets}
+    differing = _found_values(entries[0].found.get(paper, {}), dataset, stated)
+    if composition.plugin is not None:
+        together = f"{composition.backbone}@{paper}"
+        composed = entries[-1].composed.get(together, {})
+        differing |= {key: (one.on(dataset), one.source) for key, one in composed.items()}
+        stated |= {key for key, one in composed.items() if dataset in one.datasets}
+        differing |= _found_values(entries[-1].found.get(together, {}), dataset, stated)
+    return differing
+
+
+def _found_values(
+    found: Mapping[str, Found], dataset: str, stated: Collection[str]
+) -> dict[str, tuple[Any, str]]:
+    """What a search found on a dataset; else on the common one, but for what is `stated` of the dataset."""
+    if dataset in found:
+        here = found[dataset]
+        return {key: (value, f"{SEARCHED}, {here.trials} trials") for key, value in here.settings.items()}
+    if COMMON_DATASET not in found:
+        return {}
+    there = found[COMMON_DATASET]
+    source = f"{SEARCHED} on {COMMON_DATASET}, {there.trials} trials"
+    return {key: (value, source) for key, value in there.settings.items() if key not in stated}
 
 
 def canonical(methods: Methods, name: str) -> str:

@@ -1,17 +1,22 @@
-"""Searches for what papers do not state: which settings, over which ranges, in how many trials.
+"""Searches for what papers do not state: which settings, over which ranges, on which datasets.
 
-`config/tuning.yaml` names them. A search belongs to a method and to the paper under whose protocol it is made
-(`fedncf@pfedclr`). What that paper states is not searched. `fedrec.plan.trials` knows the trials.
+`config/tuning.yaml` names them. A search belongs to a method, to the paper under whose protocol it is made
+(`fedncf@pfedclr`), and to a dataset. What that paper states is not searched; a grid that it states may be.
+Trials differ from the runs that are reported in what is searched alone: what was found is refused once
+anything else differs. `fedrec.plan.trials` knows the trials.
+
+A search under `clean` (`fedncf@clean`) belongs to no paper. Everything may be searched there, and a run has
+what was found by its name alone (`name_with_found`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import SEARCHED, Setting
+from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import parse
 from fedrec.config.schema import load
@@ -20,8 +25,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 RangeKind = Literal["log", "linear", "choice"]
 RANGE_KINDS: tuple[RangeKind, ...] = ("log", "linear", "choice")
 STATED = "paper"
-"""The source of a value that its paper states."""
-_LENGTH = "rounds"
+"""The source of a value, or of a range, that its paper states."""
+LENGTH = "rounds"
 """The setting that decides how long a trial is."""
 
 
@@ -38,26 +43,33 @@ class Range:
     whole: bool
     """Whether values are integers."""
     was: str
-    """The value before the search."""
+    """The value without the search."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """The settings of a method that are searched under a paper's protocol, and why."""
+    """The settings of a method that are searched on a dataset under a paper's protocol, and why."""
 
     key: str
-    """`fedncf@pfedclr`."""
+    """`fedncf@pfedclr`, or `fedncf@clean`."""
     method: str
-    """Spelt canonically, with the settings that every trial has instead of the paper's."""
     paper: str
+    """Whose settings trials have besides; under the shared protocol, the method's own paper."""
     dataset: str
     because: str
     ranges: tuple[Range, ...]
+    exact: bool = False
+    """Whether trials are compared by ranks among all items, and not among sampled candidates."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of its trials: `published`, which is the paper's own, or the shared one."""
+        return SHARED_PROTOCOL if self.key.endswith(f"@{SHARED_PROTOCOL}") else "published"
 
     @property
     def target(self) -> str:
-        """Its name among all targets: `tune_fedncf_pfedclr`."""
-        return "tune_" + re.sub(r"\W|-", "_", self.key)
+        """Its name among all targets: `tune_fedncf_pfedclr_ml_100k`."""
+        return "tune_" + re.sub(r"\W|-", "_", f"{self.key}_{self.dataset}")
 
 
 @dataclass(frozen=True)
@@ -72,12 +84,17 @@ class Halving:
 class Tuning:
     """All searches, and what they have in common."""
 
-    trials: int
+    trials_per_setting: int
+    most_trials: int
     design: int
     seed: int
     halving: Halving | None
     searches: Mapping[str, Search]
     """By the name of their target."""
+
+    def trials_of(self, search: Search) -> int:
+        """How many trials a search has, unless it has fewer points."""
+        return min(self.most_trials, self.trials_per_setting * len(search.ranges))
 
 
 def load_tuning(path: Path, methods: Methods) -> Tuning:
@@ -86,120 +103,139 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
     content = document.content
     searches: dict[str, Search] = {}
     for key in content["searches"]:
-        search = _search(document, key, methods)
-        if search.target in searches:
-            raise ConfigurationError(
-                f"{document.place(('searches', key))}: {searches[search.target].key} and {key} would both be "
-                f"{search.target}. Keep one."
-            )
-        searches[search.target] = search
-    halving = _halving(document, searches.values(), methods) if "halving" in content else None
-    return Tuning(content["trials"], content["design"], content["seed"], halving, searches)
-
-
-def check_searched(document: Document, methods: Methods, tuning: Tuning) -> None:
-    """Raise `ConfigurationError` where a value is marked `searched` and no search there is would find it.
-
-    `document` holds the methods. What an entry takes over by an anchor is looked at where it is written.
-    """
-    found = {
-        (name, search.paper, one.setting)
-        for search in tuning.searches.values()
-        for name in _names(search)
-        for one in search.ranges
-    }
-    refuse(
-        document,
-        [
-            Mistake(
-                key,
-                f"no search looks for {setting} of {name} under {paper}. Declare it in the file of searches, "
-                "or name another source.",
-            )
-            for key, name, paper, setting in _marked(methods)
-            if (name, paper, setting) not in found and not document.taken_over(key)
-        ],
+        for search in _searches(document, key, methods):
+            if search.target in searches:
+                other = searches[search.target].key
+                raise ConfigurationError(
+                    f"{document.place(('searches', key))}: {other} and {key} would both be {search.target}. "
+                    "Keep one."
+                )
+            searches[search.target] = search
+    halving = _halving(document) if "halving" in content else None
+    return Tuning(
+        content["trials_per_setting"],
+        content["most_trials"],
+        content["design"],
+        content["seed"],
+        halving,
+        searches,
     )
 
 
-def _names(search: Search) -> list[str]:
-    """What a search finds values of: a method, or a plug-in and its composition with a backbone."""
+def held_settings(search: Search, methods: Methods) -> Settings:
+    """The values that all trials of a search have in common, as runs that are reported have them."""
+    values, _, _ = resolve(methods, search.method, search.paper, search.dataset)
+    searched = {one.setting for one in search.ranges}
+    return {key: value for key, value in values.items() if key not in searched}
+
+
+def found_by(methods: Methods, search: Search) -> Found | None:
+    """What a search found, as `methods` have it; None where it found nothing yet."""
     composition = parse(search.method)
-    plugin = [] if composition.plugin is None else [f"+{composition.plugin}"]
-    return [composition.name, *plugin]
+    entry = entries_of(methods, composition)[-1]
+    place = search.key.rpartition("@")[2]
+    where = place if composition.plugin is None else f"{composition.backbone}@{place}"
+    return entry.found.get(where, {}).get(search.dataset)
 
 
-def _marked(methods: Methods) -> Iterator[tuple[KeyPath, str, str, str]]:
-    """Every value that is marked `searched`: its key, whose it is, the paper and the setting."""
-    for name, entry in methods.items():
-        for key, setting in entry.settings.items():
-            at = (name, "settings", key)
-            if setting.default.source == SEARCHED:
-                yield (*at, "source"), name, entry.paper or "no paper", key
-            for paper, sourced in setting.papers.items():
-                if sourced.source == SEARCHED:
-                    yield (*at, "papers", paper, "source"), name, paper, key
-        for part, places in (("papers", entry.papers), ("composed", entry.composed)):
-            for place, values in places.items():
-                backbone, _, paper = place.rpartition("@")
-                for key, sourced in values.items():
-                    if sourced.source == SEARCHED:
-                        yield (name, part, place, key, "source"), f"{backbone}{name}", paper, key
+def name_with_found(methods: Methods, search: Search) -> str:
+    """The method of a search with what was found, spelt out; as it is where nothing was found yet.
+
+    So a run has what was found under the shared protocol: no paper's settings do.
+    """
+    found = found_by(methods, search)
+    values = {} if found is None else found.settings
+    changes = tuple((key, setting_text(value)) for key, value in values.items())
+    return canonical(methods, str(replace(parse(search.method), changes=changes)))
 
 
-def _search(document: Document, key: str, methods: Methods) -> Search:
+def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
+    """Raise `ConfigurationError` for what no search finds, or found with other settings than runs have now.
+
+    `document` holds what searches found, and `methods` have it.
+    """
+    refuse(document, found_mistakes(document.content, methods, tuning))
+
+
+def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
+    """What is wrong with what searches found."""
+    searches = {(search.key, search.dataset): search for search in tuning.searches.values()}
+    keys = [key for key, _ in searches]
+    mistakes: list[Mistake] = []
+    for key, datasets in content.items():
+        for dataset, found in datasets.items():
+            search = searches.get((key, dataset))
+            if search is None:
+                at = (key, dataset) if key in keys else (key,)
+                text = f"there is no search for {key} on {dataset}. Declare it in the file of searches."
+                mistakes.append(Mistake(at, text + did_you_mean(key, keys)))
+            else:
+                mistakes += _of_found((key, dataset), search, found, methods)
+    return mistakes
+
+
+def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: Methods) -> Iterator[Mistake]:
+    """What was found is searched, and the trials that found it are like the runs that have it."""
+    ranges = [one.setting for one in search.ranges]
+    for setting in found["settings"]:
+        if setting not in ranges:
+            text = f"the search {search.key} does not look for it. Take it out."
+            yield Mistake((*key, "settings", setting), text)
+    values = held_settings(search, methods)
+    for setting, value in found["held"].items():
+        if setting not in values or values[setting] != value:
+            now = setting_text(values[setting]) if setting in values else "searched, or not there"
+            yield Mistake(
+                (*key, "held", setting),
+                f"it was searched with {setting} = {setting_text(value)}, which is {now} in runs that are "
+                "reported. Take out what was found, and search again.",
+            )
+
+
+def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search]:
+    """A search for each of its datasets."""
     content, at = document.content["searches"][key], ("searches", key)
     name, _, paper = key.rpartition("@")
-    dataset: str = document.content["dataset"]
-    held = content.get("held", {})
     with told_at(document.place(at)):
         known = settings_in(entries_of(methods, parse(name)))
-    for setting in (*held, *content["settings"]):
-        part = "held" if setting in held else "settings"
+        method = canonical(methods, name)
+    for setting in content["settings"]:
         if setting not in known:
             raise ConfigurationError(
-                f"{document.place((*at, part, setting))}: {name} has no setting '{setting}'."
+                f"{document.place((*at, 'settings', setting))}: {name} has no setting '{setting}'."
                 f"{did_you_mean(setting, known)} It has: {', '.join(known)}."
             )
-    refuse(document, list(_of_held((*at, "held"), held, known, content["settings"])))
-    changes = tuple((setting, setting_text(value)) for setting, value in held.items())
-    method = canonical(methods, str(replace(parse(name), changes=changes)))
-    values, sources, _ = resolve(methods, method, paper, dataset)
-    mistakes = [
-        mistake
-        for setting, entry in content["settings"].items()
-        for mistake in _of_range(
-            (*at, "settings", setting), entry, known[setting], paper, values[setting], sources[setting]
+    exact = content.get("validation") == "exact"
+    for dataset in content.get("datasets", document.content["datasets"]):
+        whose = None if paper == SHARED_PROTOCOL else paper
+        values, sources, whose = resolve(methods.unsearched, method, whose, dataset)
+        mistakes = [
+            mistake
+            for setting, entry in content["settings"].items()
+            for mistake in _of_range(
+                (*at, "settings", setting), entry, known[setting], paper, values[setting], sources[setting]
+            )
+        ]
+        refuse(document, mistakes)
+        ranges = tuple(
+            _range(setting, entry, known[setting], values[setting])
+            for setting, entry in content["settings"].items()
         )
-    ]
-    refuse(document, mistakes)
-    ranges = tuple(_range(setting, entry, known[setting]) for setting, entry in content["settings"].items())
-    return Search(key, method, paper, dataset, content["because"], ranges)
-
-
-def _of_held(
-    key: KeyPath, held: Settings, known: Mapping[str, Setting], searched: Mapping[str, Any]
-) -> Iterator[Mistake]:
-    """What is held has a value that is allowed, and is not searched at the same time."""
-    for setting, value in held.items():
-        if setting in searched:
-            yield Mistake((*key, setting), "is searched below, too. Keep one of both.")
-        elif not known[setting].allows(value):
-            yield Mistake((*key, setting), known[setting].refusal(value))
+        yield Search(key, method, whose, dataset, content["because"], ranges, exact)
 
 
 def _of_range(
     key: KeyPath, entry: Mapping[str, Any], setting: Setting, paper: str, value: object, source: str
 ) -> Iterator[Mistake]:
     """A setting that may be searched, and a range of values that it may have."""
-    if key[-1] == _LENGTH:
+    if key[-1] == LENGTH:
         yield Mistake(key, "decides how long a trial is, and is not searched: each has the paper's own.")
         return
-    if source == STATED:
+    if source == STATED and entry.get("from") != STATED and paper != SHARED_PROTOCOL:
         yield Mistake(
             key,
             f"{paper} states it: {key[-1]} = {setting_text(value)}. What a paper states is not searched; "
-            "take it out.",
+            "take it out, or say that the paper states this very range: from: paper.",
         )
         return
     kinds = [kind for kind in RANGE_KINDS if kind in entry]
@@ -213,8 +249,6 @@ def _of_range(
                 yield Mistake((*key, kind, place), setting.refusal(one))
     else:
         yield from _of_bounds((*key, kind), kind, entry[kind], setting)
-    if not setting.allows(entry["was"]):
-        yield Mistake((*key, "was"), setting.refusal(entry["was"]))
 
 
 def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Setting) -> Iterator[Mistake]:
@@ -229,23 +263,19 @@ def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Sett
         yield from (Mistake(key, setting.refusal(one)) for one in bounds if not setting.allows(one))
 
 
-def _range(name: str, entry: Mapping[str, Any], setting: Setting) -> Range:
+def _range(name: str, entry: Mapping[str, Any], setting: Setting, was: object) -> Range:
     (kind,) = (kind for kind in RANGE_KINDS if kind in entry)
     choices = tuple(setting_text(value) for value in entry.get("choice", ()))
     bounds = None if kind == "choice" else (float(entry[kind][0]), float(entry[kind][1]))
-    return Range(name, kind, bounds, choices, setting.type == "integer", setting_text(entry["was"]))
+    return Range(name, kind, bounds, choices, setting.type == "integer", setting_text(was))
 
 
-def _halving(document: Document, searches: Iterable[Search], methods: Methods) -> Halving:
-    """The rule by which trials end early, all of it before the last round of any search."""
-    content, place = document.content["halving"], document.place(("halving", "rounds"))
+def _halving(document: Document) -> Halving:
+    """The rule by which trials end early."""
+    content = document.content["halving"]
     rounds = tuple(content["rounds"])
     if list(rounds) != sorted(rounds):
-        raise ConfigurationError(f"{place}: write them from the first to the last.")
-    for search in searches:
-        own = resolve(methods, search.method, search.paper, search.dataset)[0][_LENGTH]
-        if rounds[-1] >= own:
-            raise ConfigurationError(
-                f"{place}: trials of {search.key} have {own} rounds; compare them before that."
-            )
+        raise ConfigurationError(
+            f"{document.place(('halving', 'rounds'))}: write them from the first to the last."
+        )
     return Halving(rounds, content["keep"])

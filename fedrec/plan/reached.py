@@ -1,27 +1,44 @@
 """The validation result of finished trials, by which a search selects those that it trains further."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fedrec.config.methods import resolve
+from fedrec.files.parquet import read_table
 from fedrec.plan.run_matching import RunMatcher, RunSpec
 from fedrec.plan.runs import RunId
 from fedrec.plan.workspace import Workspace
 
-CHOSEN_BY = "ndcg@10"
+_CUTOFF = 10
+CHOSEN_BY = f"ndcg@{_CUTOFF}"
 """The metric by which trials are compared, on validation."""
 AT = "best_validation"
 """The round at which they are."""
 
 
-def validation_reached(workspace: Workspace) -> Callable[[RunId], float | None]:
+def validation_reached(workspace: Workspace, *, exact: bool) -> Callable[[RunId], float | None]:
     """A function that returns the validation result of a trial; None if the trial is not done."""
     matcher = RunMatcher()
 
     def reached(run: RunId) -> float | None:
-        match = matcher.match(_trial(workspace, run))
-        return float(match.summary["metrics"][AT]["validation"][CHOSEN_BY]) if match.is_current else None
+        spec = _trial(workspace, run)
+        match = matcher.match(spec)
+        return validation_result(spec.folder, match.summary, exact=exact) if match.is_current else None
 
     return reached
+
+
+def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) -> float:
+    """What a finished trial reached on validation: among sampled candidates, or exactly, among all items."""
+    if not exact:
+        return float(summary["metrics"][AT]["validation"][CHOSEN_BY])
+    table, _ = read_table(folder / "ranks.parquet")
+    ranks = table["validation_rank_in_catalogue"].to_numpy()[table["at"].to_numpy() == AT].astype(np.float64)
+    # As fedrec.evaluation.metrics has it, which planning does not import.
+    return float(np.where(ranks <= _CUTOFF, 1 / np.log2(ranks + 1), 0.0).mean())
 
 
 def _trial(workspace: Workspace, run: RunId) -> RunSpec:

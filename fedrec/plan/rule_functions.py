@@ -73,6 +73,7 @@ class RuleFunctions:
             "FEDREC_CATALOGUE": configuration["catalogue"],
             "FEDREC_PROTOCOLS": configuration["protocol_file"],
             "FEDREC_METHODS": configuration["method_file"],
+            "FEDREC_FOUND": configuration["found_file"],
             "FEDREC_DIVERGED": configuration["diverged"],
         }
         exports = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from fedrec.config.document import told_at
-from fedrec.config.methods import resolve, title
+from fedrec.config.method_entries import SHARED_PROTOCOL
+from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
@@ -28,7 +29,7 @@ from fedrec.plan.selection import (
     with_seeds_alike,
     with_seeds_of_all,
 )
-from fedrec.plan.trials import design, stages
+from fedrec.plan.trials import design, early_rounds, stages
 from fedrec.plan.workspace import Workspace
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
@@ -329,13 +330,15 @@ class Targets:
         workspace = self._workspace
         with told_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
             check_code(search.method, [one.setting for one in search.ranges])
-        known = stages(search, workspace.tuning, workspace.methods, validation_reached(workspace))
+        known = stages(
+            search, workspace.tuning, workspace.methods, validation_reached(workspace, exact=search.exact)
+        )
         missing = self._missing_for(search)
-        _, sources, _ = resolve(workspace.methods, search.method, search.paper, search.dataset)
+        halving = workspace.tuning.halving
+        early = early_rounds(search, workspace.tuning, workspace.methods)
         content = {
             "search": asdict(search),
-            "sources": {one.setting: sources[one.setting] for one in search.ranges},
-            "halving": None if workspace.tuning.halving is None else asdict(workspace.tuning.halving),
+            "halving": {"rounds": early, "keep": halving.keep} if halving and early else None,
             "trials": design(search, workspace.tuning),
             "stages": [
                 {"rounds": stage.rounds, "runs": {n: run.folder for n, run in stage.runs.items()}}
@@ -350,6 +353,8 @@ class Targets:
         """Why the dataset of a search, or its paper's split of it, is unavailable."""
         catalogue = self._workspace.catalogue
         missing = self._workspace.unavailable([search.dataset])
+        if search.protocol == SHARED_PROTOCOL:
+            return missing
         if search.dataset in catalogue and search.paper not in catalogue[search.dataset].papers:
             return {search.dataset: f"it is no dataset of {search.paper}"}
         own = (search.dataset, f"{search.dataset}/published-{search.paper}")

@@ -1,9 +1,9 @@
 """The trials of a search: a design fixed in advance, and the runs that each trial is made of.
 
-The first trial has the values from before the search. All others are the points of a scrambled Sobol
-sequence, each mapped into the ranges and rounded, so that names of runs hold it; a point that was there
-before is passed over. So more trials only add to those that are there. Of a search that has fewer points
-than trials, all are tried.
+The first trial has the values without the search. All others are the points of a scrambled Sobol sequence,
+each mapped into the ranges and rounded, so that names of runs hold it; a point that was there before is
+passed over. So more trials only add to those that are there. Of a search that has fewer points than trials,
+all are tried.
 """
 
 import math
@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from fedrec.config.methods import Methods, setting_text
+from fedrec.config.methods import Methods, canonical, resolve, setting_text
 from fedrec.config.names import parse
-from fedrec.config.tuning import Range, Search, Tuning
-from fedrec.plan.runs import RunId, run_of
+from fedrec.config.protocol import full_name
+from fedrec.config.tuning import LENGTH, Range, Search, Tuning
+from fedrec.plan.runs import RunId
 
-_PROTOCOL = "published"
-"""Trials follow the protocol of the paper they are searched for."""
 _DIGITS = 3
 """Significant digits of a value."""
 _DRAWN = 16
@@ -43,8 +42,15 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
     """The values of every trial, in order; each once."""
     names = [one.setting for one in search.ranges]
     first = tuple(one.was for one in search.ranges)
-    points = dict.fromkeys((first, *_drawn(search.ranges, tuning), *_every(search.ranges)))
-    return [dict(zip(names, point, strict=True)) for point in islice(points, tuning.trials)]
+    trials = tuning.trials_of(search)
+    points = dict.fromkeys((first, *_drawn(search.ranges, trials, tuning.design), *_every(search.ranges)))
+    return [dict(zip(names, point, strict=True)) for point in islice(points, trials)]
+
+
+def early_rounds(search: Search, tuning: Tuning, methods: Methods) -> list[int]:
+    """The rounds after which trials of a search are compared before their last one."""
+    whole = resolve(methods, search.method, search.paper, search.dataset)[0][LENGTH]
+    return [rounds for rounds in tuning.halving.rounds if rounds < whole] if tuning.halving else []
 
 
 def stages(
@@ -60,8 +66,7 @@ def stages(
     trials = design(search, tuning)
     alive: Sequence[int] = range(len(trials))
     known: list[TrialStage] = []
-    lengths = (*(tuning.halving.rounds if tuning.halving else ()), None)
-    for rounds in lengths:
+    for rounds in (*early_rounds(search, tuning, methods), None):
         runs = {n: _run(search, trials[n], methods, tuning.seed, rounds) for n in alive}
         known.append(TrialStage(rounds, runs))
         if rounds is None or tuning.halving is None:
@@ -93,19 +98,19 @@ def section_of(one: Range, value: str, parts: int) -> int | None:
 
 
 def _run(search: Search, values: TrialValues, methods: Methods, seed: int, rounds: int | None) -> RunId:
-    composition = parse(search.method)
-    length = () if rounds is None else (("rounds", str(rounds)),)
-    kept = tuple(change for change in composition.changes if not (length and change[0] == "rounds"))
-    changed = replace(composition, changes=(*kept, *values.items(), *length))
-    return run_of(methods, search.paper, search.dataset, _PROTOCOL, str(changed), seed)
+    """A trial, whose name has every value that is searched: none is another one once values are found."""
+    length = {} if rounds is None else {LENGTH: str(rounds)}
+    changed = replace(parse(search.method), changes=(*values.items(), *length.items()))
+    protocol = full_name(search.protocol, search.paper)
+    return RunId(search.paper, search.dataset, protocol, canonical(methods, str(changed)), seed)
 
 
-def _drawn(ranges: Sequence[Range], tuning: Tuning) -> Iterator[tuple[str, ...]]:
+def _drawn(ranges: Sequence[Range], trials: int, design: int) -> Iterator[tuple[str, ...]]:
     # Imported here: it takes a second, and most plans have no trials.
     from scipy.stats import qmc
 
-    sequence = qmc.Sobol(len(ranges), scramble=True, rng=tuning.design)
-    points = sequence.random_base2(math.ceil(math.log2(_DRAWN * tuning.trials)))
+    sequence = qmc.Sobol(len(ranges), scramble=True, rng=design)
+    points = sequence.random_base2(math.ceil(math.log2(_DRAWN * trials)))
     return (tuple(map(_value, ranges, point)) for point in points.tolist())
 
 

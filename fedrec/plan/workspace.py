@@ -10,14 +10,15 @@ from typing import Any, Self
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, KeyPath, told_at
+from fedrec.config.found_file import with_found
 from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
-from fedrec.config.protocol import Protocol
+from fedrec.config.protocol import OWN, Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
-from fedrec.config.tuning import Tuning, check_searched, load_tuning
+from fedrec.config.tuning import Tuning, check_found, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.sealed import sealed
@@ -26,7 +27,15 @@ from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
 
-_FILES = ("catalogue", "protocol_file", "method_file", "paper_folder", "claim_file", "tuning_file")
+_FILES = (
+    "catalogue",
+    "protocol_file",
+    "method_file",
+    "paper_folder",
+    "claim_file",
+    "tuning_file",
+    "found_file",
+)
 """Keys of the configuration that name the other files."""
 
 
@@ -258,11 +267,11 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
     """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
     check(document, "config")
     paths = {key: _named(document, key, root) for key in _FILES}
-    entries = load(paths["method_file"], "methods")
-    methods = Methods(read_entries(entries))
+    found = load(paths["found_file"], "found")
+    methods = Methods(with_found(read_entries(load(paths["method_file"], "methods")), found))
     papers = load_papers(paths["paper_folder"])
     tuning = load_tuning(paths["tuning_file"], methods)
-    check_searched(entries, methods, tuning)
+    check_found(found, methods, tuning)
     fields: dict[str, Any] = {
         "configuration": _spelled(document, methods),
         "root": root,
@@ -340,7 +349,8 @@ def _check_names(workspace: Workspace, document: Document) -> None:
             )
     for search in workspace.tuning.searches.values():
         with told_at(f"{configuration['tuning_file']}, {search.key}"):
-            workspace.check_paper(search.paper)
+            if search.paper != OWN:
+                workspace.check_paper(search.paper)
     for index, protocol in enumerate(configuration["protocols"]):
         if protocol != "published":
             with told_at(document.place(("protocols", index))):

@@ -1,6 +1,6 @@
 """What there is to train: every method and plug-in, as its own file describes it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrec.config.method_entries import MethodEntry
@@ -67,18 +67,27 @@ def card_text(methods: Methods, name: str) -> str:
     lines = [line for key in entry.settings for line in _setting(entry, key, values[key], sources[key])]
     whose = "of no paper" if paper == OWN else f"of the paper {paper}"
     for place, specials in entry.composed.items():
-        told = (f"{key} = {setting_text(one.value)} ({one.source_text})" for key, one in specials.items())
+        told = (f"{key} = {setting_text(one.value)} ({one.source})" for key, one in specials.items())
         lines.append(f"        with {place.replace('@', ' under ')}: {', '.join(told)}")
+    lines += _found(entry)
     return "\n".join([_text(card), f"    settings, {whose}:", *lines])
+
+
+def _found(entry: MethodEntry) -> Iterator[str]:
+    """What searches found, a line each."""
+    for place, datasets in entry.found.items():
+        where = f"with {place.replace('@', ' under ')}" if entry.backbones else f"under {place}"
+        for dataset, one in datasets.items():
+            told = ", ".join(f"{key} = {setting_text(value)}" for key, value in one.settings.items())
+            yield f"        found {where} on {dataset} ({one.trials} trials): {told}"
 
 
 def _setting(entry: MethodEntry, key: str, value: object, source: str) -> list[str]:
     """What a setting of an entry is, and what it is in papers in which it differs."""
     setting = entry.settings[key]
-    first = {paper: specials[key] for paper, specials in entry.papers.items() if key in specials}
-    others = {**setting.papers, **first, "in others": setting.default}
+    others = {**setting.papers, "in others": setting.default}
     differing = [
-        f"{paper} {setting_text(other.value)} ({other.source_text})"
+        f"{paper} {setting_text(other.value)} ({other.source})"
         for paper, other in others.items()
         if other.value != value
     ]

@@ -14,7 +14,13 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{one.chapter}: {one.what}" for one in MISTAKES])
 def test_a_mistake_is_answered_in_one_message(mistake, folder, monkeypatch):
-    for variable in ("FEDREC_MIRROR", "FEDREC_CATALOGUE", "FEDREC_PROTOCOLS", "FEDREC_METHODS"):
+    for variable in (
+        "FEDREC_MIRROR",
+        "FEDREC_CATALOGUE",
+        "FEDREC_PROTOCOLS",
+        "FEDREC_METHODS",
+        "FEDREC_FOUND",
+    ):
         monkeypatch.delenv(variable, raising=False)
     path = folder.restored()
     status, answer = mistake.answer(path)

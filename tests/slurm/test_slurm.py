@@ -75,9 +75,6 @@ class OnCluster(Checkout):
         entries = {name: entry(f"{name}.csv") for name in ("alpha", "beta")}
         demo = content_of("datasets.yaml")["demo"]
         self.write("config/datasets.yaml", yaml.safe_dump({**entries, "demo": demo}))
-        # Settings that were searched for name their searches, which are of a dataset that there is.
-        searched = content_of("tuning.yaml") | {"dataset": "demo"}
-        self.write("config/tuning.yaml", yaml.safe_dump(searched))
         small = {"datasets": ["alpha"], "methods": QUICK, "audit": AUDIT, "results": "results"}
         self.edit("config/config.yaml", lambda config: config | small | configuration)
         return self
@@ -227,7 +224,7 @@ def test_a_long_run_has_a_job_of_its_own_and_a_failure_shows_its_log(checkout):
 def test_the_whole_demonstration(checkout):
     """Every method, in the repository's own configuration."""
     Checkout.made(checkout.folder)
-    for name in ("config.yaml", "datasets.yaml", "tuning.yaml"):
+    for name in ("config.yaml", "datasets.yaml", "tuning.yaml", "found.yaml"):
         shutil.copy(ROOT / "config" / name, checkout.folder / "config" / name)
     process = checkout.started("--", "demo")
 

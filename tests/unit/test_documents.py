@@ -15,10 +15,9 @@ from fedrec.audit.verdict_summary import summarise_verdicts
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.modules import method_names, plugin_names
-from fedrec.config.names import parse
 from fedrec.config.papers import load_papers
 from fedrec.config.printed import published
-from fedrec.config.tuning import load_tuning
+from fedrec.config.tuning import found_by, load_tuning
 from fedrec.federation.engines.engine import ENGINES
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.cost import seconds_of
@@ -247,17 +246,18 @@ def test_every_room_and_engine_is_in_the_list_of_rooms():
     assert {name for name in ENGINES if not re.search(rf"\b{name}\b", rooms)} == set()
 
 
-def test_what_is_marked_as_found_by_a_search_is_what_the_kept_search_found():
+def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
     methods = load_methods(ROOT / "config/methods.yaml")
     searches = load_tuning(ROOT / "config/tuning.yaml", methods).searches.values()
     kept = {search: trials for search in searches if (trials := results.kept_trials(search.target))}
-    assert kept
     for search, trials in kept.items():
-        values, sources, _ = resolve(methods, parse(search.method).name, search.paper, search.dataset)
-        for one in search.ranges:
-            (chosen,) = (trial[one.setting] for trial in trials if trial["chosen"] == "True")
-            assert setting_text(values[one.setting]) == chosen, (search.key, one.setting)
-            assert sources[one.setting] == f"searched, {len(trials)} trials"
+        found = found_by(methods, search)
+        assert found is not None
+        assert found.trials == len(trials)
+        (chosen,) = (trial for trial in trials if trial["chosen"] == "True")
+        assert {name: setting_text(value) for name, value in found.settings.items()} == {
+            one.setting: chosen[one.setting] for one in search.ranges
+        }
 
 
 def test_what_is_published_was_built_from_the_runs_that_are_stored():

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
 from fedrec.config.tuning import Range
 from fedrec.errors import ResultError
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
-from fedrec.plan.reached import AT, CHOSEN_BY
+from fedrec.plan.reached import AT, CHOSEN_BY, validation_result
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.plan.trials import best, section_of
@@ -28,7 +29,8 @@ _NEAR = (0.01, 0.05)
 """How far below the best a trial may be and still count as near it, as shares."""
 _PARTS = 3
 """Into how many parts a range is cut, to see where it is good."""
-_METRICS = (CHOSEN_BY, "hr@10")
+_BESIDE = "hr@10"
+"""What is shown beside that by which trials are compared among candidates."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,8 @@ class TrialResult:
     stage: int
     """How far it came, from 0."""
     record: RunRecord
-
-    @property
-    def score(self) -> float:
-        """What it is compared by."""
-        return self.record.metric(CHOSEN_BY, "validation", AT)
+    score: float
+    """What it is compared by."""
 
     @property
     def diverged(self) -> int | None:
@@ -58,10 +57,10 @@ def build(target: Target, project: Project) -> None:
     ranges = [_range(one) for one in content["search"]["ranges"]]
     results = trial_results(content, project)
     rows = [_row(result, place, content) for place, result in enumerate(results)]
-    heading = f"{title(project.methods, content['search']['method'])} under the protocol of " + (
-        f"{content['search']['paper']} on {content['search']['dataset']}"
-    )
-    tables = [_trials_table(heading, rows, ranges, content, results)]
+    search = project.tuning.searches[target.name]
+    whose = "the shared protocol" if search.protocol == SHARED_PROTOCOL else f"the protocol of {search.paper}"
+    heading = f"{title(project.methods, search.method)} under {whose} on {search.dataset}"
+    tables = [_trials_table(target.name, heading, rows, ranges, content, results)]
     if is_over(content):
         tables.append(_parts_table(heading, ranges, results))
     write_forms(stem_of(target, project), rows, tables)
@@ -77,7 +76,8 @@ def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialRes
         for number, folder in runs.items():
             record = RunRecord(project.results / folder)
             values = {setting: content["trials"][number][setting] for setting in settings}
-            last[number] = TrialResult(number, values, stage, record)
+            score = validation_result(record.folder, record.summary, exact=content["search"]["exact"])
+            last[number] = TrialResult(number, values, stage, record, score)
     return sorted(last.values(), key=lambda one: (-one.stage, -one.score, one.number))
 
 
@@ -114,7 +114,8 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
     return {
         "trial": result.number,
         **result.values,
-        **{name: result.record.metric(name, "validation", AT) for name in _METRICS},
+        CHOSEN_BY: result.score,
+        **({} if content["search"]["exact"] else {_BESIDE: result.record.metric(_BESIDE, "validation", AT)}),
         "round": summary["rounds"][AT],
         "rounds": summary["settings"]["rounds"],
         DIVERGED: result.diverged,
@@ -125,6 +126,7 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
 
 
 def _trials_table(
+    target: str,
     heading: str,
     rows: Sequence[Row],
     ranges: Sequence[Range],
@@ -132,21 +134,30 @@ def _trials_table(
     results: Sequence[TrialResult],
 ) -> ReportTable:
     origin = origin_sentence(provenance(result.record for result in results))
+    exact: bool = content["search"]["exact"]
     return ReportTable(
-        caption=f"Trials of {heading}, best first: NDCG@10, by which they are compared, and HR@10 on "
-        "validation, at the round of the best validation HR@10. Trial 0 has the values from before the "
+        caption=f"Trials of {heading}, best first: {_compared(exact)}, at the round of the best validation "
+        "HR@10 among candidates. Trial 0 has the values without the "
         f"search. {_halving_sentence(content)}Nothing was chosen on test. {origin}",
         columns=[
             ReportColumn("trial", "trial"),
             *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
-            *(ReportColumn(name, f"{name.upper()}, validation", "{:.4f}") for name in _METRICS),
+            ReportColumn(CHOSEN_BY, "NDCG@10, validation", "{:.4f}"),
+            *([] if exact else [ReportColumn(_BESIDE, "HR@10, validation", "{:.4f}")]),
             ReportColumn("round", "at round"),
             ReportColumn("rounds", "rounds"),
             ReportColumn("diverged", "diverged in round"),
         ],
         rows=rows,
-        notes=[f"Why: {content['search']['because']}", *_outcome(results, content)],
+        notes=[f"Why: {content['search']['because']}", *_outcome(target, results, content)],
     )
+
+
+def _compared(exact: bool) -> str:
+    """What the columns of metrics are."""
+    if exact:
+        return "NDCG@10 among all items on validation, by which they are compared"
+    return "NDCG@10 among candidates, by which they are compared, and HR@10, both on validation"
 
 
 def _halving_sentence(content: Mapping[str, Any]) -> str:
@@ -157,8 +168,8 @@ def _halving_sentence(content: Mapping[str, Any]) -> str:
     return f"After round {rounds} the best {halving['keep']:.0%} of the trials went on, anew from the start. "
 
 
-def _outcome(results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
-    """What was chosen, how flat the optimum is, and what to write into the file of methods."""
+def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
+    """What was chosen, how flat the optimum is, and how it becomes part of the configuration."""
     if not is_over(content):
         rounds = content["stages"][-1]["rounds"]
         return [f"Nothing is chosen yet: these are the trials after round {rounds}. Ask once more."]
@@ -170,8 +181,7 @@ def _outcome(results: Sequence[TrialResult], content: Mapping[str, Any]) -> list
     return [
         f"Chosen: trial {chosen.number}. Of the {finalists} trials trained to the end, {counts} of it."
         + (f" {diverged} of all {trials} diverged." if diverged else ""),
-        f"For config/methods.yaml, under {content['search']['paper']}, with `source: searched, "
-        f"trials: {trials}`: {values}.",
+        f"`fedrec adopt {target}` puts it into config/found.yaml: {values}.",
     ]
 
 

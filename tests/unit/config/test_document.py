@@ -25,6 +25,7 @@ CONFIG = {
     "paper_folder": "e",
     "claim_file": "f",
     "tuning_file": "f",
+    "found_file": "f",
     "catalogue": "a",
     "protocol_file": "b",
     "results": "c",
@@ -38,7 +39,7 @@ def message(call, *arguments):
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", ["claims", "config", "datasets", "methods", "protocols", "tuning"])
+@pytest.mark.parametrize("name", ["claims", "config", "datasets", "found", "methods", "protocols", "tuning"])
 def test_the_projects_own_files_fit_their_schemas(name):
     load(ROOT / f"config/{name}.yaml", name)
 

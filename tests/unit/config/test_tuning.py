@@ -1,19 +1,24 @@
 """Searches as configuration: what may be searched and what not, and values that are marked as found by one."""
 
 import re
+from dataclasses import asdict
 
 import pytest
 import yaml
 
+from fedrec.config.catalogue import load_catalogue
+from fedrec.config.found_file import found_text
+from fedrec.config.method_entries import Found
 from fedrec.config.methods import load_methods, resolve
-from fedrec.config.tuning import load_tuning
+from fedrec.config.tuning import held_settings, load_tuning, name_with_found
 from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import papers_in
 from tests.conftest import ROOT
 from tests.projects import Made
 
 METHODS = load_methods(ROOT / "config/methods.yaml")
-DEFAULT = {"dataset": "ml-100k", "trials": 4, "design": 0, "seed": 1000}
-RATE = {"log": [0.001, 1], "was": 0.01}
+DEFAULT = {"datasets": ["ml-100k"], "trials_per_setting": 4, "most_trials": 9, "design": 0, "seed": 1000}
+RATE = {"log": [0.001, 1]}
 
 
 def loaded(folder, searches, **changes):
@@ -29,15 +34,15 @@ def search(settings, **changes):
 def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
     ranges = {
         "rate": RATE,
-        "early_stop": {"choice": [None, 0.0001], "was": None},
-        "layers": {"choice": [[32, 16, 8], [64]], "was": [32, 16, 8]},
+        "early_stop": {"choice": [None, 0.0001]},
+        "layers": {"choice": [[32, 16, 8], [64]]},
     }
-    tuning = loaded(tmp_path, {"fedncf+plgc@plgc": search(ranges, held={"d": 8, "beta": 0.30})})
+    tuning = loaded(tmp_path, {"fedncf+plgc@plgc": search(ranges)})
     (one,) = tuning.searches.values()
-    assert (one.target, one.paper, one.dataset) == ("tune_fedncf_plgc_plgc", "plgc", "ml-100k")
-    assert one.method == "fedncf+plgc[beta=0.3][d=8]"
+    assert (one.target, one.paper, one.dataset) == ("tune_fedncf_plgc_plgc_ml_100k", "plgc", "ml-100k")
+    assert one.method == "fedncf+plgc"
     assert [(part.setting, part.bounds, part.choices, part.was) for part in one.ranges] == [
-        ("rate", (0.001, 1.0), (), "0.01"),
+        ("rate", (0.001, 1.0), (), "0.5"),
         ("early_stop", None, ("null", "0.0001"), "null"),
         ("layers", None, ("32x16x8", "64"), "32x16x8"),
     ]
@@ -50,27 +55,25 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
         ("fedmf+plgq@plgc", search({"rate": RATE}), "unknown plug-in 'plgq'. Did you mean 'plgc'?"),
         ("pfedclr+em@fedem", search({"merge": RATE}), "em does not go with pfedclr"),
         ("ncf@fedem", search({"rat": RATE}), "settings.rat: ncf has no setting 'rat'. Did you mean 'rate'?"),
-        ("ncf@fedem", search({"rate": RATE}, held={"dd": 8}), "held.dd: ncf has no setting 'dd'"),
-        ("ncf@fedem", search({"rate": RATE}, held={"d": 0}), "held.d: 0 (integer) is not allowed: size of a vector"),
-        ("ncf@fedem", search({"rate": RATE}, held={"rate": 0.1}), "held.rate: is searched below, too"),
         ("fedmf@fedem", search({"rate": RATE}), "settings.rate: fedem states it: rate = 0.1. What a paper states"),
-        ("centrap@fedrap", search({"rounds": {"linear": [1, 9], "was": 5}}), "decides how long a trial is"),
-        ("ncf@fedem", search({"rate": {"was": 0.1}}), "settings.rate: give exactly one of log, linear, choice"),
+        ("centrap@fedrap", search({"rounds": {"linear": [1, 9]}}), "decides how long a trial is"),
+        ("ncf@fedem", search({"rate": {}}), "settings.rate: give exactly one of log, linear, choice"),
         ("ncf@fedem", search({"rate": RATE | {"choice": [0.1, 1]}}), "give exactly one of log, linear, choice"),
-        ("ncf@fedem", search({"rate": {"log": [0, 1], "was": 0.1}}), "starts above 0, not at 0"),
-        ("ncf@fedem", search({"rate": {"log": [-1, 1], "was": 0.1}}), "starts above 0, not at -1"),
-        ("ncf@fedem", search({"rate": {"linear": [1, 1], "was": 0.1}}), "the least value, 1, must lie below"),
-        ("ncf@fedem", search({"rate": {"linear": [1, 2000], "was": 0.1}}), "2000 (integer) is not allowed: learning"),
-        ("ncf@fedem", search({"rate": {"linear": [0, 1], "was": -1}}), "rate.was: -1 (integer) is not allowed"),
-        ("ncf@fedem", search({"rate": {"linear": [0, 1, 2], "was": 1}}), "may have 2 at most"),
-        ("ncf@fedem", search({"rate": {"linear": [0, 1]}}), "key 'was' is missing"),
-        ("ncf@fedem", search({"rate": {"choice": [1], "was": 1}}), "choice: has 1 entries, needs at least 2"),
-        ("ncf@fedem", search({"rate": {"choice": [1, "a"], "was": 1}}), "choice[1]: 'a' (text) is not allowed"),
-        ("ncf@fedem", search({"rate": {"choice": [1, 1], "was": 1}}), "is in the list twice"),
+        ("ncf@fedem", search({"rate": {"log": [0, 1]}}), "starts above 0, not at 0"),
+        ("ncf@fedem", search({"rate": {"log": [-1, 1]}}), "starts above 0, not at -1"),
+        ("ncf@fedem", search({"rate": {"linear": [1, 1]}}), "the least value, 1, must lie below"),
+        ("ncf@fedem", search({"rate": {"linear": [1, 2000]}}), "2000 (integer) is not allowed: learning"),
+        ("ncf@fedem", search({"rate": {"linear": [0, 1, 2]}}), "may have 2 at most"),
+        ("ncf@fedem", search({"rate": {"choice": [1]}}), "choice: has 1 entries, needs at least 2"),
+        ("ncf@fedem", search({"rate": {"choice": [1, "a"]}}), "choice[1]: 'a' (text) is not allowed"),
+        ("ncf@fedem", search({"rate": {"choice": [1, 1]}}), "is in the list twice"),
         ("ncf@fedem", search({}), "settings: has 0 entries"),
-        ("fedcia@fedem", search({"fitting": {"log": [1, 2], "was": "product"}}), "goes with numbers; this is one of"),
+        ("fedcia@fedem", search({"fitting": {"log": [1, 2]}}), "goes with numbers; this is one of"),
         ("ncf@fedem", {"settings": {"rate": RATE}}, "key 'because' is missing. It is: what the paper leaves open"),
         ("ncf", search({"rate": RATE}), "does not match"),
+        ("ncf@fedem", search({"rate": RATE}, held={"d": 8}), "unknown key 'held'"),
+        ("ncf@fedem", search({"rate": RATE}, datasets=[]), "datasets: has 0 entries"),
+        ("fedmf@fedem", search({"rate": RATE | {"from": "code"}}), "'code' (text) is not allowed"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, said):
@@ -83,14 +86,10 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"trials": 0}, "trials: 0 is not allowed: at least 1"),
+        ({"most_trials": 0}, "most_trials: 0 is not allowed: at least 1"),
         ({"seed": -1}, "seed: -1 is not allowed"),
-        ({"trails": 3}, "unknown key 'trails'. Did you mean 'trials'?"),
+        ({"most_trails": 3}, "unknown key 'most_trails'. Did you mean 'most_trials'?"),
         ({"halving": {"rounds": [], "keep": 0.5}}, "halving.rounds: has 0 entries"),
-        (
-            {"halving": {"rounds": [100], "keep": 0.5}},
-            "trials of ncf@fedem have 100 rounds; compare them before",
-        ),
         ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write them from the first to the last"),
         ({"halving": {"rounds": [10], "keep": 1}}, "halving.keep: 1"),
     ],
@@ -98,6 +97,39 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
 def test_a_mistake_in_what_searches_have_in_common_is_told(tmp_path, changes, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         loaded(tmp_path, {"ncf@fedem": search({"rate": RATE})}, **changes)
+
+
+def test_a_search_is_made_on_each_of_its_datasets(tmp_path):
+    searches = {
+        "ncf@fedem": search({"rate": RATE}),
+        "fedrap@fedrap": search({"v2": RATE}, datasets=["lastfm-2k-b", "ml-1m"]),
+    }
+    tuning = loaded(tmp_path, searches, datasets=["ml-100k", "filmtrust"])
+    assert list(tuning.searches) == [
+        "tune_ncf_fedem_ml_100k",
+        "tune_ncf_fedem_filmtrust",
+        "tune_fedrap_fedrap_lastfm_2k_b",
+        "tune_fedrap_fedrap_ml_1m",
+    ]
+    # Without the search it is another value on one of them.
+    assert [one.ranges[0].was for one in tuning.searches.values()] == ["0.001", "0.001", "1", "0.1"]
+
+
+def test_two_searches_of_one_name_are_refused(tmp_path):
+    searches = {"ncf@fedem": search({"rate": RATE}, datasets=["ml-1m", "ml.1m"])}
+    with pytest.raises(ConfigurationError, match="would both be tune_ncf_fedem_ml_1m"):
+        loaded(tmp_path, searches)
+
+
+def test_a_grid_that_a_paper_states_is_searched_where_the_file_says_so(tmp_path):
+    tuning = loaded(tmp_path, {"fedmf@fedem": search({"rate": RATE | {"from": "paper"}})})
+    assert [one.ranges[0].was for one in tuning.searches.values()] == ["0.1"]
+
+
+def test_all_searches_of_the_project_are_on_datasets_of_their_papers():
+    tuning = load_tuning(ROOT / "config/tuning.yaml", METHODS)
+    catalogue = load_catalogue(ROOT / "config/datasets.yaml")
+    assert [one for one in tuning.searches.values() if one.paper not in catalogue[one.dataset].papers] == []
 
 
 # What a search has to do with the rest of the configuration
@@ -116,62 +148,187 @@ def test_a_seed_of_trials_is_not_reported(made):
 
 
 def test_a_search_follows_a_paper_that_there_is(made):
-    other = "fedcia@fedemm: {because: why, settings: {rate: {log: [0.1, 1], was: 0.1}}}"
+    other = "fedcia@fedemm: {because: why, settings: {rate: {log: [0.1, 1]}}}"
     made.replace("config/tuning.yaml", "fedcia@fedem:", f"{other}\n  fedcia@fedem:")
     with pytest.raises(ConfigurationError, match=r"unknown paper 'fedemm'\. Did you mean 'fedem'"):
         made.project()
 
 
-SEARCHED = (
-    "papers: {pfedrec: {value: 0.005, source: paper}, fedem: {value: 0.004, source: searched, trials: 16}}"
-)
-ADOPTED = """\
-    fedem:
-      rate: {value: 0.0063, source: searched, trials: 16}
-      spread: {value: 0.178, source: searched, trials: 16}
-    fedrap:
-      rate: {value: 0.000133"""
-"""What was found for it holds before that."""
+# What searches found
+
+FOUND = {"trials": 32, "settings": {"rate": 0.004, "spread": 0.5}, "held": {"d": 16}}
 
 
-def test_a_value_that_was_found_says_in_how_many_trials(made):
-    made.replace("config/methods.yaml", "papers: {pfedrec: {value: 0.005, source: paper}}", SEARCHED)
-    made.replace("config/methods.yaml", ADOPTED, "    fedrap:\n      rate: {value: 0.000133")
-    methods = made.project().methods
-    values, sources, _ = resolve(methods, "ncf", "fedem", "any")
-    assert (values["rate"], sources["rate"]) == (0.004, "searched, 16 trials")
+def with_found(made, content):
+    made.write("config/found.yaml", yaml.safe_dump(content, sort_keys=False))
+    return made.project().methods
+
+
+def of_ncf(methods, dataset, name="ncf", paper="fedem"):
+    values, sources, _ = resolve(methods, name, paper, dataset)
+    return values["rate"], sources["rate"]
+
+
+def test_a_value_that_was_found_says_in_how_many_trials_and_where(made):
+    methods = with_found(made, {"ncf@fedem": {"ml-100k": FOUND}})
+    assert of_ncf(methods, "ml-100k") == (0.004, "searched, 32 trials")
+    assert of_ncf(methods, "filmtrust") == (0.004, "searched on ml-100k, 32 trials")
+    assert of_ncf(methods, "ml-100k", "ncf[rate=0.2]") == (0.2, "user")
+    assert of_ncf(methods, "ml-100k", paper="pfedclr") == (0.001, "ours")
+    assert of_ncf(methods.unsearched, "ml-100k") == (0.001, "ours")
+
+
+def test_what_was_found_on_a_dataset_comes_first_there(made):
+    text = (made.folder / "config/tuning.yaml").read_text()
+    made.write(
+        "config/tuning.yaml",
+        text.replace("  ncf@fedem:\n", "  ncf@fedem:\n    datasets: [ml-100k, filmtrust]\n"),
+    )
+    other = FOUND | {"trials": 8, "settings": {"rate": 0.02}}
+    methods = with_found(made, {"ncf@fedem": {"ml-100k": FOUND, "filmtrust": other}})
+    assert of_ncf(methods, "filmtrust") == (0.02, "searched, 8 trials")
+    # What was not found there has nothing of what was found elsewhere: the two were found together.
+    assert resolve(methods, "ncf", "fedem", "filmtrust")[0]["spread"] == 0.01
+    assert of_ncf(methods, "ml-1m") == (0.004, "searched on ml-100k, 32 trials")
+
+
+def test_what_is_stated_of_a_dataset_comes_before_what_was_found_on_another(made):
+    """FedRAP's code has another v2 on one dataset."""
+    found = {"trials": 48, "settings": {"v1": 0.001, "v2": 0.01}, "held": {"curriculum": "tanh"}}
+    methods = with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+    values, sources, _ = resolve(methods, "fedrap", "fedrap", "lastfm-2k-b")
+    assert (values["v1"], sources["v1"]) == (0.001, "searched on ml-100k, 48 trials")
+    assert (values["v2"], sources["v2"]) == (1.0, "code")
+    assert resolve(methods, "fedrap", "fedrap", "tafeng")[0]["v2"] == 0.01
+
+
+def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searched_with_it(made):
+    backbone = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
+    both = {"trials": 48, "settings": {"rate": 0.4}, "held": {}}
+    methods = with_found(made, {"fedmf@plgc": {"ml-100k": backbone}, "fedmf+plgc@plgc": {"ml-100k": both}})
+    values, _, _ = resolve(methods, "fedmf+plgc", "plgc", "ml-100k")
+    assert (values["rate"], values["item_factor"]) == (0.4, 7.0)
+    values, _, _ = resolve(methods, "fedmf", "plgc", "ml-100k")
+    assert (values["rate"], values["item_factor"]) == (0.3, 7.0)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("key", "dataset", "changes", "said"),
     [
-        (", trials: 16", "", "ncf.settings.rate.papers.fedem: key 'trials' is missing: in how many trials"),
-        ("searched", "ours", "ncf.settings.rate.papers.fedem.trials: goes with source: searched"),
-        ("fedem", "plgc", "no search looks for rate of ncf under plgc. Declare it in the file of searches"),
-        ("trials: 16", "trials: 0", "trials: 0 is not allowed: at least 1"),
+        ("ncf@plgc", "ml-100k", {}, "ncf@plgc: there is no search for ncf@plgc on ml-100k"),
+        ("ncf@fedem", "ml-1m", {}, "there is no search for ncf@fedem on ml-1m"),
+        ("ncff@fedem", "ml-100k", {}, "unknown method 'ncff'. Did you mean 'ncf'?"),
+        ("ncf@fedem", "ml-100k", {"trials": 0}, "trials: 0 is not allowed: at least 1"),
+        ("ncf@fedem", "ml-100k", {"settings": {"rat": 1}}, "settings.rat: ncf has no setting 'rat'. Did you"),
+        ("ncf@fedem", "ml-100k", {"settings": {"rate": -1}}, "settings.rate: -1 (integer) is not allowed"),
+        ("ncf@fedem", "ml-100k", {"settings": {"d": 8}}, "settings.d: the search ncf@fedem does not look for it"),
+        ("ncf@fedem", "ml-100k", {"held": {"d": 8}}, "held.d: it was searched with d = 8, which is 16 in runs"),
+        ("ncf@fedem", "ml-100k", {"held": {"rate": 1}}, "searched with rate = 1, which is searched, or not there"),
+        ("ncf@fedem", "ml-100k", {"more": 1}, "unknown key 'more'"),
     ],
-)
-def test_a_value_that_no_search_found_is_not_marked_so(made, old, new, said):
-    marked = SEARCHED.replace(old, new)
-    made.replace("config/methods.yaml", "papers: {pfedrec: {value: 0.005, source: paper}}", marked)
+)  # fmt: skip
+def test_a_mistake_in_what_was_found_is_told(made, key, dataset, changes, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
-        made.project()
-    assert "methods.yaml, line " in str(caught.value)
+        with_found(made, {key: {dataset: FOUND | changes}})
+    assert "found.yaml, line " in str(caught.value)
 
 
-def test_a_value_that_others_take_over_is_looked_for_where_it_is_written(made):
-    """Of fedmf's rate under plgc, found by the search of fedmf, many entries take over the very lines."""
-    made.replace(
-        "config/methods.yaml",
-        "plgc: {value: 0.1, source: ours}",
-        "plgc: {value: 0.2, source: searched, trials: 16}",
-    )
-    with pytest.raises(ConfigurationError, match="rate of pfedrec under plgc") as caught:
-        made.project()
-    assert len(str(caught.value).splitlines()) == 1
-    text = (made.folder / "config/tuning.yaml").read_text()
-    made.write("config/tuning.yaml", text + "  pfedrec@plgc:\n    because: so\n    settings: *rates\n")
-    made.project()
+def test_a_search_for_another_model_than_the_reported_one_is_refused(made):
+    """Of FedRAP that fixes its strengths nothing holds where the reported one raises them."""
+    found = {"trials": 48, "settings": {"v1": 0.001}, "held": {"curriculum": "fixed"}}
+    with pytest.raises(
+        ConfigurationError, match="curriculum = fixed, which is tanh in runs that are reported"
+    ):
+        with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+    made.replace("config/methods.yaml", "value: tanh, source: paper", "value: fixed, source: paper")
+    with_found(made, {"fedrap@fedrap": {"ml-100k": found}})
+
+
+def test_all_that_was_found_holds_what_runs_have_that_are_reported(made):
+    """The file that comes with the project says of every setting that was not searched what it was."""
+    project = made.project()
+    content = yaml.safe_load((made.folder / "config/found.yaml").read_text())
+    for one in project.tuning.searches.values():
+        if found := content.get(one.key, {}).get(one.dataset):
+            assert found["held"] == held_settings(one, project.methods), one.target
+
+
+def test_what_trains_needs_no_file_of_what_was_found_and_checks_the_one_it_has(tmp_path):
+    path = tmp_path / "methods.yaml"
+    path.write_text((ROOT / "config/methods.yaml").read_text())
+    assert of_ncf(load_methods(path), "ml-100k") == (0.001, "ours")
+    other = tmp_path / "other.yaml"
+    for where in (tmp_path / "found.yaml", other):
+        where.write_text(yaml.safe_dump({"ncf@fedem": {"ml-100k": FOUND}}))
+        assert of_ncf(load_methods(path, where), "ml-100k") == (0.004, "searched, 32 trials")
+    assert of_ncf(load_methods(path), "ml-100k") == (0.004, "searched, 32 trials")
+    other.write_text(yaml.safe_dump({"ncf@fedem": {"ml-100k": FOUND | {"settings": {"rate": -1}}}}))
+    with pytest.raises(ConfigurationError, match=r"settings\.rate: -1"):
+        load_methods(path, other)
+
+
+def test_what_was_found_is_written_sorted_below_the_comments_and_reads_back():
+    found = {
+        "ncf@fedem": {"ml-1m": Found(8, {"rate": 0.00001, "spread": 2.0}, {"layers": [16], "d": 16})},
+        "mf@fedem": {"ml-100k": Found(16, {"rate": 1e-7}, {"early_stop": None, "mixing": "on"})},
+    }
+    text = found_text("# first\n# second\nold@x: {}\n", found)
+    assert text.startswith("# first\n# second\nmf@fedem:\n  ml-100k:\n    trials: 16\n")
+    assert "held: {d: 16, layers: [16]}" in text
+    assert found_text(text, found) == text
+    assert yaml.safe_load(text) == {
+        key: {dataset: asdict(one) for dataset, one in datasets.items()} for key, datasets in found.items()
+    }
+    assert yaml.safe_load(found_text(text, {})) == {}
+
+
+# Searches of no paper
+
+
+CLEAN = {
+    "because": "all are tuned alike",
+    "datasets": ["ml-1m"],
+    "settings": {"rate": RATE},
+    "validation": "exact",
+}
+
+
+def tuned_under_clean(made, *names):
+    """The project with what such searches found."""
+    path = made.folder / "config/tuning.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["searches"] |= {f"{name}@clean": CLEAN for name in names}
+    path.write_text(yaml.safe_dump(content))
+    found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
+    made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
+    return made.project()
+
+
+def test_under_the_shared_protocol_what_a_paper_states_is_searched_too(tmp_path):
+    tuning = loaded(tmp_path, {"fedmf@clean": CLEAN, "fcf@clean": CLEAN})
+    fedmf, fcf = tuning.searches.values()
+    assert (fedmf.target, fedmf.protocol, fedmf.exact) == ("tune_fedmf_clean_ml_1m", "clean", True)
+    # With the settings of the method's own paper besides, or of none.
+    assert (fedmf.paper, fcf.paper) == ("pfedclr", "own")
+    with pytest.raises(ConfigurationError, match="What a paper states is not searched"):
+        loaded(tmp_path, {"fedmf@pfedclr": CLEAN})
+
+
+@pytest.mark.parametrize("name", ["fedmf", "fedmf+plgc"])
+def test_no_run_has_what_was_found_under_the_shared_protocol_but_by_its_name(made, name):
+    before = made.project().methods.unsearched
+    project = tuned_under_clean(made, name)
+    (search,) = (one for one in project.tuning.searches.values() if one.protocol == "clean")
+    assert papers_in(project.methods) == papers_in(before)
+    for paper in papers_in(project.methods):
+        assert resolve(project.methods, name, paper, "ml-1m") == resolve(before, name, paper, "ml-1m")
+    assert name_with_found(project.methods, search) == f"{name}[rate=0.3]"
+    assert name_with_found(before, search) == name
+
+
+def test_a_search_of_a_method_of_no_paper_is_planned(made):
+    project = tuned_under_clean(made, "fcf", "fedmf")
+    assert project.tuning.searches["tune_fcf_clean_ml_1m"].paper == "own"
 
 
 # What differs with one backbone under one paper
@@ -179,7 +336,7 @@ def test_a_value_that_others_take_over_is_looked_for_where_it_is_written(made):
 UNCOMPOSED = re.compile(r"^  composed:\n(    .*\n)+", re.MULTILINE)
 COMPOSED = """  composed:
     fedmf@plgc:
-      rate: {value: 0.03, source: searched, trials: 16, datasets: {lastfm-2k-b: 0.02}}
+      head_rate: {value: 0.03, source: code, datasets: {lastfm-2k-b: 0.02}}
       beta: {value: 0.7, source: paper}
   backbones:
     fedmf: the item table is kept as C; G is the mean of all C
@@ -189,8 +346,9 @@ PLAIN = COMPOSED[COMPOSED.index("  backbones") :]
 
 @pytest.fixture
 def plain(made):
-    """A project in which no plug-in differs with a backbone."""
+    """A project in which no plug-in differs with a backbone, and nothing was found."""
     path = "config/methods.yaml"
+    made.write("config/found.yaml", "{}")
     made.write(path, UNCOMPOSED.sub("", (made.folder / path).read_text()))
     return made
 
@@ -201,24 +359,24 @@ def test_a_plugin_differs_with_one_backbone_under_one_paper(plain):
 
     def found(name, paper, dataset="ml-100k"):
         values, sources, _ = resolve(methods, name, paper, dataset)
-        return values["rate"], sources["rate"], values.get("beta")
+        return values.get("head_rate"), sources.get("head_rate"), values.get("beta")
 
-    assert found("fedmf+plgc", "plgc") == (0.03, "searched, 16 trials", 0.7)
-    assert found("fedmf+plgc", "plgc", "lastfm-2k-b") == (0.02, "searched, 16 trials", 0.7)
-    assert found("fedmf+plgc[rate=5]", "plgc") == (5.0, "user", 0.7)
-    assert found("fedmf", "plgc") == (0.507, "searched, 16 trials", None)
-    assert found("perfedrec+plgc", "plgc")[2] == 0.5
-    assert found("fedmf+plgc", "pfedclr") == (0.01, "paper", 0.5)
+    assert found("fedmf+plgc", "plgc") == (0.03, "code", 0.7)
+    assert found("fedmf+plgc", "plgc", "lastfm-2k-b") == (0.02, "code", 0.7)
+    assert found("fedmf+plgc[head_rate=5]", "plgc") == (5.0, "user", 0.7)
+    assert found("fedmf", "plgc") == (None, None, None)
+    assert found("perfedrec+plgc", "plgc") == (0.1, "ours", 0.5)
+    assert found("fedmf+plgc", "pfedclr") == (0.1, "ours", 0.5)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("fedmf@plgc", "fedmff@plgc", "composed.fedmff@plgc: is no backbone of +plgc and a paper"),
-        ("rate:", "rat:", "composed.fedmf@plgc.rat: fedmf+plgc has no setting 'rat'. Did you mean 'rate'?"),
-        ("value: 0.03", "value: -1", "composed.fedmf@plgc.rate.value: -1 (integer) is not allowed"),
+        ("head_rate:", "rat:", "composed.fedmf@plgc.rat: fedmf+plgc has no setting 'rat'. Did you mean 'rate'?"),
+        ("value: 0.03", "value: -1", "composed.fedmf@plgc.head_rate.value: -1 (integer) is not allowed"),
         ("source: paper", "from: paper", "composed.fedmf@plgc.beta.from: unknown key 'from'"),
-        ("0.7, source: paper", "0.7, source: searched, trials: 1", "no search looks for beta of fedmf+plgc under plgc"),
+        ("0.7, source: paper", "0.7, source: searched", "'searched' (text) is not allowed. Write one of: paper, code"),
         ("{value: 0.7, source: paper}", "0.7", "must be keys and values"),
     ],
 )  # fmt: skip
@@ -229,7 +387,7 @@ def test_a_mistake_in_what_differs_is_told(plain, old, new, said):
 
 
 def test_what_trains_checks_the_same_without_schemas(plain):
-    plain.replace("config/methods.yaml", PLAIN, COMPOSED.replace("rate:", "rat:"))
+    plain.replace("config/methods.yaml", PLAIN, COMPOSED.replace("head_rate:", "rat:"))
     with pytest.raises(ConfigurationError, match="fedmf\\+plgc has no setting 'rat'"):
         load_methods(plain.folder / "config/methods.yaml")
 
@@ -239,63 +397,15 @@ def test_the_card_of_a_plugin_tells_what_differs(plain):
 
     plain.replace("config/methods.yaml", PLAIN, COMPOSED)
     text = card_text(plain.project().methods, "+plgc")
-    assert "with fedmf under plgc: rate = 0.03 (searched, 16 trials), beta = 0.7 (paper)" in text
+    assert "with fedmf under plgc: head_rate = 0.03 (code), beta = 0.7 (paper)" in text
 
 
-# What differs under a paper in settings that another entry has, too
-
-OWN = """  papers:
-    fedem:
-      rate: {value: 0.004, source: searched, trials: 16}
-    pfedrec:
-      rate: {value: 0.006, source: ours, datasets: {ml-1m: 0.007}}
-"""
-
-
-def with_own(made, text=OWN):
-    """Gives NCF what differs under papers, and nothing else."""
-    path = "config/methods.yaml"
-    lines = (made.folder / path).read_text()
-    start = lines.index("\nncf:\n")
-    head, entry, tail = lines[:start], *lines[start:].split("\n\n", 1)
-    entry = re.sub(r"\n  papers:(\n    .*)+", "", entry)
-    made.write(path, f"{head}{entry}\n{text}\n{tail}")
-
-
-def test_an_entry_differs_under_a_paper_in_what_it_takes_over(made):
-    with_own(made)
-    methods = made.project().methods
-
-    def found(name, paper, dataset="ml-100k"):
-        values, sources, _ = resolve(methods, name, paper, dataset)
-        return values["rate"], sources["rate"]
-
-    assert found("ncf", "fedem") == (0.004, "searched, 16 trials")
-    # Before what the setting itself says of the paper.
-    assert found("ncf", "pfedrec") == (0.006, "ours")
-    assert found("ncf", "pfedrec", "ml-1m") == (0.007, "ours")
-    assert found("ncf", "plgc") == (0.001, "ours")
-    assert found("ncf[rate=5]", "fedem") == (5.0, "user")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("rate:", "rat:", "ncf.papers.fedem.rat: ncf has no setting 'rat'. Did you mean 'rate'?"),
-        ("0.004", "-1", "ncf.papers.fedem.rate.value: -1 (integer) is not allowed"),
-        (", trials: 16", "", "ncf.papers.fedem.rate: key 'trials' is missing"),
-        ("fedem:", "plgc:", "no search looks for rate of ncf under plgc"),
-    ],
-)
-def test_a_mistake_in_an_entrys_own_papers_is_told(made, old, new, said):
-    with_own(made, OWN.replace(old, new, 1))
-    with pytest.raises(ConfigurationError, match=re.escape(said)):
-        made.project()
-
-
-def test_the_card_of_a_method_tells_what_differs_with_the_setting(made):
+def test_a_card_tells_what_was_found(made):
     from fedrec.runs.cards import card_text
 
-    with_own(made)
-    text = card_text(made.project().methods, "ncf")
-    assert "elsewhere: pfedrec 0.006 (ours), fedem 0.004 (searched, 16 trials)" in text
+    found = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
+    methods = with_found(made, {"fedmf@plgc": {"ml-100k": found}, "fedmf+plgc@plgc": {"ml-100k": found}})
+    told = "found under plgc on ml-100k (32 trials): rate = 0.3, item_factor = 7"
+    assert told in card_text(methods, "fedmf")
+    assert told.replace("under", "with fedmf under") in card_text(methods, "+plgc")
+    assert "found" not in card_text(methods, "ncf")

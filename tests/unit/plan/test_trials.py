@@ -2,17 +2,23 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
+import yaml
 
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.names import parse
 from fedrec.config.tuning import Halving, Range, Search, Tuning
+from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.engines.engine import engine_named
+from fedrec.files.parquet import write_table
 from fedrec.plan.asked import runs_asked
+from fedrec.plan.reached import validation_result
 from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
-from fedrec.plan.trials import best, design, section_of, stages
+from fedrec.plan.trials import best, design, early_rounds, section_of, stages
 from fedrec.runs.registry import make_learner, make_method
 from tests import planned_runs
 from tests.conftest import ROOT
@@ -25,15 +31,30 @@ RATE = Range("rate", "log", (0.001, 1.0), (), False, "0.01")
 SPREAD = Range("spread", "linear", (0.0, 2.0), (), False, "1")
 LOSS = Range("loss", "choice", None, ("bpr", "bce"), False, "bpr")
 DEPTH = Range("depth", "linear", (1.0, 4.0), (), True, "3")
-TUNING = Tuning(16, 0, 1000, None, {})
+TUNING = Tuning(16, 16, 0, 1000, None, {})
 
 
 def search(*ranges, method="lightgcn"):
     return Search(f"{method}@fedem", method, "fedem", "ml-100k", "nobody says", ranges)
 
 
+def of_trials(number):
+    return replace(TUNING, trials_per_setting=number, most_trials=number)
+
+
 def never(_run):
     return None
+
+
+def test_every_setting_that_is_searched_has_as_many_trials_up_to_a_limit():
+    tuning = replace(TUNING, trials_per_setting=5, most_trials=12)
+    assert [
+        len(design(search(*ranges), tuning)) for ranges in ([RATE], [RATE, SPREAD], [RATE, SPREAD, DEPTH])
+    ] == [
+        5,
+        10,
+        12,
+    ]
 
 
 def test_the_first_trial_is_what_was_and_no_other_is_there_twice():
@@ -46,13 +67,13 @@ def test_a_design_is_the_same_every_time_and_more_trials_only_add_to_it():
     one = search(RATE, SPREAD, LOSS)
     trials = design(one, TUNING)
     assert trials == design(one, TUNING)
-    assert design(one, replace(TUNING, trials=50))[:16] == trials
-    assert design(one, replace(TUNING, trials=3)) == trials[:3]
+    assert design(one, of_trials(50))[:16] == trials
+    assert design(one, of_trials(3)) == trials[:3]
     assert design(one, replace(TUNING, design=1))[1:] != trials[1:]
 
 
 def test_values_lie_in_their_ranges_and_fill_them():
-    trials = design(search(RATE, SPREAD, LOSS, DEPTH), replace(TUNING, trials=65))[1:]
+    trials = design(search(RATE, SPREAD, LOSS, DEPTH), of_trials(65))[1:]
     rates, spreads = ([float(values[name]) for values in trials] for name in ("rate", "spread"))
     assert 0.001 <= min(rates) < 0.0015
     assert 0.7 < max(rates) <= 1
@@ -67,7 +88,7 @@ def test_a_value_has_three_digits_and_reads_back_as_it_is_spelt():
     for values in design(search(RATE, SPREAD), TUNING):
         for name, text in values.items():
             assert len(text.replace(".", "").lstrip("0")) <= 3, (name, text)
-        (stage,) = stages(search(RATE, SPREAD), replace(TUNING, trials=1), METHODS, never)
+        (stage,) = stages(search(RATE, SPREAD), of_trials(1), METHODS, never)
     for number, run in stages(search(RATE, SPREAD), TUNING, METHODS, never)[0].runs.items():
         values = design(search(RATE, SPREAD), TUNING)[number]
         settings, _, _ = resolve(METHODS, run.method, "fedem", "ml-100k")
@@ -87,18 +108,29 @@ def test_of_a_small_search_every_point_is_tried():
 
 
 def test_trials_are_runs_of_the_papers_own_protocol_with_a_seed_of_their_own():
-    held = search(RATE, LOSS, method="lightgcn[d=8][rounds=7]")
-    (stage,) = stages(held, TUNING, METHODS, never)
+    (stage,) = stages(search(RATE, LOSS), TUNING, METHODS, never)
     # Its rate differs from that of the file, its loss does not.
     assert stage.runs[0] == RunId(
-        "fedem", "ml-100k", "published-fedem", "lightgcn[d=8][rate=0.01][rounds=7]", 1000
+        "fedem", "ml-100k", "published-fedem", "lightgcn[loss=bpr][rate=0.01]", 1000
     )
     assert list(stage.runs) == list(range(16))
 
 
+def test_trials_of_a_search_of_no_paper_are_runs_of_the_shared_protocol():
+    shared = replace(search(RATE), key="lightgcn@clean")
+    run = stages(shared, TUNING, METHODS, never)[0].runs[0]
+    assert run == RunId("fedem", "ml-100k", "clean", "lightgcn[rate=0.01]", 1000)
+
+
+def test_trials_are_called_the_same_whatever_searches_found():
+    found = stages(search(RATE, SPREAD), TUNING, METHODS, never)
+    assert resolve(METHODS, "lightgcn", "fedem", "ml-100k")[1]["rate"].startswith(SEARCHED)
+    assert found == stages(search(RATE, SPREAD), TUNING, METHODS.unsearched, never)
+
+
 # Halving
 
-HALVED = replace(TUNING, trials=8, halving=Halving((5, 20), 0.25))
+HALVED = replace(of_trials(8), halving=Halving((5, 20), 0.25))
 
 
 def test_where_trials_end_early_only_those_go_on_that_were_best():
@@ -115,6 +147,18 @@ def test_where_trials_end_early_only_those_go_on_that_were_best():
     third = stages(one, HALVED, METHODS, reached.get)
     assert [(stage.rounds, list(stage.runs)) for stage in third][1:] == [(20, [6, 7]), (None, [6])]
     assert "rounds" not in third[2].runs[6].method
+
+
+def test_trials_of_200_rounds_are_compared_as_early_as_others():
+    one = replace(search(RATE), paper="fedrap")
+    assert resolve(METHODS, "lightgcn", "fedrap", "ml-100k")[0]["rounds"] == 200
+    assert early_rounds(one, HALVED, METHODS) == [5, 20]
+
+
+@pytest.mark.parametrize(("rounds", "early"), [("20", [5]), ("5", []), ("4", []), ("21", [5, 20])])
+def test_trials_are_not_compared_at_their_last_round_or_behind_it(rounds, early):
+    one = search(RATE, method=f"lightgcn[rounds={rounds}]")
+    assert early_rounds(one, HALVED, METHODS) == early
 
 
 def test_none_goes_on_before_all_are_compared():
@@ -157,7 +201,7 @@ def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path
     for name in project.tuning.searches:
         target = project.target(name)
         assert name.isidentifier()
-        assert 1 < len(target.runs) <= project.tuning.trials
+        assert 1 < len(target.runs) <= project.tuning.trials_of(project.tuning.searches[name])
         assert len(set(target.runs)) == len(target.runs) == len(target.content["trials"])
         for run in target.runs:
             assert run.seed not in reported
@@ -169,33 +213,57 @@ def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path
     assert set(project.groups["tune"]) == set(project.tuning.searches)
 
 
-def test_what_was_before_a_search_is_what_the_file_of_methods_has_until_it_is_marked(tmp_path):
+def test_the_first_trial_has_the_values_without_the_search(tmp_path):
     project = project_with(tmp_path)
     for one in project.tuning.searches.values():
-        values, sources, _ = resolve(project.methods, one.method, one.paper, one.dataset)
-        for part in one.ranges:
-            was = part.was == setting_text(values[part.setting])
-            assert was or sources[part.setting].startswith(SEARCHED), (one.key, part.setting)
+        values, sources, _ = resolve(project.methods.unsearched, one.method, one.paper, one.dataset)
+        assert {part.setting: part.was for part in one.ranges} == {
+            part.setting: setting_text(values[part.setting]) for part in one.ranges
+        }
+        assert not any(source.startswith(SEARCHED) for source in sources.values())
+
+
+def test_what_trials_hold_is_what_runs_that_are_reported_have(tmp_path):
+    """What was searched for another model says nothing about the one that is reported."""
+    project = project_with(tmp_path)
+    for name, one in project.tuning.searches.items():
+        reported, _, _ = resolve(project.methods, parse(one.method).name, one.paper, one.dataset)
+        searched = {part.setting for part in one.ranges}
+        for run in project.target(name).runs:
+            settings = project.job(run).settings
+            differing = {key for key in reported if settings[key] != reported[key]}
+            assert differing <= searched | {"rounds"}, run
+
+
+def also_on_alpha(made, **common):
+    """Has searches that name no dataset made on alpha as well, and those under PFedRec."""
+    path = made.folder / "config/tuning.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8")) | common
+    both = ["ml-100k", "alpha"]
+    for key, one in content["searches"].items():
+        if key.endswith("@pfedrec"):
+            one["datasets"] = both
+    path.write_text(yaml.safe_dump(content | {"datasets": both}, sort_keys=False), encoding="utf-8")
 
 
 def test_a_search_without_its_data_is_left_out_and_says_why(made):
     project = made.project()
-    target = project.target("tune_ncf_pfedclr")
+    target = project.target("tune_ncf_pfedclr_ml_100k")
     assert target.runs == ()
     assert target.content["unavailable"] == {"ml-100k": "it is not in config/datasets.yaml"}
-    assert project.files("tune_ncf_pfedclr") == project.files("tune") == []
-    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
-    assert made.project().target("tune_ncf_pfedclr").content["unavailable"] == {
+    assert project.files("tune_ncf_pfedclr_ml_100k") == project.files("tune") == []
+    also_on_alpha(made)
+    assert made.project().target("tune_ncf_pfedclr_alpha").content["unavailable"] == {
         "alpha": "it is no dataset of pfedclr"
     }
 
 
 def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
-    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    also_on_alpha(made)
     project = made.project()
-    runs = runs_asked(project, ["tune_fedmf_pfedrec"])
+    runs = runs_asked(project, ["tune_fedmf_pfedrec_alpha"])
     assert len(runs) == 16
-    assert runs == runs_asked(project, [str(project.results / "tuning/tune_fedmf_pfedrec.md")])
+    assert runs == runs_asked(project, [str(project.results / "tuning/tune_fedmf_pfedrec_alpha.md")])
     assert set(runs) < set(runs_asked(project, ["tune"]))
     request = project.job(runs[0]).request(project.results)
     assert (request.seed, request.diverged) == (1000, "kept")
@@ -204,26 +272,39 @@ def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
 
 
 def test_trials_that_are_finished_decide_which_go_on(made):
-    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
-    made.replace("config/tuning.yaml", "seed: 1000 ", "halving: {rounds: [5], keep: 0.25}\nseed: 1000 ")
+    also_on_alpha(made, halving={"rounds": [5], "keep": 0.25})
     project = made.project()
-    first = project.target("tune_fedmf_pfedrec")
+    first = project.target("tune_fedmf_pfedrec_alpha")
     assert len(first.runs) == 16
     for number, run in enumerate(first.runs):
         finish(project, run, 0.01 * number)
-    second = made.project().target("tune_fedmf_pfedrec")
+    second = made.project().target("tune_fedmf_pfedrec_alpha")
     assert list(second.content["stages"][1]["runs"]) == ["12", "13", "14", "15"]
     assert len(second.runs) == 20
     # A run of other settings, code or split says nothing about this one.
     for changes in ({"settings": {}}, {"code": "other"}, {"split": "other"}):
         finish(project, first.runs[0], 0.5, **changes)
-        assert len(made.project().target("tune_fedmf_pfedrec").runs) == 16
+        assert len(made.project().target("tune_fedmf_pfedrec_alpha").runs) == 16
+
+
+def test_trials_are_compared_among_candidates_or_exactly_among_all_items(tmp_path):
+    among = {"best_validation": np.array([1, 2, 11, 7000], np.float32), "last": np.ones(4, np.float32)}
+    columns = {
+        "at": [at for at, ranks in among.items() for _ in ranks],
+        "validation_rank_in_catalogue": np.concatenate([*among.values()]),
+    }
+    write_table(tmp_path / "ranks.parquet", pa.table(columns), {})
+    summary = {"metrics": {"best_validation": {"validation": {"ndcg@10": 0.25}}}}
+    assert validation_result(tmp_path, summary, exact=False) == 0.25
+    exact = validation_result(tmp_path, summary, exact=True)
+    assert exact == pytest.approx(metrics_of(among["best_validation"])["ndcg@10"], rel=1e-12)
+    assert exact == pytest.approx((1 + 1 / np.log2(3)) / 4)
 
 
 def test_a_run_that_diverged_is_finished_as_a_trial_alone(made):
-    made.replace("config/tuning.yaml", "dataset: ml-100k", "dataset: alpha")
+    also_on_alpha(made)
     project = made.project(diverged="refused")
-    trial = project.target("tune_fedmf_pfedrec").runs[0]
+    trial = project.target("tune_fedmf_pfedrec_alpha").runs[0]
     reported = replace(trial, seed=0)
     for run in (trial, reported):
         finish(project, run, 0.0, diverged={"round": 1, "why": "because"})

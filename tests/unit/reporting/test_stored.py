@@ -49,7 +49,7 @@ COSTS = "pfedclr_table4"
 KEPT = "pfedclr_fig5"
 SHARES = "fedrap_fig7"
 """A figure of which print says numbers."""
-SEARCH = "tune_mf_pfedclr"
+SEARCH = "tune_mf_pfedclr_ml_100k"
 OLD = "0ld" * 21 + "0"
 STATISTICS = {
     "dataset": "ml-100k", "users": 4, "items": 50, "interactions": 40, "sparsity_percent": 80.0, "repeated_pairs": 0,
@@ -237,7 +237,7 @@ def test_a_paper_stands_for_all_that_can_be_built_of_it(built):
             "pfedclr_fig6: cannot be built from stored runs: it shows the inside of models, which are not "
             "stored. Where they are: snakemake --cores 2 pfedclr_fig6, then: fedrec reference keep pfedclr_fig6",
         ),
-        ("tune_ncf_pfedclr", ResultError, "the trials of a search are not stored"),
+        ("tune_ncf_pfedclr_ml_100k", ResultError, "the trials of a search are not stored"),
         ("audit_uploads", ResultError, "--store pack --audit, then: fedrec reference add pack"),
         ("ml-1m_comparison", ResultError, "nothing that it is made of is stored. Train it with: snakemake"),
         (

@@ -20,7 +20,7 @@ RANGES = (
     Range("rate", "log", (0.0001, 0.1), (), False, "0.001"),
     Range("loss", "choice", None, ("bpr", "bce"), False, "bpr"),
 )
-NAME = "tune_lightgcn_fedem"
+NAME = "tune_lightgcn_fedem_ml_100k"
 SEARCH = Search("lightgcn@fedem", "lightgcn", "fedem", "ml-100k", "nobody says", RANGES)
 REACHED = {0: 0.5, 1: 0.4, 2: 0.6, 3: 0.596, 4: 0.58, 5: 0.1}
 """Of each trial, on test; on validation it is less."""
@@ -28,7 +28,7 @@ REACHED = {0: 0.5, 1: 0.4, 2: 0.6, 3: 0.596, 4: 0.58, 5: 0.1}
 
 def project_of(results, halving=None):
     made = project_with(results)
-    project = replace(made, tuning=Tuning(len(REACHED), 0, 1000, halving, {NAME: SEARCH}))
+    project = replace(made, tuning=Tuning(len(REACHED), len(REACHED), 0, 1000, halving, {NAME: SEARCH}))
     project._unavailable["ml-100k"] = {}
     return project
 
@@ -95,8 +95,8 @@ def test_it_is_said_how_flat_the_optimum_is(searched, tmp_path):
     text = (tmp_path / f"tuning/{NAME}.md").read_text(encoding="utf-8")
     assert "Chosen: trial 2. Of the 6 trials trained to the end, 2 within 1% and 3 within 5% of it." in text
     chosen = target.content["trials"][2]
-    said = f"with `source: searched, trials: 6`: rate = {chosen['rate']}, loss = {chosen['loss']}."
-    assert f"For config/methods.yaml, under fedem, {said}" in text
+    values = f"rate = {chosen['rate']}, loss = {chosen['loss']}."
+    assert f"`fedrec adopt {NAME}` puts it into config/found.yaml: {values}" in text
     assert "Why: nobody says" in text
     _, flat = text.split("How flat")
     parts = [line.split("|")[1:3] for line in flat.splitlines() if line.startswith("| ")][2:]

@@ -1,0 +1,58 @@
+"""`fedrec adopt`: what finished searches found becomes part of the configuration."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fedrec.cli.options import add_command, add_project, project_of
+from fedrec.errors import ConfigurationError, ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fedrec.cli.options import Commands
+    from fedrec.plan.project import Project
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(commands, "adopt", _adopt)
+    parser.add_argument(
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="searches, for example tune_fedmf_plgc_ml_100k; tune for all",
+    )
+    parser.add_argument(
+        "--finished", action="store_true", help="adopt those that are finished, and pass over the others"
+    )
+    add_project(parser)
+
+
+def _adopt(parsed: argparse.Namespace) -> None:
+    """Write what searches found on validation into config/found.yaml, so that runs have it."""
+    from fedrec.reporting.adoption import adopt, collect
+
+    project = project_of(parsed)
+    names = dict.fromkeys(name for asked in parsed.targets for name in _searches(project, asked))
+    collected = collect(project, names)
+    lacking = "".join(f"\n  {name}: {why}" for name, why in collected.lacking.items())
+    if collected.lacking and not parsed.finished:
+        raise ResultError(
+            f"{len(collected.lacking)} of {len(names)} searches are not finished; none is adopted:{lacking}"
+        )
+    adopted = adopt(project, collected)
+    for key, why in adopted.stale.items():
+        print(f"taken out: {key}: {why}")
+    print(
+        f"{project.configuration['found_file']}: what {len(adopted.found)} of {len(names)} searches found."
+        + (f" Not finished:{lacking}" if lacking else "")
+    )
+
+
+def _searches(project: "Project", asked: str) -> "Iterable[str]":
+    """The searches that a target stands for."""
+    if asked == "tune":
+        return project.groups["tune"]
+    if asked not in project.tuning.searches:
+        raise ConfigurationError(project.no_target(asked))
+    return [asked]

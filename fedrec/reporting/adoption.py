@@ -1,0 +1,101 @@
+"""Puts what finished searches found into `config/found.yaml`, by the rule of their tables."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from fedrec.config.document import Document
+from fedrec.config.found_file import found_text, with_found
+from fedrec.config.method_entries import Found
+from fedrec.config.methods import Methods, resolve
+from fedrec.config.names import parse
+from fedrec.config.schema import load
+from fedrec.config.tuning import Search, found_mistakes, held_settings
+from fedrec.files.atomic import write_text
+from fedrec.plan.project import Project
+from fedrec.plan.reached import validation_reached
+from fedrec.reporting.tables.tuning import is_over, trial_results
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What became of searches, by the names of their targets."""
+
+    found: Mapping[str, Found]
+    lacking: Mapping[str, str]
+    """What searches lack that are not finished."""
+    stale: Mapping[str, str] = field(default_factory=dict)
+    """Why what was found before, or now, no longer holds."""
+
+
+def collect(project: Project, names: Iterable[str]) -> Adoption:
+    """What the searches called `names` found, where they are finished."""
+    found: dict[str, Found] = {}
+    lacking: dict[str, str] = {}
+    for name in names:
+        why = _lacking(name, project)
+        if why:
+            lacking[name] = why
+        else:
+            found[name] = _found(name, project)
+    return Adoption(found, lacking)
+
+
+def adopt(project: Project, adoption: Adoption) -> Adoption:
+    """Write what was found; what was found with settings that are others by now is taken out, and told."""
+    path = project.root / str(project.configuration["found_file"])
+    content = {key: dict(datasets) for key, datasets in load(path, "found").content.items()}
+    for name, one in adoption.found.items():
+        search = project.tuning.searches[name]
+        content.setdefault(search.key, {})[search.dataset] = asdict(one)
+    stale: dict[str, str] = {}
+    while mistakes := found_mistakes(content, _methods_with(content, project), project.tuning):
+        for mistake in mistakes:
+            # The file was checked: these searches are there, and what they held alone may be another now.
+            key, dataset = map(str, mistake.key[:2])
+            stale.setdefault(f"{key} on {dataset}", mistake.text)
+            content[key].pop(dataset, None)
+        content = {key: datasets for key, datasets in content.items() if datasets}
+    found = {
+        key: {dataset: Found(**one) for dataset, one in datasets.items()} for key, datasets in content.items()
+    }
+    write_text(path, found_text(path.read_text(encoding="utf-8"), found))
+    return replace(adoption, stale=stale)
+
+
+def _methods_with(content: Mapping[str, Any], project: Project) -> Methods:
+    return Methods(with_found(project.methods, Document("what was found", dict(content))))
+
+
+def _lacking(name: str, project: Project) -> str:
+    """What a search lacks until a setting can be chosen; nothing where it is finished."""
+    target = project.target(name)
+    unavailable: Mapping[str, str] = target.content["unavailable"]
+    if unavailable:
+        return "; ".join(f"{what}: {why}" for what, why in unavailable.items())
+    reached = validation_reached(project, exact=project.tuning.searches[name].exact)
+    last = target.content["stages"][-1]
+    folders = set(last["runs"].values())
+    runs = [run for run in target.runs if run.folder in folders]
+    left = sum(reached(run) is None for run in runs)
+    if left:
+        length = "all rounds" if is_over(target.content) else f"{last['rounds']} rounds"
+        return f"{left} of {len(runs)} trials of {length} are not finished here"
+    return ""
+
+
+def _found(name: str, project: Project) -> Found:
+    content, search = project.target(name).content, project.tuning.searches[name]
+    best = trial_results(content, project)[0]
+    return Found(len(content["trials"]), _values(search, best.values, project), _held(search, project))
+
+
+def _values(search: Search, texts: Mapping[str, str], project: Project) -> dict[str, Any]:
+    """Values as the file of methods has them, by the texts that names of runs have."""
+    name = str(replace(parse(search.method), changes=tuple(texts.items())))
+    values, _, _ = resolve(project.methods, name, search.paper, search.dataset)
+    return {setting: values[setting] for setting in texts}
+
+
+def _held(search: Search, project: Project) -> dict[str, Any]:
+    return held_settings(search, project.methods)
