@@ -9,7 +9,7 @@ run, or with `strict` none does.
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -21,8 +21,9 @@ from fedrec.errors import FederationError
 from fedrec.federation.comparison import shares_apart
 from fedrec.federation.engines.engine import Engine, Outcome, Task, engine_named, slower_engines
 from fedrec.federation.loss_key import LossKeys, is_opaque
-from fedrec.federation.model.client import Program, Rewrite, Upload
+from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
 from fedrec.federation.program import losses_of, shape_of, trace_after
+from fedrec.federation.rules.losses import Rules
 from fedrec.federation.shadow import Shadow, UncopyableError, shadow_of
 from fedrec.native.on_cpu import compilation
 from fedrec.plan.fingerprint import code_fingerprint
@@ -35,6 +36,8 @@ TOLERANCE = 1e-7
 AMPLIFIED = 100.0
 """How many times as far as the loop is from itself, when its initial values move by one part in 10^12."""
 _ORACLE = "loop"
+_ANY = 0.5
+"""What stands for any rate in the identity of a program."""
 _ALWAYS = 3
 """Programs of one shape that are all compared; of further ones, those of rounds that are powers of 2."""
 
@@ -174,21 +177,45 @@ class CheckedEngine(Engine):
 
     def _question(self, task: Task, engine: str, key: tuple[Any, Any]) -> dict[str, Any] | None:
         """All that a verdict depends on, as JSON has it; None where a part of it cannot be named."""
-        shape, read = key
-        if "opaque" in read:
+        if "opaque" in key[1]:
             return None
         device = task.who.device
         return {
             "method": self._method,
-            "settings": hashlib.sha256(repr(sorted(self._settings.items())).encode()).hexdigest(),
-            "program": hashlib.sha256(repr((shape, read)).encode()).hexdigest(),
+            "settings": _hash(sorted(_alike(self._settings).items())),
+            "program": _hash(self._identity_but_rates(task)),
+            "ways": self._ways(task),
             "engine": engine,
             "code": [self._code(name) for name in slower_engines(engine)],
             "check": code_fingerprint("fedrec.runs.checked"),
             "torch": torch.__version__,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "compiler": hashlib.sha256(compilation().encode()).hexdigest(),
+            "compiler": _hash(compilation()),
         }
+
+    def _identity_but_rates(self, task: Task) -> tuple[Any, Any]:
+        """The identity of a program, which other rates share; `_ways` differs where a loss branches."""
+        settings = task.method.settings
+        if not isinstance(settings, MutableMapping):
+            return self._identity(task.program)
+        before = dict(settings)
+        settings.update(_alike(before))
+        try:
+            return self._identity(task.program + trace_after(task.method, task.round_)[0])
+        finally:
+            settings.update(before)
+
+    def _ways(self, task: Task) -> list[str]:
+        """The calls of torch that every loss makes."""
+        rules = Rules(task.method)
+        late = trace_after(task.method, task.round_)[0]
+        steps = [
+            (step.loss or operation.loss, step.rates)
+            for operation in task.program + late
+            if isinstance(operation, Fit)
+            for step in operation.steps
+        ]
+        return sorted({rules.way_of(loss, rates) for loss, rates in steps})
 
     def _told(self, chosen: str) -> str:
         """Say what differs, or with `strict` refuse it."""
@@ -210,6 +237,23 @@ class CheckedEngine(Engine):
                     "the check. Please report this with the file of the method.", said, chosen,
                 )  # fmt: skip
         return chosen
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
+def _alike(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, with one number for all rates above 0 but 1, and one for all below it.
+
+    A search tries hundreds of rates, and each comparison takes seconds.
+    """
+    return {
+        name: math.copysign(_ANY, value)
+        if isinstance(value, float) and value not in (0.0, 1.0) and math.isfinite(value)
+        else value
+        for name, value in settings.items()
+    }
 
 
 class _Comparison:

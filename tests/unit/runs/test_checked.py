@@ -174,6 +174,28 @@ def test_other_settings_are_compared_again(compared, change):
     assert compared == ["fused", "fused"]
 
 
+def test_another_rate_shares_the_verdict_but_none_does_not(compared):
+    for rate in ("0.01", "0.3", "0"):
+        settings = settings_of("fedmf", *gentle("fedmf", "local_epochs=3", "d=4", f"rate={rate}"))
+        trained(checked_engine(settings=settings), rounds=1, settings=settings)
+    assert compared == ["fused", "fused"]
+
+
+class Branching(FedMF):
+    """Its score takes another way from a rate on."""
+
+    def score(self, w, items):
+        scores = super().score(w, items)
+        return scores if self.settings["rate"] < 0.1 else scores.tanh()
+
+
+def test_a_rate_that_decides_a_branch_is_compared_again(compared):
+    for rate in ("0.01", "0.02", "0.3"):
+        settings = settings_of("fedmf", *gentle("fedmf", "local_epochs=3", "d=4", f"rate={rate}"))
+        trained(checked_engine(settings=settings), Branching, rounds=1, settings=settings)
+    assert compared == ["fused", "fused"]
+
+
 @pytest.mark.parametrize("damage", ["", "{", "{}", "edited", "sealed anew"])
 def test_a_damaged_verdict_is_ignored(compared, tmp_path, damage):
     trained(checked_engine(), rounds=1)
