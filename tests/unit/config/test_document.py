@@ -123,7 +123,9 @@ def test_a_typo_in_the_catalogue_gives_file_line_and_key(write_catalogue):
 
 def test_a_wrong_choice_lists_the_right_ones(write_catalogue):
     text = message(load_catalogue, write_catalogue(alpha=entry("alpha.csv", time="files")))
-    assert "'files' (text) is not allowed. Did you mean 'file'? Write one of: file, first_appearance, " in text
+    assert (
+        "'files' (text) is not allowed. Did you mean 'file'? Write one of: file, first_appearance, " in text
+    )
 
 
 def test_a_key_stands_where_it_is_written_whoever_takes_it_over():
