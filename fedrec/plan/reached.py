@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fedrec.config.methods import resolve
-from fedrec.files.parquet import read_table
 from fedrec.plan.run_matching import RunMatcher, RunSpec
 from fedrec.plan.runs import RunId
 from fedrec.plan.workspace import Workspace
@@ -35,6 +34,9 @@ def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) 
     """What a finished trial reached on validation: among sampled candidates, or exactly, among all items."""
     if not exact:
         return float(summary["metrics"][AT]["validation"][CHOSEN_BY])
+    # Imported here: most plans read no table, and pyarrow takes a while to import.
+    from fedrec.files.parquet import read_table
+
     table, _ = read_table(folder / "ranks.parquet")
     ranks = table["validation_rank_in_catalogue"].to_numpy()[table["at"].to_numpy() == AT].astype(np.float64)
     # As fedrec.evaluation.metrics has it, which planning does not import.

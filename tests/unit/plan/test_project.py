@@ -429,6 +429,8 @@ def test_editing_an_entrys_title_changes_tables_of_statistics_alone(made):
 
 def test_editing_one_setting_re_trains_that_method_and_no_variant_that_sets_it(made):
     names = {"methods": ["popularity", "fedmf", "fedmf[d=8]"]}
+    # What searches found with another size is refused.
+    made.write("config/found.yaml", "{}")
     before = jobs(made.project(**names), "alpha_comparison")
     methods = content_of("methods.yaml")
     methods["fedmf"]["settings"]["d"]["value"] = 4

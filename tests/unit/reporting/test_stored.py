@@ -390,8 +390,7 @@ def test_what_print_says_of_a_figure_stands_beside_what_its_csv_has(built):
             ("FedRAP-L2", "1e-2"): 89.99,
         }
     )
-    unstated = "setting unstated"
-    assert [row["standing"] for row in rows] == ["agrees", unstated, unstated, "agrees"]
+    assert [row["standing"] for row in rows] == [AGREES, UNEXPLAINED, UNEXPLAINED, AGREES]
     assert [row["runs"].split("/")[-2] for row in rows] == ["one", "one", "two", "two"]
 
 
