@@ -148,7 +148,7 @@ def _keep(parsed: argparse.Namespace) -> None:
     others = [target.name for target in every if target not in fit and target.name in parsed.targets]
     if others:
         raise ConfigurationError(f"{others[0]}: is built from stored runs, and need not be kept.")
-    kept = keep(parsed.store, fit, project.results, project.layouts)
+    kept = keep(parsed.store, fit, project.results, project.layouts, project.targets.names)
     print(f"Kept: {', '.join(kept)}.")
 
 

@@ -14,6 +14,7 @@ from fedrec.config.tuning import Search, found_mistakes, held_settings
 from fedrec.files.atomic import write_text
 from fedrec.plan.project import Project
 from fedrec.plan.reached import validation_reached
+from fedrec.reporting.build import build
 from fedrec.reporting.tables.tuning import is_over, trial_results
 
 
@@ -42,7 +43,10 @@ def collect(project: Project, names: Iterable[str]) -> Adoption:
 
 
 def adopt(project: Project, adoption: Adoption) -> Adoption:
-    """Write what was found; what was found with settings that are others by now is taken out, and told."""
+    """Write what was found, and the table of each search.
+
+    What was found with settings that are others by now is taken out, and told.
+    """
     path = project.root / str(project.configuration["found_file"])
     content = {key: dict(datasets) for key, datasets in load(path, "found").content.items()}
     for name, one in adoption.found.items():
@@ -59,6 +63,10 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
     found = {
         key: {dataset: Found(**one) for dataset, one in datasets.items()} for key, datasets in content.items()
     }
+    for name in adoption.found:
+        target = project.target(name)
+        build(target, project)
+        write_text(project.results / target.plan, target.as_json())
     write_text(path, found_text(path.read_text(encoding="utf-8"), found))
     return replace(adoption, stale=stale)
 

@@ -5,7 +5,7 @@ soon as a value that was found is in place.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,20 @@ def kept_targets(store: Path) -> list[str]:
     return sorted({row["target"] for row in _rows(store)})
 
 
-def keep(store: Path, targets: Iterable[Target], results: Path, layouts: Mapping[str, Layout]) -> list[str]:
+def keep(
+    store: Path,
+    targets: Iterable[Target],
+    results: Path,
+    layouts: Mapping[str, Layout],
+    known: Collection[str],
+) -> list[str]:
     """Keep the files of targets that were built below `results`; return the names of all that are kept.
 
-    What was kept of a target before gives way. Of a figure it is kept which code trained the models that it
-    shows, its pictures in the form alone that takes least room, and no row of a dataset.
+    What was kept of a target before gives way, and so does what is none of the `known` targets any more. Of a
+    figure it is kept which code trained the models that it shows, its pictures in the form alone that takes
+    least room, and no row of a dataset.
     """
-    rows = {(row["target"], row["file"]): row for row in _rows(store)}
+    rows = {(row["target"], row["file"]): row for row in _rows(store) if row["target"] in known}
     for target in targets:
         rows = {key: row for key, row in rows.items() if key[0] != target.name}
         contents = {}
@@ -54,6 +61,8 @@ def keep(store: Path, targets: Iterable[Target], results: Path, layouts: Mapping
     if rows:
         ordered = [rows[key] for key in sorted(rows)]
         write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, for_good=True)
+    else:
+        (store / _KEPT).unlink(missing_ok=True)
     return kept_targets(store)
 
 

@@ -125,7 +125,13 @@ def built(tmp_path_factory):
     )
     shown = (records[0].id, records[1].id)
     assert (
-        keep(store.folder, [replace(one, runs=shown) for one in built_before], results, project.layouts)
+        keep(
+            store.folder,
+            [replace(one, runs=shown) for one in built_before],
+            results,
+            project.layouts,
+            project.targets.names,
+        )
         == kept
     )
     project = stored_project(configuration(), ROOT, store, str(folder / "out"))
