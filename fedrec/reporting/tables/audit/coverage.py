@@ -223,7 +223,7 @@ def _what_was_tried(key: PrintedKey, number: Printed, own: Ours, explanations: E
             f"no setting that was tried reaches print (nearest of {len(own.tried)}: {nearest.value:.4f})"
         )
     elif own.searched:
-        told.append(f"no trial of the search for {', '.join(own.searched)} is stored for this number")
+        told.append(f"no trial of a search for {', '.join(own.searched)} is there")
     return "; ".join(told)
 
 
@@ -369,8 +369,8 @@ def _diverging(kinds: Iterable[str]) -> str:
     if DIVERGES not in kinds:
         return ""
     return (
-        f" Of what {DIVERGES} a run left the finite numbers: the number from before is not counted as agreeing, "
-        "near as it may be."
+        f" Of what {DIVERGES} a run left the finite numbers: the number from before is not counted as "
+        "agreeing, near as it may be."
     )
 
 
