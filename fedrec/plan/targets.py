@@ -386,9 +386,16 @@ class Targets:
         trials = sorted({trial for group in tried.values() for trial in group})
         reads = [
             *(files_of(one.form, one.target)[0] for one in sources),
+            # Who is inactive, of tables that have numbers of such users.
+            *(
+                file
+                for one in sources
+                for file in self.made(one.target).reads
+                if "users" in one.options and file.endswith("/interactions.parquet")
+            ),
             *(f"{trial.folder}/{SUMMARY}" for trial in trials),
         ]
-        return replace(target, reads=tuple(reads))
+        return replace(target, reads=tuple(dict.fromkeys(reads)))
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"
