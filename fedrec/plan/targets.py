@@ -18,6 +18,7 @@ from fedrec.config.tuning import Search
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
+from fedrec.plan.explaining import fitting_runs, trials_behind
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
 from fedrec.plan.reached import validation_reached
@@ -370,13 +371,31 @@ class Targets:
             )
             if (artefact.form == "table" or artefact.printed) and self.can_be_built(artefact)
         ]
+        runs = {run for artefact in sources for run in self.made(artefact.target).runs}
+        tried = trials_behind(workspace, (run for run in runs if short_name(run.protocol) == "published"))
         content = {
             "sources": [artefact.target for artefact in sources],
             "causes": workspace.configuration.get("reference", {}).get("causes", []),
             "printed": [[*key, number.value, number.unit] for key, number in published().items()],
+            "tried": {line: [trial.folder for trial in trials] for line, trials in tried.items()},
         }
-        target = self._target(COVERAGE, workspace.layouts[COVERAGE], [], content, (), [])
-        return replace(target, reads=tuple(files_of(one.form, one.target)[0] for one in sources))
+        layout = workspace.layouts[COVERAGE]
+        asked = sorted({*runs, *fitting_runs(workspace)})
+        target = self._target(COVERAGE, layout, asked, content, (), [])
+        # Trials are reported nowhere: what shows a target's runs does not show them.
+        trials = sorted({trial for group in tried.values() for trial in group})
+        reads = [
+            *(files_of(one.form, one.target)[0] for one in sources),
+            # Who is inactive, of tables that have numbers of such users.
+            *(
+                file
+                for one in sources
+                for file in self.made(one.target).reads
+                if "users" in one.options and file.endswith("/interactions.parquet")
+            ),
+            *(f"{trial.folder}/{SUMMARY}" for trial in trials),
+        ]
+        return replace(target, reads=tuple(dict.fromkeys(reads)))
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedrec.config.catalogue import Catalogue, load_catalogue
+from fedrec.config.causes import check_causes
 from fedrec.config.claims import Claim, load_claims
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.found_file import with_found
@@ -272,6 +273,7 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
     papers = load_papers(paths["paper_folder"])
     tuning = load_tuning(paths["tuning_file"], methods)
     check_found(found, methods, tuning)
+    check_causes(document, methods)
     fields: dict[str, Any] = {
         "configuration": _spelled(document, methods),
         "root": root,
