@@ -12,12 +12,13 @@ from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
-from fedrec.reporting.figures.drawing import metric_title, series_of
+from fedrec.reporting.figures.drawing import series_of
 from fedrec.reporting.figures.panels import legend, protocol_title
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
+from fedrec.runs.exact import metric_title
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs",))

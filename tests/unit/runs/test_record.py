@@ -86,7 +86,7 @@ def test_ranks_of_users_come_by_rule_and_by_list(folder):
     assert (last.user.tolist(), last.rank.tolist()) == (at["user"].to_list(), at["test_rank"].to_list())
     whole = run.user_ranks("last", catalogue=True)
     assert whole.rank.tolist() == at["test_rank_in_catalogue"].to_list()
-    some = run.metric_of("ndcg@10", catalogue=True, users=[0, 3])
+    some = run.metric_of("exact_ndcg@10", users=[0, 3])
     ranks = run.user_ranks(catalogue=True)
     assert some == metrics_of(ranks.rank[[0, 3]])["ndcg@10"]
     assert np.isnan(run.metric_of("hr@10", users=[]))
