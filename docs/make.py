@@ -67,7 +67,7 @@ def origin() -> str:
 def draw() -> None:
     """The slopes of all methods from the published to the clean protocol."""
     from fedrec.config.methods import load_methods, resolve, title
-    from fedrec.reporting.figures.slope import Slope, slope_figure
+    from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
     from fedrec.reporting.figures.style import theme
     from fedrec.reporting.figures.vector import svg_of
     from fedrec.runs.kinds import kind_of
@@ -86,7 +86,8 @@ def draw() -> None:
         for name in [row["method"]]
     ]
     with theme():
-        picture = svg_of(slope_figure(slopes, 0.1, "HR@10 on MovieLens 100K, one seed, 100 rounds"))
+        panel = SlopePanel(slopes, "HR@10 on MovieLens 100K, one seed, 100 rounds", 0.1)
+        picture = svg_of(slope_figure([panel]))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(f"{picture.rstrip()}\n<!-- {origin()} -->\n", encoding="utf-8")
 

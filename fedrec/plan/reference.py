@@ -50,8 +50,8 @@ def reference_plan(
     results, of today's code, settings and split. Not left out is a stored one inside whose model a table of
     the audit looks, unless that was done while there was one: `measured` has these by the table's layout.
     Where `gaps` alone are asked for, what is stored is left out whatever code it is of, since tables show it.
-    With `exact`, the runs that have ranks among all items, others of tables, figures and verdicts are not left
-    out. Within a step the shortest come first.
+    With `exact`, the runs that have ranks among all items, others of tables, figures and verdicts are not
+    left out. Within a step the shortest come first.
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
@@ -145,7 +145,7 @@ def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
 
 
 def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:
-    """Those runs of a step that a table, a figure or a verdict reads, and not what looks at the leak alone."""
+    """Those runs of a step that a table, figure or verdict reads, and not what looks at the leak alone."""
     every = (target for name in step["targets"] for target in project.group(name))
     shown = [target for target in every if project.layouts[target.layout].selection not in _OF_THE_LEAK]
     return _of_step(project, step, [run for target in shown for run in target.runs])

@@ -14,7 +14,7 @@ WHAT_IS_EXACT = (
 def exact_means(group: Sequence[RunRecord]) -> Mapping[str, MeanOverSeeds]:
     """The exact metrics of runs that differ by seed, by name.
 
-    None where a run that has numbers lacks ranks among all items: a mean of the others would be of other seeds.
+    None where a run with numbers lacks ranks among all items: a mean of the others would be of other seeds.
     """
     numbered = [record.exact_metrics for record in group if record.has_numbers()]
     if not numbered or not all(numbered):
@@ -28,8 +28,5 @@ def lacking_sentence(records: Iterable[RunRecord]) -> str:
     lacking = sum(not record.has_exact_ranks for record in runs.values())
     if not lacking:
         return ""
-    if lacking == len(runs):
-        return f"Exact metrics are left out: none of {len(runs)} runs has ranks among all items."
-    return (
-        f"Exact metrics have a dash where runs lack ranks among all items: {lacking} of {len(runs)} runs do."
-    )
+    few = f"{lacking} of {len(runs)} runs"
+    return f"Exact metrics are left out of {few}, whose ranks among all items were not kept."

@@ -252,8 +252,8 @@ class RunStore:
     def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
         """Take runs in. One that is there already gives way to what is brought, unless it is of `keeps`.
 
-        What the audit found inside a run, and its ranks among all items, stay with it where the same run is brought
-        without.
+        What the audit found inside a run, and its ranks among all items, stay with it where the same run is
+        brought without.
         """
         brought: dict[str, dict[str, PackedRun]] = {}
         for run in runs:

@@ -65,13 +65,11 @@ def _what(records: Sequence[RunRecord]) -> str:
 def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[Row]) -> list[ReportTable]:
     """Tables, each with that of the exact metrics of its lines behind it; a note says what lacks them."""
     artefact = subject.artefact
-    caption = f"{artefact.title} ({artefact.paper}, {artefact.name}), exact metrics of the same runs. {WHAT_IS_EXACT}"
+    name = f"{artefact.title} ({artefact.paper}, {artefact.name})"
+    caption = f"{name}, exact metrics of the same runs. {WHAT_IS_EXACT}Those at 20 are in the csv."
     shown = replace(artefact, metrics=_EXACT_SHOWN)
     at_ten = [row for row in rows if row["metric"] in _EXACT_SHOWN]
-    exact = {
-        table.part: table
-        for table in metric_tables(shown, at_ten, f"{caption}Those at 20 are in the csv.", [], {})
-    }
+    exact = {table.part: table for table in metric_tables(shown, at_ten, caption, [], {})}
     every: list[ReportTable] = []
     for table in tables:
         records = subject.records if table.part == _ALL_DATASETS else _by_dataset(subject)[table.part]
@@ -93,7 +91,7 @@ def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
 
 
 def exact_rows(subject: Subject) -> list[dict[str, Any]]:
-    """The rows of exact metrics, on datasets where any run has them; none of a table whose metrics are exact."""
+    """The rows of exact metrics on datasets where any run has them; none if the metrics are exact anyway."""
     own = subject.artefact
     there = {record.id.dataset for record in subject.records if record.has_exact_ranks}
     if _is_exact(own) or not there:
@@ -136,7 +134,7 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _protocols_on(subject: Subject, dataset: str) -> list[str]:
-    """The protocols of an artefact; of those besides the paper's own and ours the ones that have runs on a dataset."""
+    """The protocols of an artefact on a dataset; besides the paper's own and ours those that have runs."""
     there = {protocol for _, of, protocol in subject.groups if of == dataset}
     return [name for name in subject.artefact.protocols if short_name(name) in BOTH or name in there]
 
@@ -271,8 +269,8 @@ def _measured(
 ) -> dict[str, Any]:
     """Our number over seeds, and where it comes from.
 
-    There is none where all runs diverged before it, or one of them lacks the ranks that an exact metric is of: a
-    mean of the others would be of other seeds.
+    There is none where all runs diverged before it, or one lacks the ranks that an exact metric is of: a mean
+    of the others would be of other seeds.
     """
     numbered = [record for record in group if record.has_numbers()]
     if not numbered:

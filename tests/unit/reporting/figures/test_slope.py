@@ -15,7 +15,7 @@ from PIL import Image
 
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
 from fedrec.reporting.figures.labels import fitted, spread, text_width
-from fedrec.reporting.figures.slope import Slope, slope_figure
+from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
 from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
 from fedrec.reporting.figures.vector import svg_of
 from tests.unit.reporting.figures.test_style import SEEN, distance
@@ -60,12 +60,15 @@ def slopes():
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_no_label_covers_another_or_is_cut(narrow):
+@pytest.mark.parametrize("panels", [1, 2], ids=["sampled", "sampled and exact"])
+def test_no_label_covers_another_or_is_cut(narrow, panels):
+    shown = [SlopePanel(slopes(), "HR@10 on somewhere", 0.1)]
+    shown += [SlopePanel(slopes()[:-2], "exact HR@10 on somewhere", digits=3)] * (panels - 1)
     with theme():
-        figure = slope_figure(slopes(), 0.1, "HR@10 on somewhere", narrow=narrow)
+        figure = slope_figure(shown, narrow=narrow)
         figure.draw_without_rendering()
         boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) > 2 * 2 * len(slopes())
+    assert len(boxes) > 2 * 2 * sum(len(panel.slopes) for panel in shown)
     # Heights of letters with their line spacing may touch; names and numbers may not.
     shrunk = [box.padded(-1.0) for box in boxes]
     assert not [
@@ -78,7 +81,7 @@ def test_no_label_covers_another_or_is_cut(narrow):
 
 def test_what_is_run_under_one_protocol_has_one_label():
     with theme():
-        figure = slope_figure([Slope("FedMF", "federated", None, 0.4)], None, "HR@10")
+        figure = slope_figure([SlopePanel([Slope("FedMF", "federated", None, 0.4)], "HR@10")])
     words = [text.get_text() for text in figure.axes[0].texts]
     assert words.count("FedMF") == words.count("0.40") == 1
     assert "chance" not in words
@@ -87,7 +90,7 @@ def test_what_is_run_under_one_protocol_has_one_label():
 def test_long_names_leave_room_for_the_slopes():
     name = "fedmf+plgc[beta=0.3][rate=0.1][participation=0.5]"
     with theme():
-        figure = slope_figure([Slope(name, "personalised", 0.9, 0.2)], None, "HR@10", narrow=True)
+        figure = slope_figure([SlopePanel([Slope(name, "personalised", 0.9, 0.2)], "HR@10")], narrow=True)
     (cut,) = {text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("fedmf")}
     assert cut.endswith("…")
     assert name.startswith(cut[:-1])
@@ -97,12 +100,8 @@ def test_long_names_leave_room_for_the_slopes():
 def test_names_of_the_project_are_whole_on_a_narrow_screen():
     names = ["draw-counter", "FedMF+PLGC", "popularity"]
     with theme():
-        figure = slope_figure(
-            [Slope(name, "reference", 0.9, 0.1, bold=name == names[0]) for name in names],
-            0.1,
-            "",
-            narrow=True,
-        )
+        made = [Slope(name, "reference", 0.9, 0.1, bold=name == names[0]) for name in names]
+        figure = slope_figure([SlopePanel(made, "", 0.1)], narrow=True)
     words = [text.get_text() for text in figure.axes[0].texts]
     assert [words.count(name) for name in names] == [2, 2, 2]
 
@@ -300,7 +299,7 @@ def test_coloured_lines_of_many_segments_are_pixels_in_an_svg_however_many_panel
 def test_the_same_figure_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         with theme():
-            save(slope_figure(slopes()[:5], 0.1, "HR@10"), tmp_path / name)
+            save(slope_figure([SlopePanel(slopes()[:5], "HR@10", 0.1)]), tmp_path / name)
     for ending in ("svg", "pdf", "png"):
         first, second = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
         assert first.read_bytes() == second.read_bytes(), ending

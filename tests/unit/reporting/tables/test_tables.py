@@ -282,7 +282,7 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
         run(tmp_path, "fedmf", "clean", 1, 0.6),
         run(tmp_path, "mf", "clean", 0, 0.7),
     ]
-    rows, table = comparison(runs, METHODS)
+    rows, (table, *_) = comparison(runs, METHODS)
     assert [(row["method"], row["protocol"], row["hr@10"], row["seeds"]) for row in rows] == [
         ("fedmf", "published-pfedclr", 0.5, "0"),
         ("fedmf", "clean", 0.5, "0 1"),
@@ -321,7 +321,7 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["title"] for row in rows} in (
         {"popularity", "FedMF", "PFedCLR[rounds=5]"}, {"popularity", "FedMF[rounds=10]", "PFedCLR"},
     )  # fmt: skip
-    (shown,) = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
+    shown, exact = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
     assert all(len(row["runs"]) == 2 for row in shown.rows)
     assert {row["hr@10_clean_mark"] for row in shown.rows} >= {" [1.00, 1.00]", " [0.00, 0.00]"}
     assert all(len(row["hr@10_clean_runs"]) == 1 for row in shown.rows)
@@ -329,12 +329,15 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
         "4 of 6 numbers are after 5 to 10 rounds where the papers' settings say 100: no reproduction of a paper, "
         "and the order of methods may change with more."
     ]
+    # In made runs both ranks are the same.
+    assert {row["exact_hr@10_clean_mark"] for row in exact.rows} >= {" [1.000, 1.000]", " [0.000, 0.000]"}
+    assert {row["exact_hr@10"] for row in rows} == {"1.0", "0.0", str(1 / 3)}
 
 
 def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
     name = "fedmf[d=8][rate=0.1]"
     runs = [run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)]
-    rows, table = comparison(runs, METHODS)
+    rows, (table, *_) = comparison(runs, METHODS)
     assert [row["method"] for row in table.rows] == ["FedMF[d=8][rate=0.1]", "FedMF"]
     assert [row["method"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["fedmf", name]
 
