@@ -110,7 +110,7 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
 
     And how many of all are `stored`, of other code, settings or splits than today's, or without what the
-    audit would find inside them.
+    audit would find inside them, or without ranks among all items.
     """
     steps: dict[int, list[PlannedRun]] = {}
     for run in planned:
@@ -121,8 +121,8 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
     there = (
-        f"; {older} of them are stored, of other code, settings or splits, or were not looked into, "
-        f"{len(every) - older} are not"
+        f"; {older} of them are stored, of other code, settings or splits, not looked into or without exact "
+        f"ranks, {len(every) - older} are not"
     )
     return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
 

@@ -250,16 +250,15 @@ class RunRecord:
     @cached_property
     def exact_metrics(self) -> Mapping[str, float]:
         """The exact test metrics at the reported round by name; none where their ranks were not kept."""
-        table = self._table("ranks")
-        if IN_CATALOGUE not in table.column_names:
+        if not self.has_exact_ranks:
             return {}
-        found = metrics_of(_ranks_at(table, self.round_rule, IN_CATALOGUE).rank)
+        found = metrics_of(self.user_ranks(catalogue=True).rank)
         return {exact_name(name): value for name, value in found.items()}
 
-    @property
+    @cached_property
     def has_exact_ranks(self) -> bool:
         """Whether there are ranks among all items."""
-        return bool(self.exact_metrics)
+        return IN_CATALOGUE in self._table("ranks").column_names
 
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
         """The rank of each user's test item among its candidates, or among all items.
@@ -272,7 +271,11 @@ class RunRecord:
                 f"{self.folder}: its ranks among all items were not kept. "
                 f"{self._trained_again(self.folder / SUMMARY)}"
             )
-        return _ranks_at(table, rule or self.round_rule, IN_CATALOGUE if catalogue else "test_rank")
+        at = pc.equal(table["at"], rule or self.round_rule).to_numpy()
+        user = table["user"].to_numpy()[at].astype(np.int64)
+        rank = table[IN_CATALOGUE if catalogue else "test_rank"].to_numpy()[at]
+        order = np.argsort(user, kind="stable")
+        return UserRanks(user[order], rank[order])
 
     @cached_property
     def curve(self) -> "pl.DataFrame":
@@ -480,15 +483,6 @@ def without_brackets(folder: Path) -> str:
     except ConfigurationError:
         spelled = Path("runs/.../fedmf@rounds-20/seed0")
     return f"Folders spell a method without brackets: {spelled}"
-
-
-def _ranks_at(table: pa.Table, rule: str, column: str) -> UserRanks:
-    """The ranks of a column of a run's ranks, at the round of a rule."""
-    at = pc.equal(table["at"], rule).to_numpy()
-    user = table["user"].to_numpy()[at].astype(np.int64)
-    rank = table[column].to_numpy()[at]
-    order = np.argsort(user, kind="stable")
-    return UserRanks(user[order], rank[order])
 
 
 def _file(table: str) -> str:

@@ -201,6 +201,29 @@ def test_ranks_among_all_items_may_be_left_out(record, store, tmp_path):
     assert unpacked_run(stored, tmp_path / "again").ranks.columns == ["at", "user", "test_rank"]
 
 
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_ranks_among_all_items_stay_with_their_run(record, store, first):
+    whole = packed_run(record)
+    ways = {"with": whole, "without": whole.without_exact_ranks()}
+    store.add([ways.pop(first)])
+    (other,) = ways.values()
+
+    assert store.add([other]) == Changes(
+        **{"same" if first == "with" else "replaced": (record.id.folder,)}, apart={}
+    )
+    assert store.runs_on("ml-100k") == {whole.name: whole}
+
+
+def test_ranks_among_all_items_are_none_of_another_run_of_that_name(record, store, tmp_path):
+    store.add([packed_run(record)])
+    other = packed_run(
+        write_run(tmp_path / "other", run_of(0), METHODS, ranks=(7, 8, 9, 10), has_exact=False)
+    )
+
+    assert store.add([other]).replaced == (other.name,)
+    assert not store.runs_on("ml-100k")[other.name].has_exact_ranks
+
+
 def test_adding_the_same_again_changes_no_byte(record, store, tmp_path):
     write_rows(tmp_path / "results/data", "ml-100k", "clean", [3, 5])
     for what in ("added", "same"):
