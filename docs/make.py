@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from docs.tables import growth, results, speed
+from docs.tables import exact, growth, results, speed
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
@@ -46,6 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "searches": results.searches,
     "goes": results.goes,
     "trained again": results.trained_again,
+    "exact": exact.exact,
 }
 
 
@@ -100,6 +101,7 @@ def outdated() -> list[str]:
     fresh = PICTURE.is_file() and origin() in PICTURE.read_text("utf-8")
     measured = numbers("ml-100k")
     stale = [] if results.from_reference(measured) == measured else ["docs/numbers/ml-100k.csv"]
+    stale += [] if numbers("exact") == [*exact.from_store()] else ["docs/numbers/exact.csv"]
     return [*stale, *pages, *([] if fresh else [PICTURE.relative_to(ROOT).as_posix()])]
 
 
@@ -113,6 +115,7 @@ def main() -> None:
         sys.exit(bool(stale))
     text = numbers_text(results.from_reference(numbers("ml-100k")))
     (NUMBERS / "ml-100k.csv").write_text(text, encoding="utf-8")
+    (NUMBERS / "exact.csv").write_text(numbers_text(exact.from_store()), encoding="utf-8")
     for page in PAGES:
         page.write_text(filled(page.read_text("utf-8")), encoding="utf-8")
     draw()

@@ -34,7 +34,7 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     for dataset, protocol in groups:
         there = [record for record in records if (record.id.dataset, record.protocol) == (dataset, protocol)]
         runs = {key: [run for run in there if _trained(run) == key] for key in map(_trained, there)}
-        exact = [EXACT_METRIC] * all(run.has_exact_ranks for run in there)
+        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there)
         for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
             rows += _compared(runs, about, methods)

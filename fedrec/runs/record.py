@@ -42,7 +42,7 @@ from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
-from fedrec.runs.exact import exact_name, is_exact, sampled_name
+from fedrec.runs.exact import UNEVEN_POOL, exact_name, is_exact, sampled_name
 from fedrec.runs.given import as_trained
 from fedrec.runs.registry import make_learner
 
@@ -249,11 +249,22 @@ class RunRecord:
 
     @cached_property
     def exact_metrics(self) -> Mapping[str, float]:
-        """The exact test metrics at the reported round by name; none where their ranks were not kept."""
-        if not self.has_exact_ranks:
+        """The exact test metrics at the reported round by name.
+
+        None where their ranks were not kept, and none under a pool that leaves out candidates.
+        """
+        if self.leaves_out_candidates or not self.has_exact_ranks:
             return {}
         found = metrics_of(self.user_ranks(catalogue=True).rank)
         return {exact_name(name): value for name, value in found.items()}
+
+    @property
+    def leaves_out_candidates(self) -> bool:
+        """Whether its clients draw no candidate as a negative.
+
+        Among all items, held-out ones and their candidates then stand out as those that are never drawn.
+        """
+        return bool(self.summary["protocol"]["negative_pool"] == UNEVEN_POOL)
 
     @cached_property
     def has_exact_ranks(self) -> bool:

@@ -10,7 +10,7 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.exact import lacking_sentence
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
 from fedrec.reporting.figures.drawing import series_of
@@ -33,7 +33,7 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bar_rows)
-    shown = " ".join(part for part in (_shown(subject.artefact), lacking_sentence(subject.records)) if part)
+    shown = " ".join([_shown(subject.artefact), *exact_notes(subject.records)])
     return chart(subject, rows, _figure_of, shown)
 
 
@@ -41,7 +41,7 @@ def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Ite
     """One row per metric, and per exact metric where all runs have ranks among all items."""
     numbered = [record for record in records if record.has_numbers()]
     sampled = subject.artefact.metrics if numbered else ()
-    exact = map(exact_name, sampled) if all(record.has_exact_ranks for record in numbered) else ()
+    exact = map(exact_name, sampled) if all(record.exact_metrics for record in numbered) else ()
     for metric in (*sampled, *exact):
         values = [record.metric_of(metric) for record in numbered]
         about = {"axis": "dataset", "x": records[0].id.dataset, "part": "test"}

@@ -13,7 +13,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
-from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, lacking_sentence
+from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, exact_notes
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import devices_of, rounds_of
 from fedrec.reporting.standings import (
@@ -66,7 +66,7 @@ def comparison(
             rows.append(_without_numbers(group, titles[first.id.method], methods))
         else:
             rows.append(_row(group, standing))
-    lacking = [words for words in [lacking_sentence(records)] if words]
+    lacking = exact_notes(records)
     if not any(name in row for row in rows for name in EXACT_METRICS):
         return rows, [_table(rows, found, lacking)]
     return rows, [_table(rows, found), _exact_table(rows, found, lacking)]
@@ -109,7 +109,7 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
 
 def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str]) -> ReportTable:
     """The exact metrics of the same runs, best methods first under clean."""
-    protocols = _protocols(rows)
+    protocols = _protocols([row for row in rows if EXACT_METRIC in row])
     return ReportTable(
         caption=f"Exact metrics of the same runs on {found[0].dataset}, {found[0].users:,} users: HR@10 "
         f"[95 % interval over users], NDCG and MRR. {WHAT_IS_EXACT}{seeds_sentence(found)}",

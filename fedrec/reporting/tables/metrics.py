@@ -19,7 +19,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
-from fedrec.reporting.exact import WHAT_IS_EXACT, lacking_sentence
+from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
 from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.counted import counting_sentences
@@ -73,7 +73,7 @@ def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[R
     every: list[ReportTable] = []
     for table in tables:
         records = subject.records if table.part == _ALL_DATASETS else _by_dataset(subject)[table.part]
-        notes = [words for words in [lacking_sentence(records)] if words]
+        notes = exact_notes(records)
         if table.part in exact:
             beside = exact[table.part]
             every += [table, replace(beside, notes=[*beside.notes, *notes], part=f"{table.part}-exact")]
@@ -93,12 +93,17 @@ def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
 def exact_rows(subject: Subject) -> list[dict[str, Any]]:
     """The rows of exact metrics on datasets where any run has them; none if the metrics are exact anyway."""
     own = subject.artefact
-    there = {record.id.dataset for record in subject.records if record.has_exact_ranks}
+    there = {record.id.dataset for record in subject.records if record.exact_metrics}
     if _is_exact(own) or not there:
         return []
     datasets = tuple(dataset for dataset in own.datasets if dataset in there)
     exact = replace(own, metrics=EXACT_METRICS, datasets=datasets, printed=None)
-    return metric_rows(replace(subject, artefact=exact))
+    groups = {
+        key: group
+        for key, group in subject.groups.items()
+        if not any(record.leaves_out_candidates for record in group)
+    }
+    return metric_rows(replace(subject, artefact=exact, groups=groups))
 
 
 def _is_exact(artefact: Artefact) -> bool:
@@ -276,7 +281,7 @@ def _measured(
     if not numbered:
         return origin_columns(group)
     wanted = exact_name(metric) if _is_exact(artefact) else metric
-    if is_exact(wanted) and not all(record.has_exact_ranks for record in numbered):
+    if is_exact(wanted) and not all(record.exact_metrics for record in numbered):
         return origin_columns(group)
     users = inactive if "inactive" in (line.label or "") else None
     number = mean_over_seeds(record.metric_of(wanted, users=users) for record in numbered)

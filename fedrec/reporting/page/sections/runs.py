@@ -12,7 +12,7 @@ from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
 from fedrec.reporting.built_files import not_whole
 from fedrec.reporting.diverged import diverged_notes
-from fedrec.reporting.exact import lacking_sentence
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
@@ -67,7 +67,7 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
         ],
         rows,
-        [*versions, *_diverged(records), *([words] if (words := lacking_sentence(records)) else [])],
+        [*versions, *_diverged(records), *exact_notes(records)],
         folds=True,
     )
     return page_table("runs-table", table)

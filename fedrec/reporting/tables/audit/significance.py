@@ -10,7 +10,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
-from fedrec.reporting.exact import lacking_sentence
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
@@ -30,10 +30,10 @@ def build(target: Target, project: Project) -> None:
     """Write the table of differences between the runs of a target."""
     records = finished_runs(target, project)
     rows = difference_rows(records, project.methods)
-    write_forms(stem_of(target, project), rows, significance_tables(rows, lacking_sentence(records)), CHAPTER)
+    write_forms(stem_of(target, project), rows, significance_tables(rows, exact_notes(records)), CHAPTER)
 
 
-def significance_tables(rows: Sequence[Row], lacking: str = "") -> list[ReportTable]:
+def significance_tables(rows: Sequence[Row], lacking: Sequence[str] = ()) -> list[ReportTable]:
     """A table per dataset, protocol and metric; below each what is `lacking`."""
     groups = dict.fromkeys((row["dataset"], row["protocol"], row["metric"]) for row in rows)
     return [
@@ -53,7 +53,7 @@ def significance_tables(rows: Sequence[Row], lacking: str = "") -> list[ReportTa
             notes=[
                 _about_seeds(len(provenance_of_rows(shown)["seeds"])),
                 *diverged_notes(shown, "title"),
-                *([lacking] if lacking else []),
+                *lacking,
             ],
             aside=protocol != "clean",
         )

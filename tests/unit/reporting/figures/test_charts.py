@@ -14,7 +14,7 @@ from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.selection import runs_of
-from fedrec.reporting.exact import lacking_sentence
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
@@ -353,9 +353,9 @@ def test_bars_of_exact_metrics_are_of_lines_all_of_whose_runs_have_their_ranks(t
     _, rows = drawn(one, runs)
     exact = [(row["label"], row["protocol"]) for row in rows if row["metric"] == "exact_hr@10"]
     assert exact == [("NCF", "published-fedrap"), ("NCF", "clean"), ("FedMF", "published-fedrap")]
-    assert lacking_sentence(run for group in runs.values() for run in group) == (
+    assert exact_notes(run for group in runs.values() for run in group) == [
         "Exact metrics are left out of 1 of 8 runs, whose ranks among all items were not kept."
-    )
+    ]
     none = {
         key: [write_run(tmp_path, run.id, METHODS, has_exact=False) for run in group]
         for key, group in runs.items()

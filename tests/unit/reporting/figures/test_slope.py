@@ -13,12 +13,20 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
+from fedrec.config.methods import load_methods
+from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
 from fedrec.reporting.figures.labels import fitted, spread, text_width
-from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
+from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_caption, slope_figure, standings_figure
 from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
 from fedrec.reporting.figures.vector import svg_of
+from fedrec.reporting.standings import read_standings, rows_of, standings
+from fedrec.reporting.tables.table import csv_text
+from tests.conftest import ROOT
+from tests.made_runs import write_run
 from tests.unit.reporting.figures.test_style import SEEN, distance
+
+METHODS = load_methods(ROOT / "config/methods.yaml")
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 21])
@@ -77,6 +85,30 @@ def test_no_label_covers_another_or_is_cut(narrow, panels):
     whole = figure.bbox
     assert all(whole.x0 <= box.x0 and box.x1 <= whole.x1 for box in boxes)
     assert all(whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in boxes)
+
+
+def test_below_are_the_slopes_of_the_exact_metric_of_methods_that_have_it(tmp_path):
+    def made(method, protocol, **more):
+        run = RunId("pfedclr", "ml-100k", protocol, method, 0)
+        return write_run(tmp_path, run, METHODS, ranks=(1, 2, 3), exact=(1, 11, 12), **more)
+
+    def headings(found):
+        with theme():
+            return [
+                text.get_text() for text in standings_figure(found).axes[0].texts if "@10" in text.get_text()
+            ]
+
+    records = [made("fedmf", "clean"), made("mf", "clean", has_exact=False), made("fedmf", "neutral")]
+    found = standings(records, METHODS)
+    path = tmp_path / "standings.csv"
+    path.write_text(csv_text(rows_of(found)))
+
+    assert [one.exact for one in found] == [1 / 3, None, None]
+    assert read_standings(path) == found
+    assert headings(found) == ["HR@10 on ml-100k, 3 users", "exact HR@10 on ml-100k, 3 users"]
+    assert "The lower panel has the exact metric" in slope_caption(found, "")
+    assert headings(found[1:]) == ["HR@10 on ml-100k, 3 users"]
+    assert "lower panel" not in slope_caption(found[1:], "")
 
 
 def test_what_is_run_under_one_protocol_has_one_label():

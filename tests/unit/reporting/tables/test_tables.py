@@ -334,6 +334,48 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["exact_hr@10"] for row in rows} == {"1.0", "0.0", str(1 / 3)}
 
 
+def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_them(tmp_path):
+    def made(method, protocol, seed=0, **more):
+        return write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, method, seed), METHODS, **more)
+
+    found = {"ranks": (1, 2, 3, 4), "exact": (1, 4, 11, 21)}
+    runs = [
+        made("fedmf", "published-pfedclr", **found, has_exact=False),
+        made("fedmf", "clean", **found),
+        made("fedmf", "neutral", **found),
+        made("mf", "clean", **found),
+        made("mf", "clean", 1, **found, has_exact=False),
+        made("mf", "clean-1", **found),
+    ]
+    rows, (sampled, exact) = comparison(runs, METHODS)
+    by_line = {(row["method"], row["protocol"]): row for row in rows}
+
+    assert by_line["fedmf", "clean"]["exact_hr@10"] == 0.5
+    assert by_line["fedmf", "clean"]["exact_hr@20"] == 0.75
+    assert by_line["fedmf", "clean"]["exact_hr@10_low"] < 0.5 < by_line["fedmf", "clean"]["exact_hr@10_high"]
+    for line in (("fedmf", "published-pfedclr"), ("mf", "clean"), ("fedmf", "neutral")):
+        assert "exact_hr@10" not in by_line[line], line
+    headings = [[column.heading for column in table.columns] for table in (sampled, exact)]
+    assert [
+        [name for name in names if "HR@10" in name] for names in headings
+    ] == [
+        ["HR@10, published", "HR@10, clean", "HR@10, neutral"],
+        ["exact HR@10, published", "exact HR@10, clean"],
+    ]  # fmt: skip
+    assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])
+    assert exact.notes == [
+        "Exact metrics are left out of 2 of 5 runs, whose ranks among all items were not kept.",
+        "There are no exact metrics under neutral: clients draw neither held-out items nor candidates as "
+        "negatives there, so that these stand out among all items.",
+    ]
+    shown = {row["method"]: row for row in exact.rows}
+    assert (shown["FedMF"]["exact_hr@10_clean"], shown["MF"]["exact_hr@10_clean"]) == (0.5, None)
+
+    rows, tables = comparison([runs[0]], METHODS)
+    assert len(tables) == 1
+    assert "left out of 1 of 1 runs" in tables[0].notes[-1]
+
+
 def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
     name = "fedmf[d=8][rate=0.1]"
     runs = [run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)]
