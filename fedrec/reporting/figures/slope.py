@@ -29,7 +29,7 @@ from fedrec.reporting.standings import (
     standings,
     titles_of,
 )
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import DIVERGED_MARK
 from fedrec.runs.exact import metric_title
 from fedrec.runs.kinds import METHOD_KINDS, Kind
@@ -104,7 +104,7 @@ class _Canvas:
 
 def build(target: Target, project: Project) -> None:
     """Draw the slopes of the runs that are compared on a dataset."""
-    records = finished_runs(target, project)
+    records = of_one_protocol_seed(finished_runs(target, project))
     found = standings(records, project.methods)
     origin = origin_sentence(provenance(records))
     caption = "\n".join([slope_caption(found, origin), *_diverged(records, project.methods)])

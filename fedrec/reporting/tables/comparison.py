@@ -1,14 +1,17 @@
 """Methods side by side: HR and NDCG of the reported round, under each protocol, sampled and exact."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from fedrec.audit.differences import COMPARED_METRICS, EXACT_METRIC
+from fedrec.audit.protocol_seeds import over_protocol_seeds
 from fedrec.config.methods import Methods
 from fedrec.config.papers import BOTH
 from fedrec.config.protocol import rules_name, short_name
+from fedrec.evaluation.metrics import per_user
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
@@ -28,7 +31,7 @@ from fedrec.reporting.standings import (
 )
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title
+from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title, sampled_name
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
@@ -56,8 +59,9 @@ def comparison(
     records: Sequence[RunRecord], methods: Methods
 ) -> tuple[list[dict[str, Any]], list[ReportTable]]:
     """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset."""
-    found = standings(records, methods)
-    by_run = {one.runs.split()[0]: one for one in found}
+    every = standings(records, methods)
+    found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
+    by_run = {one.runs.split()[0]: one for one in every}
     titles = titles_of(records, methods)
     rows = []
     for group in _groups(records):
@@ -67,9 +71,11 @@ def comparison(
         else:
             rows.append(_row(group, standing))
     lacking = exact_notes(records)
+    seeded = _over_seeds(records, titles)
+    more = [_seeds_table(seeded, found)] if seeded else []
     if not any(name in row for row in rows for name in EXACT_METRICS):
-        return rows, [_table(rows, found, lacking)]
-    return rows, [_table(rows, found), _exact_table(rows, found, lacking)]
+        return [*rows, *seeded], [_table(rows, found, lacking), *more]
+    return [*rows, *seeded], [_table(rows, found), _exact_table(rows, found, lacking), *more]
 
 
 def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
@@ -119,6 +125,74 @@ def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Seque
         part="exact",
         folds=True,
     )
+
+
+def _over_seeds(records: Sequence[RunRecord], titles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Of methods with runs under several seeds of a protocol their metrics over all of these."""
+    lines: dict[tuple[str, str, str], dict[str, list[RunRecord]]] = {}
+    for record in records:
+        key = rules_name(record.protocol), record.id.method, record.id.paper
+        if record.has_numbers():
+            lines.setdefault(key, {}).setdefault(record.protocol, []).append(record)
+    return [
+        {
+            "title": titles[method],
+            "method": method,
+            "paper": paper,
+            "protocol": f"{rules}-*",
+            **_over_protocols(list(line.values())),
+            **origin_columns([record for group in line.values() for record in group]),
+        }
+        for (rules, method, paper), line in lines.items()
+        if len(line) > 1
+    ]
+
+
+def _over_protocols(groups: Sequence[Sequence[RunRecord]]) -> dict[str, float]:
+    """Sampled HR@10, and exact where all runs have it, of users that are there with all protocol seeds."""
+    exact = all(record.exact_metrics for group in groups for record in group)
+    columns: dict[str, float] = {}
+    for metric in (METRIC, *([EXACT_METRIC] if exact else [])):
+        ranks = [[record.ranks_of(metric) for record in group] for group in groups]
+        users = reduce(np.intersect1d, [of_run.user for group in ranks for of_run in group])
+        values = [
+            np.stack([per_user(one.rank[np.isin(one.user, users)], sampled_name(metric)) for one in group])
+            for group in ranks
+        ]
+        found = over_protocol_seeds(values)
+        columns |= {metric: found.value, f"{metric}_low": found.low, f"{metric}_high": found.high}
+        columns |= {"users": found.users, "protocol_seeds": found.protocols, "runs_in_all": found.runs}
+    return columns
+
+
+def _seeds_table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
+    """The metrics over seeds of protocols."""
+    best = sorted(rows, key=lambda row: (row["protocol"], -row[METRIC]))
+    return ReportTable(
+        caption=f"Over seeds of the protocol on {found[0].dataset}: each draws other candidates. Means over "
+        "protocol seeds, training seeds and users, with 95 % intervals from a bootstrap over all three.",
+        columns=[
+            *_NAMES[:1],
+            ReportColumn("paper", "settings of", align="left"),
+            ReportColumn("protocol", "protocol", align="left"),
+            *(ReportColumn(name, metric_title(name), "{:.4f}") for name in (METRIC, EXACT_METRIC)),
+            ReportColumn("users", "users", "{:,}"),
+            ReportColumn("protocol_seeds", "protocol seeds", "{:,}"),
+            ReportColumn("runs_in_all", "runs", "{:,}"),
+        ],
+        rows=[{**row, **_interval_marks(row), "method": row["title"]} for row in best],
+        notes=diverged_notes(rows, "title", "protocol"),
+        part="seeds",
+    )
+
+
+def _interval_marks(row: Row) -> dict[str, str]:
+    diverged = mark_of(row)
+    return {
+        f"{name}_mark": f"{diverged} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+        for name in (METRIC, EXACT_METRIC)
+        if name in row
+    }
 
 
 def _protocols(rows: Sequence[Row]) -> list[str]:

@@ -12,7 +12,7 @@ from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import metric_title
 
@@ -28,7 +28,7 @@ CHAPTER = Chapter(
 
 def build(target: Target, project: Project) -> None:
     """Write the table of differences between the runs of a target."""
-    records = finished_runs(target, project)
+    records = of_one_protocol_seed(finished_runs(target, project))
     rows = difference_rows(records, project.methods)
     write_forms(stem_of(target, project), rows, significance_tables(rows, exact_notes(records)), CHAPTER)
 

@@ -345,7 +345,6 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
         made("fedmf", "neutral", **found),
         made("mf", "clean", **found),
         made("mf", "clean", 1, **found, has_exact=False),
-        made("mf", "clean-1", **found),
     ]
     rows, (sampled, exact) = comparison(runs, METHODS)
     by_line = {(row["method"], row["protocol"]): row for row in rows}
@@ -364,7 +363,7 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
     ]  # fmt: skip
     assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])
     assert exact.notes == [
-        "Exact metrics are left out of 2 of 5 runs, whose ranks among all items were not kept.",
+        "Exact metrics are left out of 2 of 4 runs, whose ranks among all items were not kept.",
         "There are no exact metrics under neutral: clients draw neither held-out items nor candidates as "
         "negatives there, so that these stand out among all items.",
     ]
@@ -374,6 +373,36 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
     rows, tables = comparison([runs[0]], METHODS)
     assert len(tables) == 1
     assert "left out of 1 of 1 runs" in tables[0].notes[-1]
+
+
+def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
+    def made(protocol, seed, ranks, **more):
+        run = RunId("pfedclr", "ml-100k", protocol, "fedmf", seed)
+        return write_run(tmp_path, run, METHODS, ranks=ranks, exact=(11,) * len(ranks), **more)
+
+    runs = [
+        made("clean", 0, (1, 1, 20, 20)),
+        made("clean", 1, (1, 1, 1, 1)),
+        # A user less: what all have is compared.
+        made("clean-1", 0, (1, 20, 20)),
+        made("neutral", 0, (1, 1, 1, 1)),
+    ]
+    rows, (sampled, _, seeds) = comparison(runs, METHODS)
+    (row,) = (row for row in rows if row.get("protocol_seeds"))
+    (shown,) = seeds.rows
+
+    assert (row["protocol"], row["protocol_seeds"], row["runs_in_all"], row["users"]) == ("clean-*", 2, 3, 3)
+    # Of three users: (2/3 + 1) / 2 under clean, 1/3 under clean-1.
+    assert row["hr@10"] == pytest.approx((5 / 6 + 1 / 3) / 2)
+    assert row["exact_hr@10"] == row["exact_hr@10_high"] == 0.0
+    assert shown["hr@10_mark"] == f" [{row['hr@10_low']:.3f}, {row['hr@10_high']:.3f}]"
+    assert not any("clean-1" in column.key for column in sampled.columns)
+    assert "clean: 2 seeds each" in sampled.caption
+    assert "clean-1" not in sampled.caption
+
+    alone, tables = comparison(runs[:2], METHODS)
+    assert [table.part for table in tables] == ["", "exact"]
+    assert not any("protocol_seeds" in row for row in alone)
 
 
 def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
