@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from docs.tables import growth, results, speed
+from docs.tables import exact, growth, results, speed
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
@@ -46,6 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "searches": results.searches,
     "goes": results.goes,
     "trained again": results.trained_again,
+    "exact": exact.exact,
 }
 
 
@@ -67,7 +68,7 @@ def origin() -> str:
 def draw() -> None:
     """The slopes of all methods from the published to the clean protocol."""
     from fedrec.config.methods import load_methods, resolve, title
-    from fedrec.reporting.figures.slope import Slope, slope_figure
+    from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
     from fedrec.reporting.figures.style import theme
     from fedrec.reporting.figures.vector import svg_of
     from fedrec.runs.kinds import kind_of
@@ -86,7 +87,8 @@ def draw() -> None:
         for name in [row["method"]]
     ]
     with theme():
-        picture = svg_of(slope_figure(slopes, 0.1, "HR@10 on MovieLens 100K, one seed, 100 rounds"))
+        panel = SlopePanel(slopes, "HR@10 on MovieLens 100K, one seed, 100 rounds", 0.1)
+        picture = svg_of(slope_figure([panel]))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(f"{picture.rstrip()}\n<!-- {origin()} -->\n", encoding="utf-8")
 
@@ -99,6 +101,7 @@ def outdated() -> list[str]:
     fresh = PICTURE.is_file() and origin() in PICTURE.read_text("utf-8")
     measured = numbers("ml-100k")
     stale = [] if results.from_reference(measured) == measured else ["docs/numbers/ml-100k.csv"]
+    stale += [] if numbers("exact") == [*exact.from_store()] else ["docs/numbers/exact.csv"]
     return [*stale, *pages, *([] if fresh else [PICTURE.relative_to(ROOT).as_posix()])]
 
 
@@ -112,6 +115,7 @@ def main() -> None:
         sys.exit(bool(stale))
     text = numbers_text(results.from_reference(numbers("ml-100k")))
     (NUMBERS / "ml-100k.csv").write_text(text, encoding="utf-8")
+    (NUMBERS / "exact.csv").write_text(numbers_text(exact.from_store()), encoding="utf-8")
     for page in PAGES:
         page.write_text(filled(page.read_text("utf-8")), encoding="utf-8")
     draw()

@@ -192,8 +192,8 @@ class Made:
                 self.run(dataset, "published", method, 1.0 if method == "draw-counter" else hits + 0.1)
             )
             runs.append(self.run(dataset, "clean", method, hits))
-        rows, table = comparison(runs, ALL_METHODS)
-        self.write_table(f"{dataset}_comparison", rows, [table])
+        rows, tables = comparison(runs, ALL_METHODS)
+        self.write_table(f"{dataset}_comparison", rows, tables)
         found = standings(runs, ALL_METHODS)
         with theme():
             figure = standings_figure(found)

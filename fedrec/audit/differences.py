@@ -11,11 +11,14 @@ from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
+from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.origins import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
 REFERENCE = "popularity"
 COMPARED_METRICS = ("hr@10", "ndcg@10")
+EXACT_METRIC = exact_name("hr@10")
+"""The exact metric that is compared besides, where all runs have it."""
 _Trained = tuple[str, str]
 """The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
 
@@ -31,7 +34,8 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     for dataset, protocol in groups:
         there = [record for record in records if (record.id.dataset, record.protocol) == (dataset, protocol)]
         runs = {key: [run for run in there if _trained(run) == key] for key in map(_trained, there)}
-        for metric in COMPARED_METRICS:
+        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there)
+        for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
             rows += _compared(runs, about, methods)
     return rows
@@ -49,18 +53,18 @@ def _about(key: _Trained, methods: Methods) -> dict[str, str]:
 def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_Trained, NDArray[np.float64]]:
     """Of each method as a paper trains it, (seeds, users); all have the same users."""
     first = next(iter(runs.values()))[0]
-    everyone = first.user_ranks().user
+    everyone = first.ranks_of(metric).user
     values: dict[_Trained, NDArray[np.float64]] = {}
     for key, records in runs.items():
         of_seeds = []
         for record in records:
-            ranks = record.user_ranks()
+            ranks = record.ranks_of(metric)
             if not np.array_equal(ranks.user, everyone):
                 raise ResultError(
                     f"{record.folder}: has other users than {first.folder}, so that they cannot be paired. "
                     "Train both on the same split."
                 )
-            of_seeds.append(per_user(ranks.rank, metric))
+            of_seeds.append(per_user(ranks.rank, sampled_name(metric)))
         values[key] = np.stack(of_seeds)
     return values
 

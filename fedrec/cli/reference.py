@@ -62,6 +62,11 @@ def add_commands(commands: "Commands") -> None:
         help="leave out what is stored, if only of older code: what is left has a dash in tables, or a model "
         "that nobody looked into",
     )
+    part.add_argument(
+        "--exact",
+        action="store_true",
+        help="list what tables, figures and verdicts show of stored runs without ranks among all items, too",
+    )
     add_store(part)
     add_project(part)
 
@@ -99,18 +104,9 @@ def _pack(parsed: argparse.Namespace) -> None:
 def _add(parsed: argparse.Namespace) -> None:
     """Add finished runs to the reference: those that are there give way, unless theirs is the newer code."""
     from fedrec.plan.code_matching import CodeMatcher
-    from fedrec.plan.selection import runs_of
     from fedrec.runs.store import RunStore
 
-    project = _project(parsed)
-    among_all = {
-        run.folder
-        for paper in project.papers.values()
-        for artefact in paper.artefacts.values()
-        if artefact.options.get("ranks") == "catalogue"
-        for runs in runs_of(artefact, project.methods, project.seeds).values()
-        for run in runs
-    }
+    trials = _project(parsed).tuning.seed
     store, matcher = RunStore(parsed.store), CodeMatcher()
     for source in parsed.sources:
         other = RunStore(source)
@@ -121,7 +117,8 @@ def _add(parsed: argparse.Namespace) -> None:
             for run in store.every_run()
             if run.name in outdated and matcher.is_current_run(run.summary)
         }
-        runs = [run if run.name in among_all else run.without_catalogue() for run in brought]
+        # A trial chooses settings on validation: nobody reads its ranks among all items.
+        runs = [run.without_exact_ranks() if run.id.seed == trials else run for run in brought]
         _tell(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
             store.add_data_of(other)
@@ -169,6 +166,7 @@ def _show(parsed: argparse.Namespace) -> None:
         older = sum(not matcher.is_current_run(run.summary) for run in runs)
         other = sum(not is_as_named(run.summary, project.methods, project.protocols) for run in runs)
         diverged = sum(DIVERGED in run.summary for run in runs)
+        exact = sum(run.has_exact_ranks for run in runs)
         protocols = len({run.summary["protocol"]["name"] for run in runs})
         seeds = len({run.summary["seed"] for run in runs})
         every, outdated = every + len(runs), outdated + older
@@ -177,7 +175,7 @@ def _show(parsed: argparse.Namespace) -> None:
         print(
             f"{dataset}: {len(runs)} runs, {protocols} protocols, {seeds} seeds; "
             f"{older} older than the code; {other} of other settings or protocols, which tables leave out; "
-            f"{diverged} diverged"
+            f"{diverged} diverged; {exact} with ranks among all items"
         )
     print(f"all: {every} runs; {outdated} older than the code")
     for device, spans in sorted(seconds.items()):
@@ -196,11 +194,16 @@ def _plan(parsed: argparse.Namespace) -> None:
     project = _project(parsed)
     stored: dict[RunId, Mapping[str, Any]] = {}
     measured: dict[str, set[RunId]] = {}
+    exact: set[RunId] = set()
     for run in RunStore(parsed.store).every_run():
         stored[run.id] = run.summary
+        if run.has_exact_ranks:
+            exact.add(run.id)
         for what in run.audit:
             measured.setdefault(what, set()).add(run.id)
-    planned = reference_plan(project, stored, measured, gaps=parsed.gaps)
+    planned = reference_plan(
+        project, stored, measured, gaps=parsed.gaps, exact=exact if parsed.exact else None
+    )
     listed = chosen(
         project,
         planned,

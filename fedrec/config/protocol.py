@@ -24,6 +24,7 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
 OWN = "own"
 """In place of a paper, for a run that follows none: its method's entry names no paper."""
 
+_SEEDED = re.compile(r"([a-z]+)-\d+")
 _OF_A_PAPER = re.compile(rf"(published|(?:only|upto)-(?:{'|'.join(SWITCHES)}))-(.+)")
 
 
@@ -53,6 +54,12 @@ def paper_of(protocol: str) -> str | None:
     """The paper whose rules a protocol follows, or leads away from; None where all papers share it."""
     parts = _OF_A_PAPER.fullmatch(protocol)
     return parts[2] if parts else None
+
+
+def rules_name(protocol: str) -> str:
+    """The name of the rules that a protocol follows: `clean` for `clean-1`, which has another seed."""
+    seeded = _SEEDED.fullmatch(protocol)
+    return seeded[1] if seeded else protocol
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The protocols of `config/protocols.yaml`: one `published-<paper>` per paper, and `clean`.
+"""The protocols of `config/protocols.yaml`: one `published-<paper>` per paper, `clean` and `neutral`.
+
+`clean-1` is `clean` with another seed, and nothing else.
 
 Between these two lie the steps of the audit, which need no entries: `only-<switch>-<paper>` is the paper's
 protocol with one switch as in `clean`, `upto-<switch>-<paper>` with this one and all before it.
@@ -8,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fedrec.config.protocol import SWITCHES, Protocol
+from fedrec.config.protocol import SWITCHES, Protocol, rules_name
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -18,7 +20,15 @@ _EXTENTS = ("only", "upto")
 def load_protocols(path: Path) -> Mapping[str, Protocol]:
     """Read and check `config/protocols.yaml`."""
     document = load(path, "protocols")
-    return {name: Protocol(name=name, **settings) for name, settings in document.content.items()}
+    protocols = {name: Protocol(name=name, **settings) for name, settings in document.content.items()}
+    for name, protocol in protocols.items():
+        rules = rules_name(name)
+        if rules in protocols and replace(protocols[rules], name=name, seed=protocol.seed) != protocol:
+            raise ConfigurationError(
+                f"{document.place((name,))}: differs from {rules} in more than its seed. Give it another "
+                f"name: {rules}-<number> is {rules} with another seed."
+            )
+    return protocols
 
 
 def protocol_named(protocols: Mapping[str, Protocol], name: str) -> Protocol:

@@ -7,7 +7,8 @@ from typing import Any
 
 from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.names import parse
-from fedrec.config.protocol import Protocol
+from fedrec.config.papers import BOTH
+from fedrec.config.protocol import Protocol, short_name
 from fedrec.config.protocol_file import protocol_named
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
@@ -17,6 +18,11 @@ from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import DIVERGED, RunId
+
+_CLEAN = "clean"
+"""The protocol in whose place a step may name others."""
+_OF_THE_LEAK = ("stepped", "exposed", "attacked", "audited")
+"""The selections of tables of the audit that read no ranks among all items."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ def reference_plan(
     measured: Mapping[str, Collection[RunId]] | None = None,
     *,
     gaps: bool = False,
+    exact: Container[RunId] | None = None,
 ) -> list[PlannedRun]:
     """The runs that the steps of `reference` in the configuration ask for, each once and step by step.
 
@@ -43,7 +50,8 @@ def reference_plan(
     results, of today's code, settings and split. Not left out is a stored one inside whose model a table of
     the audit looks, unless that was done while there was one: `measured` has these by the table's layout.
     Where `gaps` alone are asked for, what is stored is left out whatever code it is of, since tables show it.
-    Within a step the shortest come first.
+    With `exact`, the runs that have ranks among all items, others of tables, figures and verdicts are not
+    left out. Within a step the shortest come first.
     """
     if "reference" not in project.configuration:
         raise ConfigurationError(
@@ -57,6 +65,8 @@ def reference_plan(
         known = {run: stored[run] for run in asked if run in stored}
         there = _shown(known, project) if gaps else _current(known, of_step)
         there -= _unmeasured(of_step, step, stored, measured or {})
+        if exact is not None:
+            there -= {run for run in _ranked(of_step, step) if run not in exact}
         left = unfinished(of_step, [run for run in asked if run not in there])
         cost = {run: gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in left}
         for run in sorted(left, key=lambda run: (cost[run], run)):
@@ -100,7 +110,7 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
 
     And how many of all are `stored`, of other code, settings or splits than today's, or without what the
-    audit would find inside them.
+    audit would find inside them, or without ranks among all items.
     """
     steps: dict[int, list[PlannedRun]] = {}
     for run in planned:
@@ -111,8 +121,8 @@ def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> 
     lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
     there = (
-        f"; {older} of them are stored, of other code, settings or splits, or were not looked into, "
-        f"{len(every) - older} are not"
+        f"; {older} of them are stored, of other code, settings or splits, not looked into or without exact "
+        f"ranks, {len(every) - older} are not"
     )
     return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
 
@@ -130,10 +140,32 @@ def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping
 
 
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
-    datasets = step.get("datasets")
-    return [
-        run for run in runs_asked(project, step["targets"]) if datasets is None or run.dataset in datasets
-    ]
+    """The runs that a step asks for."""
+    return _of_step(project, step, runs_asked(project, step["targets"]))
+
+
+def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:
+    """Those runs of a step that a table, figure or verdict reads, and not what looks at the leak alone."""
+    every = (target for name in step["targets"] for target in project.group(name))
+    shown = [target for target in every if project.layouts[target.layout].selection not in _OF_THE_LEAK]
+    return _of_step(project, step, [run for target in shown for run in target.runs])
+
+
+def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -> list[RunId]:
+    """Runs on the datasets of a step; where it names protocols, those under `clean` under these instead."""
+    datasets, protocols = step.get("datasets"), step.get("protocols")
+    kept = [run for run in runs if datasets is None or run.dataset in datasets]
+    if protocols is None:
+        return [run for run in kept if short_name(run.protocol) not in _besides(project)]
+    for protocol in protocols:
+        project.protocol(protocol)
+    clean = dict.fromkeys(run for run in kept if run.protocol == _CLEAN)
+    return [replace(run, protocol=protocol) for protocol in protocols for run in clean]
+
+
+def _besides(project: Project) -> set[str]:
+    """The protocols that tables have a column of where there are runs, and that steps ask for by name."""
+    return {*project.compared_protocols}.difference(BOTH)
 
 
 def _shown(stored: Mapping[RunId, Mapping[str, Any]], project: Project) -> set[RunId]:

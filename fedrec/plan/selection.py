@@ -142,8 +142,11 @@ def runs_of_claim(
     return sorted({run for runs in groups for run in runs})
 
 
-def compared(workspace: Workspace, dataset: str) -> list[RunId]:
-    """The runs a dataset's comparison is made of: every configured method under both protocols."""
+def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None = None) -> list[RunId]:
+    """The runs a dataset's comparison is made of: every configured method under each protocol.
+
+    By default these are all under which methods are compared.
+    """
     paper = workspace.paper_of(dataset)
     names = shortened(
         workspace.methods, workspace.configuration["methods"], paper, dataset, workspace.rounds_of(dataset)
@@ -151,7 +154,7 @@ def compared(workspace: Workspace, dataset: str) -> list[RunId]:
     return [
         run_of(workspace.methods, paper, dataset, protocol, name, seed)
         for name in names
-        for protocol in BOTH
+        for protocol in (workspace.compared_protocols if protocols is None else protocols)
         for seed in workspace.seeds
     ]
 
@@ -208,9 +211,9 @@ def claimed_datasets(workspace: Workspace) -> list[str]:
     return sorted({dataset for claim in workspace.claims for dataset in claim.datasets})
 
 
-def _compared(workspace: Workspace) -> list[RunId]:
+def _compared(workspace: Workspace, protocols: Sequence[str] | None = None) -> list[RunId]:
     datasets = workspace.available(workspace.configuration["datasets"])
-    return [run for dataset in datasets for run in compared(workspace, dataset)]
+    return [run for dataset in datasets for run in compared(workspace, dataset, protocols)]
 
 
 def _stepped_by(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[RunId]:
@@ -252,7 +255,7 @@ def _attacked(workspace: Workspace) -> list[RunId]:
 def _exposed(workspace: Workspace) -> list[RunId]:
     """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
     exposed = {run for run in _stepped(workspace) if short_name(run.protocol) == "only-pool"}
-    return sorted({*_compared(workspace), *exposed})
+    return sorted({*_compared(workspace, BOTH), *exposed})
 
 
 def _judged(workspace: Workspace) -> list[RunId]:

@@ -11,7 +11,7 @@ from fedrec.config.document import told_at
 from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
-from fedrec.config.papers import Artefact, artefacts_of
+from fedrec.config.papers import BOTH, Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
 from fedrec.config.protocol import short_name
 from fedrec.config.tuning import Search
@@ -441,9 +441,20 @@ class Targets:
         return f"{self._named(line[0])} ({', '.join(str(run.seed) for run in line)})"
 
     def _lacking(self, asked: Iterable[RunId], shown: Iterable[RunId]) -> list[str]:
-        """The lines asked for of which no run is stored."""
+        """The lines asked for of which no run is stored.
+
+        Protocols besides the papers' and ours have a column where there are runs: without any, nothing lacks.
+        """
         there = {replace(run, seed=0) for run in shown}
-        return list(dict.fromkeys(self._named(run) for run in asked if replace(run, seed=0) not in there))
+        splits = {(run.dataset, run.protocol) for run in there}
+        besides = {*self._workspace.compared_protocols}.difference(BOTH)
+        lacking = [
+            run
+            for run in asked
+            if replace(run, seed=0) not in there
+            and (run.protocol not in besides or (run.dataset, run.protocol) in splits)
+        ]
+        return list(dict.fromkeys(map(self._named, lacking)))
 
     def _target(
         self,

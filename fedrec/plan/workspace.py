@@ -15,8 +15,8 @@ from fedrec.config.found_file import with_found
 from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
-from fedrec.config.papers import Artefact, Paper, artefacts_of, load_papers
-from fedrec.config.protocol import OWN, Protocol
+from fedrec.config.papers import BOTH, Artefact, Paper, artefacts_of, load_papers
+from fedrec.config.protocol import OWN, Protocol, paper_of
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
@@ -104,6 +104,12 @@ class Workspace:
         """The seeds of all runs."""
         seeds: list[int] = self.configuration["seeds"]
         return seeds
+
+    @property
+    def compared_protocols(self) -> list[str]:
+        """The protocols under which methods are compared: the papers' own, ours, and those named besides."""
+        named: list[str] = self.configuration["protocols"]
+        return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 
     @property
     def keeps_diverged(self) -> bool:
@@ -287,7 +293,20 @@ def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[
         "layouts": load_layouts(),
     }
     _check_names(Workspace(**fields), document)
+    fields["papers"] = _with_all_protocols(Workspace(**fields))
     return fields
+
+
+def _with_all_protocols(workspace: Workspace) -> dict[str, Paper]:
+    """The papers; the table that each one's first claim is about has every protocol that is compared."""
+    protocols, papers = workspace.compared_protocols, dict(workspace.papers)
+    if protocols == [*BOTH]:
+        return papers
+    for paper, claim in {claim.paper: claim for claim in reversed(workspace.claims)}.items():
+        main = claim.artefacts[0]
+        shown = replace(main, options={"protocols": protocols, **main.options})
+        papers[paper] = replace(papers[paper], artefacts={**papers[paper].artefacts, main.name: shown})
+    return papers
 
 
 def _named(document: Document, key: str, root: Path) -> Path:

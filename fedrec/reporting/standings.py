@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrec.audit.differences import REFERENCE
+from fedrec.audit.differences import EXACT_METRIC, REFERENCE
 from fedrec.audit.significance import bootstrap_interval
 from fedrec.config.methods import Methods, resolve, title
 from fedrec.config.names import parse
@@ -23,6 +23,8 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import DIVERGED
 from fedrec.reporting.built_files import reading_built
+from fedrec.reporting.exact import exact_means
+from fedrec.runs.exact import sampled_name
 from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.origins import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
@@ -77,6 +79,10 @@ class MethodScore:
     """Folders of its runs below the results, blank-separated."""
     diverged: str = ""
     """Seed and round of those of its runs that diverged, blank-separated: `0:7`."""
+    exact: float | None = None
+    """The same as `value` of ranks among all items; None where a run lacks them."""
+    exact_low: float | None = None
+    exact_high: float | None = None
 
     @property
     def backbone(self) -> str:
@@ -130,14 +136,15 @@ def hits_of(group: Sequence[RunRecord], metric: str = METRIC) -> NDArray[np.floa
     Users come in the order of their numbers. Runs that diverged before there was a number are left out.
     """
     numbered = [record for record in group if record.has_numbers()]
-    ranks = [record.user_ranks() for record in numbered]
+    ranks = [record.ranks_of(metric) for record in numbered]
     for record, found in zip(numbered, ranks, strict=True):
         if not np.array_equal(found.user, ranks[0].user):
             raise ResultError(
                 f"{record.folder}: has other users than {numbered[0].folder}, so that no mean over seeds can "
                 "be had. Train both on the same split."
             )
-    mean: NDArray[np.float64] = np.stack([per_user(found.rank, metric) for found in ranks]).mean(0)
+    of_users = [per_user(found.rank, sampled_name(metric)) for found in ranks]
+    mean: NDArray[np.float64] = np.stack(of_users).mean(0)
     return mean
 
 
@@ -182,6 +189,7 @@ def _standing(
     if popular is not None and len(popular) == len(hits):
         above = (float((hits - popular).mean()), *bootstrap_interval(hits - popular))
     candidates = first.summary["protocol"].get("candidates")
+    exact = _exact(group)
     return MethodScore(
         dataset=first.id.dataset,
         protocol=short_name(first.protocol),
@@ -202,12 +210,23 @@ def _standing(
         paper=first.id.paper,
         runs=" ".join(folders_of(group)),
         diverged=" ".join(divergence_columns(group).get(DIVERGED, ())),
+        exact=None if exact is None else exact[0],
+        exact_low=None if exact is None else exact[1],
+        exact_high=None if exact is None else exact[2],
     )
+
+
+def _exact(group: Sequence[RunRecord]) -> tuple[float, ...] | None:
+    """Exact HR@10 over seeds and its interval over users; None where a run lacks ranks among all items."""
+    if not exact_means(group):
+        return None
+    hits = hits_of(group, EXACT_METRIC)
+    return (float(hits.mean()), *bootstrap_interval(hits))
 
 
 def _read(row: Mapping[str, str]) -> MethodScore:
     def number(name: str) -> float | None:
-        return float(row[name]) if row[name] else None
+        return float(row[name]) if row.get(name) else None
 
     (kind,) = (kind for kind in METHOD_KINDS if kind == row["kind"])
     return MethodScore(
@@ -230,4 +249,7 @@ def _read(row: Mapping[str, str]) -> MethodScore:
         paper=row["paper"],
         runs=row["runs"],
         diverged=row.get(DIVERGED, ""),
+        exact=number("exact"),
+        exact_low=number("exact_low"),
+        exact_high=number("exact_high"),
     )

@@ -1,6 +1,6 @@
 """What a table or figure of a paper is made of: its lines, and the finished runs behind each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,6 +9,7 @@ from fedrec.config.catalogue import Catalogue
 from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
 from fedrec.config.papers import Artefact, Line
+from fedrec.config.protocol import rules_name
 from fedrec.data.split import how_to_split
 from fedrec.errors import ResultError
 from fedrec.files.parquet import read_table
@@ -104,7 +105,7 @@ def is_of_a_paper(target: Target) -> bool:
 
 def compared_subject(target: Target, project: Project) -> Subject:
     """The runs of a target that compares methods on one dataset, as an artefact of one line per method."""
-    records = finished_runs(target, project)
+    records = of_one_protocol_seed(finished_runs(target, project))
     indices: dict[str, int] = {}
     groups: dict[tuple[int, str, str], list[RunRecord]] = {}
     for record in records:
@@ -124,6 +125,11 @@ def compared_subject(target: Target, project: Project) -> Subject:
 def finished_runs(target: Target, project: Project) -> list[RunRecord]:
     """The runs of a target, sorted."""
     return [RunRecord(project.results / run.folder) for run in sorted(target.runs)]
+
+
+def of_one_protocol_seed(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Runs without those under a protocol with another seed, such as `clean-1`, which is `clean` again."""
+    return [record for record in records if rules_name(record.protocol) == record.protocol]
 
 
 def statistics_of(target: Target, project: Project) -> dict[str, Mapping[str, Any]]:

@@ -42,12 +42,15 @@ from fedrec.files.tensors import load_tensors, save_tensors
 from fedrec.plan.code_matching import CodeMatcher
 from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
+from fedrec.runs.exact import UNEVEN_POOL, exact_name, is_exact, sampled_name
 from fedrec.runs.given import as_trained
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
     import polars as pl
 
+IN_CATALOGUE = "test_rank_in_catalogue"
+"""The column of ranks among all items."""
 AUDIT_FILE = "audit.json"
 """What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
@@ -227,12 +230,46 @@ class RunRecord:
         value: float = self.summary["metrics"][rule or self.round_rule][part][name]
         return value
 
-    def metric_of(self, name: str, *, catalogue: bool = False, users: Iterable[int] | None = None) -> float:
-        """A test metric at the reported round from ranks: in the whole catalogue, or of some users alone."""
-        ranks = self.user_ranks(catalogue=catalogue)
-        chosen = slice(None) if users is None else np.isin(ranks.user, list(users))
-        rank = ranks.rank[chosen]
-        return metrics_of(rank)[name] if len(rank) else float("nan")
+    def metric_of(self, name: str, *, users: Iterable[int] | None = None) -> float:
+        """A test metric at the reported round, of all users or of some alone.
+
+        An exact one, such as `exact_hr@10`, is of ranks among all items.
+        """
+        known = self.exact_metrics if is_exact(name) else self.summary["metrics"][self.round_rule]["test"]
+        if users is None and name in known:
+            value: float = known[name]
+            return value
+        ranks = self.ranks_of(name)
+        rank = ranks.rank if users is None else ranks.rank[np.isin(ranks.user, list(users))]
+        return metrics_of(rank)[sampled_name(name)] if len(rank) else float("nan")
+
+    def ranks_of(self, metric: str) -> UserRanks:
+        """The ranks at the reported round that a metric is of: among all items where it is exact."""
+        return self.user_ranks(catalogue=is_exact(metric))
+
+    @cached_property
+    def exact_metrics(self) -> Mapping[str, float]:
+        """The exact test metrics at the reported round by name.
+
+        None where their ranks were not kept, and none under a pool that leaves out candidates.
+        """
+        if self.leaves_out_candidates or not self.has_exact_ranks:
+            return {}
+        found = metrics_of(self.user_ranks(catalogue=True).rank)
+        return {exact_name(name): value for name, value in found.items()}
+
+    @property
+    def leaves_out_candidates(self) -> bool:
+        """Whether its clients draw no candidate as a negative.
+
+        Among all items, held-out ones and their candidates then stand out as those that are never drawn.
+        """
+        return bool(self.summary["protocol"]["negative_pool"] == UNEVEN_POOL)
+
+    @cached_property
+    def has_exact_ranks(self) -> bool:
+        """Whether there are ranks among all items."""
+        return IN_CATALOGUE in self._table("ranks").column_names
 
     def user_ranks(self, rule: str | None = None, *, catalogue: bool = False) -> UserRanks:
         """The rank of each user's test item among its candidates, or among all items.
@@ -240,9 +277,14 @@ class RunRecord:
         At the reported round, or that of another rule.
         """
         table = self._table("ranks")
+        if catalogue and IN_CATALOGUE not in table.column_names:
+            raise ResultError(
+                f"{self.folder}: its ranks among all items were not kept. "
+                f"{self._trained_again(self.folder / SUMMARY)}"
+            )
         at = pc.equal(table["at"], rule or self.round_rule).to_numpy()
         user = table["user"].to_numpy()[at].astype(np.int64)
-        rank = table["test_rank_in_catalogue" if catalogue else "test_rank"].to_numpy()[at]
+        rank = table[IN_CATALOGUE if catalogue else "test_rank"].to_numpy()[at]
         order = np.argsort(user, kind="stable")
         return UserRanks(user[order], rank[order])
 

@@ -30,7 +30,7 @@ from fedrec.files.parquet import about_table, read_table, write_table
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.runs import SUMMARY, TABLES, RunId, below_results
 from fedrec.runs.histories import LEAKING_POOL, Histories
-from fedrec.runs.record import AUDIT_FILE, RunRecord, UserRanks, without_brackets
+from fedrec.runs.record import AUDIT_FILE, IN_CATALOGUE, RunRecord, UserRanks, without_brackets
 
 _RUNS, _USERS, _SPLITS, _DATASETS = "runs", "users.parquet", "splits.parquet", "datasets.parquet"
 _OF_POOL = ("pool", "seen")
@@ -60,7 +60,9 @@ _KINDS = ("|u1", "<u2", "<u4", "<i8", "<f4", "<f8")
 """How numbers are written, narrowest first; the first that gives them back is taken."""
 _HALVES = 2
 """Tied items share a rank, which may lie half-way between two."""
-_RANKS = {"test_rank": "test_rank", "catalogue_rank": "test_rank_in_catalogue"}
+_EXACT = "catalogue_rank"
+"""The ranks among all items."""
+_RANKS = {"test_rank": "test_rank", _EXACT: IN_CATALOGUE}
 """The ranks that are kept, and their columns in a run's own table."""
 
 
@@ -106,10 +108,14 @@ class PackedRun:
         }
         return pa.table({"at": pa.array([rule] * len(user)).dictionary_encode(), "user": user, **ranks})
 
-    def without_catalogue(self) -> "PackedRun":
-        """The same without ranks among all items, which few tables read and which take the most room."""
-        kept = {name: value for name, value in self.numbers.items() if name != "catalogue_rank"}
-        return replace(self, numbers=kept)
+    @property
+    def has_exact_ranks(self) -> bool:
+        """Whether it has ranks among all items."""
+        return _EXACT in self.numbers
+
+    def without_exact_ranks(self) -> "PackedRun":
+        """The same without ranks among all items."""
+        return replace(self, numbers={name: value for name, value in self.numbers.items() if name != _EXACT})
 
 
 @dataclass(frozen=True)
@@ -131,9 +137,9 @@ def packed_run(record: RunRecord, audit: Mapping[str, Any] | None = None) -> Pac
     """What is kept of a finished run; its tables are read whole, so that a damaged one is an error."""
     ranks = record.user_ranks()
     numbers = {"test_rank": _as_bytes(ranks.rank.astype(np.float64) * _HALVES)}
-    if "test_rank_in_catalogue" in record.columns("ranks"):
+    if record.has_exact_ranks:
         among_all = record.user_ranks(catalogue=True).rank
-        numbers["catalogue_rank"] = _as_bytes(among_all.astype(np.float64) * _HALVES)
+        numbers[_EXACT] = _as_bytes(among_all.astype(np.float64) * _HALVES)
     for table, wanted in _COLUMNS.items():
         columns = record.columns(table)
         numbers |= {f"{table}:{name}": _column(columns[name]) for name in wanted if name in columns}
@@ -185,7 +191,7 @@ class PackedRecord(RunRecord):
         """The rank of each user's test item at the reported round; what is not kept is refused."""
         if rule not in (None, self.round_rule):
             raise self._not_kept(f"ranks of the round '{rule}'")
-        if catalogue and "catalogue_rank" not in self.packed.numbers:
+        if catalogue and not self.packed.has_exact_ranks:
             raise self._not_kept("ranks among all items")
         return super().user_ranks(catalogue=catalogue)
 
@@ -246,7 +252,8 @@ class RunStore:
     def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
         """Take runs in. One that is there already gives way to what is brought, unless it is of `keeps`.
 
-        What the audit found inside a run stays with it where the same run is brought without.
+        What the audit found inside a run, and its ranks among all items, stay with it where the same run is
+        brought without.
         """
         brought: dict[str, dict[str, PackedRun]] = {}
         for run in runs:
@@ -258,7 +265,7 @@ class RunStore:
             after = dict(there)
             for name, run in sorted(incoming.items()):
                 before = there.get(name)
-                whole = run if run.audit or before is None else replace(run, audit=_audit_of(before, run))
+                whole = run if before is None else _with_what_was_known(before, run)
                 what = "added" if before is None else "same" if whole == before else "replaced"
                 if what == "replaced" and name in fixed:
                     what = "kept"
@@ -391,10 +398,12 @@ def _apart(before: PackedRun, run: PackedRun) -> float | None:
     return abs(float(first) - float(second))
 
 
-def _audit_of(before: PackedRun, run: PackedRun) -> Mapping[str, Any]:
-    """What the audit found inside a run before, if what is brought is the same run."""
-    alike = before.summary == run.summary and before.numbers.get("test_rank") == run.numbers["test_rank"]
-    return before.audit if alike else {}
+def _with_what_was_known(before: PackedRun, run: PackedRun) -> PackedRun:
+    """What is brought; with what else was kept before, if that is the same run."""
+    if before.summary != run.summary or before.numbers.get("test_rank") != run.numbers["test_rank"]:
+        return run
+    exact = {name: value for name, value in before.numbers.items() if name == _EXACT}
+    return replace(run, numbers={**exact, **run.numbers}, audit=run.audit or before.audit)
 
 
 def _shape_of(path: Path) -> dict[str, Any]:

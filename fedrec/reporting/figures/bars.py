@@ -10,14 +10,16 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, build_figure, chart
-from fedrec.reporting.figures.drawing import metric_title, series_of
-from fedrec.reporting.figures.panels import legend, protocol_title
+from fedrec.reporting.figures.drawing import series_of
+from fedrec.reporting.figures.panels import distinct, legend, protocol_title
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns
 from fedrec.reporting.figures.style import HEIGHT, WIDTH, blank_figure, looks
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
+from fedrec.runs.exact import exact_name, metric_title
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs",))
@@ -31,14 +33,17 @@ def build(target: Target, project: Project) -> None:
 def draw(subject: Subject) -> Drawn:
     """The figure, its rows and its caption."""
     rows = line_rows(subject, bar_rows)
-    return chart(subject, rows, _figure_of, _shown(subject.artefact))
+    shown = " ".join([_shown(subject.artefact), *exact_notes(subject.records)])
+    return chart(subject, rows, _figure_of, shown)
 
 
 def bar_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
-    """One row per metric."""
+    """One row per metric, and per exact metric where all runs have ranks among all items."""
     numbered = [record for record in records if record.has_numbers()]
-    for metric in subject.artefact.metrics if numbered else ():
-        values = [record.metric(metric) for record in numbered]
+    sampled = subject.artefact.metrics if numbered else ()
+    exact = map(exact_name, sampled) if all(record.exact_metrics for record in numbered) else ()
+    for metric in (*sampled, *exact):
+        values = [record.metric_of(metric) for record in numbered]
         about = {"axis": "dataset", "x": records[0].id.dataset, "part": "test"}
         yield about | over_seeds_columns(metric, values, records)
 
@@ -47,18 +52,19 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     """A row of panels per metric, a column per protocol."""
     protocols = [name for name in artefact.protocols if any(row["protocol"] == name for row in rows)]
     datasets = [name for name in artefact.datasets if any(row["dataset"] == name for row in rows)]
+    metrics = distinct(row["metric"] for row in rows)
     look = looks(row["method"] for row in rows)
     series = series_of(rows, "method", "label")
-    figure = blank_figure(WIDTH, 1.2 * HEIGHT * len(artefact.metrics) + 0.5)
-    grid = figure.subplots(len(artefact.metrics), len(protocols), sharex=True, sharey="row", squeeze=False)
+    figure = blank_figure(WIDTH, 1.2 * HEIGHT * len(metrics) + 0.5)
+    grid = figure.subplots(len(metrics), len(protocols), sharex=True, sharey="row", squeeze=False)
     width = 0.84 / len(series)
     for number, ((method, label), lines) in enumerate(series.items()):
         for (_, protocol, metric), (row,) in lines.items():
-            ax = grid[artefact.metrics.index(metric)][protocols.index(protocol)]
+            ax = grid[metrics.index(metric)][protocols.index(protocol)]
             x = datasets.index(row["dataset"]) + (number - (len(series) - 1) / 2) * width
             ax.bar(x, row["mean"], width, yerr=row["sd"], error_kw={"elinewidth": 0.6}, label=label,
                    **look[method].bar())  # fmt: skip
-    for metric, line in zip(artefact.metrics, grid, strict=True):
+    for metric, line in zip(metrics, grid, strict=True):
         line[0].set_ylabel(f"{metric_title(metric)}, %")
         for protocol, ax in zip(protocols, line, strict=True):
             ax.set_title(f"{metric_title(metric)}, {protocol_title(protocol)}")

@@ -18,7 +18,7 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, chart, write_figure
-from fedrec.reporting.figures.drawing import draw_curve, label_panels, metric_title, panel_of, series_of
+from fedrec.reporting.figures.drawing import draw_curve, label_panels, panel_of, series_of
 from fedrec.reporting.figures.labels import spread
 from fedrec.reporting.figures.panels import PanelKey, distinct, legend, metric_panels
 from fedrec.reporting.figures.rows import line_rows, mean_columns, part_of, runs_columns
@@ -27,6 +27,7 @@ from fedrec.reporting.finding import COUNTER
 from fedrec.reporting.standings import KIND_WORDS
 from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
 from fedrec.reporting.tables.table import Row
+from fedrec.runs.exact import metric_title
 from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.record import RunRecord
 

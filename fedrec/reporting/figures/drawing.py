@@ -11,6 +11,7 @@ from fedrec.config.protocol import short_name
 from fedrec.reporting.figures.panels import PanelKey
 from fedrec.reporting.figures.style import MUTED, Look
 from fedrec.reporting.tables.table import Row
+from fedrec.runs.exact import metric_title
 
 _CURVE_MARKERS = 7
 """Markers on a curve, to tell it from others without colour."""
@@ -22,11 +23,6 @@ _RING = {
     "markeredgecolor": MUTED,
     "zorder": 5,
 }
-
-
-def metric_title(metric: str) -> str:
-    """`HR@10` for `hr@10`."""
-    return metric.upper()
 
 
 def series_of(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], dict[PanelKey, list[Row]]]:

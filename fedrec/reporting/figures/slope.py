@@ -1,12 +1,12 @@
 """Slopes: HR@10 of every method from the published protocol to the clean one; the finding at a glance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedrec.audit.differences import REFERENCE
+from fedrec.audit.differences import EXACT_METRIC, REFERENCE
 from fedrec.config.methods import Methods
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
@@ -21,16 +21,17 @@ from fedrec.reporting.provenance import origin_sentence, provenance
 from fedrec.reporting.standings import (
     CLEAN,
     KIND_WORDS,
+    METRIC,
     PUBLISHED,
     MethodScore,
     groups_over_seeds,
     rows_of,
     standings,
     titles_of,
-    under,
 )
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import DIVERGED_MARK
+from fedrec.runs.exact import metric_title
 from fedrec.runs.kinds import METHOD_KINDS, Kind
 from fedrec.runs.record import RunRecord
 
@@ -45,6 +46,8 @@ _POINTS = 72  # in an inch
 _BEND = 0.3  # inches between the end of a slope and its label
 _MARGIN = 0.08
 _HEADROOM = 0.2  # inches below the headings
+_LEAST_TOP = {2: 0.1, 3: 0.01}
+"""By digits, the least value at the top of a panel."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,18 @@ class Slope:
 
 
 @dataclass(frozen=True)
+class SlopePanel:
+    """Slopes of one metric."""
+
+    slopes: Sequence[Slope]
+    heading: str
+    chance: float | None = None
+    """What chance finds; None where no line of it is drawn."""
+    digits: int = 2
+    """Of its numbers, behind the point."""
+
+
+@dataclass(frozen=True)
 class _Canvas:
     """A figure in inches: where each side's slopes end, and how high a value is."""
 
@@ -74,6 +89,9 @@ class _Canvas:
     top: float
     """Inches up to which labels may go."""
     font: float
+    number: float
+    """Inches across of a number."""
+    digits: int
 
     def height(self, value: float) -> float:
         return self.low + value * self.scale
@@ -86,7 +104,7 @@ class _Canvas:
 
 def build(target: Target, project: Project) -> None:
     """Draw the slopes of the runs that are compared on a dataset."""
-    records = finished_runs(target, project)
+    records = of_one_protocol_seed(finished_runs(target, project))
     found = standings(records, project.methods)
     origin = origin_sentence(provenance(records))
     caption = "\n".join([slope_caption(found, origin), *_diverged(records, project.methods)])
@@ -107,10 +125,15 @@ def _diverged(records: Sequence[RunRecord], methods: Methods) -> list[str]:
 def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     """What is seen, and what it rests on."""
     chance = " Thin and dotted: chance." if any(one.chance is not None for one in found) else ""
+    exact = (
+        " The lower panel has the exact metric, of the runs that have ranks among all items."
+        if any(one.exact is not None for one in found)
+        else ""
+    )
     lines = [
         f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
         "which leaks the held-out item, and under the clean one, which does not; each line is a method, "
-        f"coloured by where its item table lives.{chance}",
+        f"coloured by where its item table lives.{chance}{exact}",
         " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
         origin,
     ]
@@ -123,23 +146,36 @@ def slope_description(found: Sequence[MethodScore]) -> str:
 
 
 def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> Figure:
-    """The slopes of standings on one dataset."""
-    published, clean = under(found, PUBLISHED), under(found, CLEAN)
+    """The slopes of standings on one dataset; below them those of the exact metric, where runs have it."""
+    where = f"on {found[0].dataset}, {found[0].users:,} users"
+    sampled = {(one.protocol, one.method): one.value for one in found}
+    exact = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
+    levels = {one.chance for one in found} - {None}
+    chance = levels.pop() if len(levels) == 1 else None
+    panels = [SlopePanel(_slopes(found, sampled, narrow=narrow), f"{metric_title(METRIC)} {where}", chance)]
+    if exact:
+        slopes = _slopes(found, exact, narrow=narrow)
+        panels.append(SlopePanel(slopes, f"{metric_title(EXACT_METRIC)} {where}", digits=3))
+    return slope_figure(panels, narrow=narrow)
+
+
+def _slopes(
+    found: Sequence[MethodScore], values: Mapping[tuple[str, str], float], *, narrow: bool
+) -> list[Slope]:
+    """The slopes of methods by their values under each protocol, of those that have any."""
     diverged = {one.method for one in found if one.diverged}
-    slopes = [
+    return [
         Slope(
             _label(one, found, narrow=narrow) + (DIVERGED_MARK if method in diverged else ""),
             one.kind,
-            published[method].value if method in published else None,
-            clean[method].value if method in clean else None,
+            values.get((PUBLISHED, method)),
+            values.get((CLEAN, method)),
             dashed=one.backbone == REFERENCE,
             bold=one.backbone == COUNTER,
         )
         for method, one in {one.method: one for one in found}.items()
+        if (PUBLISHED, method) in values or (CLEAN, method) in values
     ]
-    levels = {one.chance for one in found} - {None}
-    heading = f"HR@10 on {found[0].dataset}, {found[0].users:,} users"
-    return slope_figure(slopes, levels.pop() if len(levels) == 1 else None, heading, narrow=narrow)
 
 
 def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> str:
@@ -151,45 +187,53 @@ def _label(one: MethodScore, found: Sequence[MethodScore], *, narrow: bool) -> s
     return plain if len(alike) == 1 else one.title
 
 
-def slope_figure(
-    slopes: Sequence[Slope], chance: float | None, heading: str, *, narrow: bool = False
-) -> Figure:
-    """A line per method between two columns of labels, coloured by kind; labels never overlap."""
+def slope_figure(panels: Sequence[SlopePanel], *, narrow: bool = False) -> Figure:
+    """Panels below each other: a line per method between two columns of labels, coloured by kind.
+
+    Labels never overlap.
+    """
     font = 7.6 if narrow else 8.0
-    kinds = [kind for kind in METHOD_KINDS if any(slope.kind == kind for slope in slopes)]
+    every = [slope for panel in panels for slope in panel.slopes]
+    kinds = [kind for kind in METHOD_KINDS if any(slope.kind == kind for slope in every)]
     key_lines = len(kinds) if narrow else (len(kinds) + 1) // 2
     line = font * _LINE / _POINTS
-    head = line * (key_lines + 3.2) + _HEADROOM
-    room = max(_LEAST_ROOM, 1.25 * line * (len(slopes) + 1))
-    width, height = (NARROW if narrow else WIDTH), room + head + line
-    number = text_width("0.00", font, bold=True) + 0.07
+    heads = [line * ((key_lines if place == 0 else 0) + 3.2) + _HEADROOM for place in range(len(panels))]
+    rooms = [max(_LEAST_ROOM, 1.25 * line * (len(panel.slopes) + 1)) for panel in panels]
+    width, height = (NARROW if narrow else WIDTH), sum(heads) + sum(rooms) + line * len(panels)
+    number = max(text_width(f"{0:.{panel.digits}f}", font, bold=True) for panel in panels) + 0.07
     most = (width - _LEAST_RUN) / 2 - number - _BEND - _MARGIN
-    slopes = [replace(one, label=fitted(one.label, most, font, bold=one.bold)) for one in slopes]
-    widest = max((text_width(one.label, font, bold=one.bold) for one in slopes), default=0.0)
+    fitting = {one.label: fitted(one.label, most, font, bold=one.bold) for one in every}
+    widest = max((text_width(fitting[one.label], font, bold=one.bold) for one in every), default=0.0)
     side = widest + number + _BEND + _MARGIN
     figure = blank_figure(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.set_axis_off()
-    highest = max(
-        (value for one in slopes for value in (one.published, one.clean) if value is not None), default=1.0
-    )
-    scale = room / max(highest, chance or 0.0, 0.1)
-    canvas = _Canvas(axes, side, width - side, line, scale, line + room, font)
-    _draw_heading(canvas, heading, kinds, height, columns=1 if narrow else 2)
+    top = height
+    for place, (panel, head, room) in enumerate(zip(panels, heads, rooms, strict=True)):
+        low = top - head - room
+        values = [value for one in panel.slopes for value in (one.published, one.clean) if value is not None]
+        scale = room / max(*values, panel.chance or 0.0, _LEAST_TOP[panel.digits])
+        canvas = _Canvas(axes, side, width - side, low, scale, low + room, font, number, panel.digits)
+        _draw_heading(canvas, panel.heading, kinds if place == 0 else (), top, columns=1 if narrow else 2)
+        _draw_panel(canvas, [replace(one, label=fitting[one.label]) for one in panel.slopes], panel.chance)
+        top = low - line
+    return figure
+
+
+def _draw_panel(canvas: _Canvas, slopes: Sequence[Slope], chance: float | None) -> None:
     if chance is not None:
         level = canvas.height(chance)
-        axes.plot(
+        canvas.axes.plot(
             [canvas.left, canvas.right], [level, level], color=MUTED, linewidth=0.9, linestyle=(0, (1, 2))
         )
     for slope in sorted(slopes, key=lambda one: _ORDER[one.kind]):
         _draw_slope(canvas, slope)
-    _draw_labels(canvas, [(one.published, one) for one in slopes], canvas.left, -1, number)
+    _draw_labels(canvas, [(one.published, one) for one in slopes], canvas.left, -1)
     ends: list[tuple[float | None, Slope]] = [(one.clean, one) for one in slopes]
     level_of_chance = Slope("chance", "reference", None, chance, dashed=True)
-    _draw_labels(canvas, [*ends, (chance, level_of_chance)], canvas.right, 1, number)
-    return figure
+    _draw_labels(canvas, [*ends, (chance, level_of_chance)], canvas.right, 1)
 
 
 _ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", "federated", "personalised"))}
@@ -230,13 +274,11 @@ def _draw_slope(canvas: _Canvas, slope: Slope) -> None:
     )
 
 
-def _draw_labels(
-    canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x: float, side: int, number: float
-) -> None:
+def _draw_labels(canvas: _Canvas, ends: Sequence[tuple[float | None, Slope]], x: float, side: int) -> None:
     """Value and name of each end, as near to it as there is room, and a line that leads there."""
     there = sorted(((value, slope) for value, slope in ends if value is not None), key=lambda end: end[0])
     wanted = [canvas.height(value) for value, _ in there]
-    places = spread(wanted, canvas.line, 0.5 * canvas.line, canvas.top)
+    places = spread(wanted, canvas.line, canvas.low - 0.5 * canvas.line, canvas.top)
     align = "right" if side < 0 else "left"
     for (value, slope), at, place in zip(there, wanted, places, strict=True):
         colour = KIND_LOOKS[slope.kind].colour
@@ -244,5 +286,5 @@ def _draw_labels(
         canvas.axes.plot(bent, [at, at, place, place], color=colour, linewidth=0.5, alpha=0.55)
         weight = "bold" if slope.bold else "normal"
         beside = {"va": "center", "ha": align, "fontsize": canvas.font, "color": colour, "weight": weight}
-        canvas.axes.text(x + side * _BEND, place, f"{value:.2f}", **beside)  # type: ignore[arg-type]
-        canvas.axes.text(x + side * (_BEND + number), place, slope.label, **beside)  # type: ignore[arg-type]
+        canvas.axes.text(x + side * _BEND, place, f"{value:.{canvas.digits}f}", **beside)  # type: ignore[arg-type]
+        canvas.axes.text(x + side * (_BEND + canvas.number), place, slope.label, **beside)  # type: ignore[arg-type]

@@ -1,22 +1,28 @@
-"""Methods side by side: HR and NDCG of the reported round, under each protocol."""
+"""Methods side by side: HR and NDCG of the reported round, under each protocol, sampled and exact."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.audit.differences import COMPARED_METRICS, EXACT_METRIC
+from fedrec.audit.protocol_seeds import over_protocol_seeds
 from fedrec.config.methods import Methods
-from fedrec.config.protocol import short_name
+from fedrec.config.papers import BOTH
+from fedrec.config.protocol import rules_name, short_name
+from fedrec.evaluation.metrics import per_user
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, exact_notes
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import devices_of, rounds_of
 from fedrec.reporting.standings import (
     CLEAN,
     KIND_LABELS,
+    METRIC,
     PUBLISHED,
     MethodScore,
     own_rounds,
@@ -25,24 +31,37 @@ from fedrec.reporting.standings import (
 )
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title, sampled_name
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
+_NAMES = (
+    ReportColumn("method", "method", align="left"),
+    ReportColumn("kind", "kind", align="left"),
+    ReportColumn("paper", "settings of", align="left"),
+)
+_EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10")
+"""The exact metrics that are shown under every protocol."""
+_EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
+"""Those that are shown under the clean one alone."""
 LAYOUT = Layout("table", needs=("runs", "models"), selection="compared")
 
 
 def build(target: Target, project: Project) -> None:
     """Write the comparison of the runs of a target, which are on one dataset."""
     records = finished_runs(target, project)
-    rows, table = comparison(records, project.methods)
-    write_forms(stem_of(target, project), rows, [table])
+    rows, tables = comparison(records, project.methods)
+    write_forms(stem_of(target, project), rows, tables)
 
 
-def comparison(records: Sequence[RunRecord], methods: Methods) -> tuple[list[dict[str, Any]], ReportTable]:
-    """The rows of the csv, one per method, paper and protocol, and the table, of runs on one dataset."""
-    found = standings(records, methods)
-    by_run = {one.runs.split()[0]: one for one in found}
+def comparison(
+    records: Sequence[RunRecord], methods: Methods
+) -> tuple[list[dict[str, Any]], list[ReportTable]]:
+    """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset."""
+    every = standings(records, methods)
+    found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
+    by_run = {one.runs.split()[0]: one for one in every}
     titles = titles_of(records, methods)
     rows = []
     for group in _groups(records):
@@ -51,7 +70,12 @@ def comparison(records: Sequence[RunRecord], methods: Methods) -> tuple[list[dic
             rows.append(_without_numbers(group, titles[first.id.method], methods))
         else:
             rows.append(_row(group, standing))
-    return rows, _table(rows, found)
+    lacking = exact_notes(records)
+    seeded = _over_seeds(records, titles)
+    more = [_seeds_table(seeded, found)] if seeded else []
+    if not any(name in row for row in rows for name in EXACT_METRICS):
+        return [*rows, *seeded], [_table(rows, found, lacking), *more]
+    return [*rows, *seeded], [_table(rows, found), _exact_table(rows, found, lacking), *more]
 
 
 def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
@@ -62,53 +86,160 @@ def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(groups.values())
 
 
-def _table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
+def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str] = ()) -> ReportTable:
     """The published and the clean protocol beside each other, best methods first under clean."""
-    merged: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows:
-        protocol = short_name(row["protocol"])
-        shown = merged.setdefault((row["method"], row["paper"]), _about(row) | {RUNS: []})
-        shown |= {f"{key}_{protocol}": row.get(key) for key in (*COMPARED_METRICS, "seconds_per_round")}
-        shown |= {f"{key}_{protocol}_runs": row[RUNS] for key in COMPARED_METRICS}
-        shown |= _marks(row, protocol)
-        shown[RUNS] = [*shown[RUNS], *row[RUNS]]
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
-    dataset = found[0].dataset
+    protocols = _protocols(rows)
     return ReportTable(
-        caption=f"Methods on {dataset}, {found[0].users:,} users: test HR@10 [95 % interval over users] and "
-        "NDCG@10 at the round each protocol reports. The published protocol leaks the held-out item, the "
-        f"clean one does not. {chance_sentence(found)}{seeds_sentence(found)} "
+        caption=f"Methods on {found[0].dataset}, {found[0].users:,} users: test HR@10 [95 % interval over "
+        "users] and NDCG@10 at the round each protocol reports. The published protocol leaks the held-out "
+        f"item, the clean one does not{_besides(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
         "Settings of the paper named, but for those in brackets and the rounds. "
         f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
-            ReportColumn("method", "method", align="left"),
-            ReportColumn("kind", "kind", align="left"),
-            ReportColumn("paper", "settings of", align="left"),
-            *(
-                ReportColumn(f"{name}_{protocol}", f"{name.upper()}, {protocol}", "{:.4f}", ranked=True)
-                for name in COMPARED_METRICS
-                for protocol in (PUBLISHED, CLEAN)
-            ),
+            *_NAMES,
+            *_numbers(COMPARED_METRICS, protocols),
             ReportColumn("rounds", "rounds trained"),
             ReportColumn("own_rounds", "rounds in the settings"),
             ReportColumn("seconds_per_round_clean", "seconds per round", "{:.3f}"),
         ],
-        rows=sorted(merged.values(), key=lambda row: -(row.get("hr@10_clean") or 0.0)),
+        rows=_best_first(_merged(rows, (*COMPARED_METRICS, "seconds_per_round"), METRIC), METRIC),
         notes=[
             *([words] if (words := rounds_sentence(found)) else []),
             *diverged_notes(rows, "title", "protocol"),
+            *notes,
         ],
         folds=True,
     )
 
 
-def _marks(row: Row, protocol: str) -> dict[str, str]:
-    """What stands behind the numbers of a row: that it diverged, and the interval of its HR@10."""
+def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str]) -> ReportTable:
+    """The exact metrics of the same runs, best methods first under clean."""
+    protocols = _protocols([row for row in rows if EXACT_METRIC in row])
+    return ReportTable(
+        caption=f"Exact metrics of the same runs on {found[0].dataset}, {found[0].users:,} users: HR@10 "
+        f"[95 % interval over users], NDCG and MRR. {WHAT_IS_EXACT}{seeds_sentence(found)}",
+        columns=[*_NAMES, *_numbers(_EXACT_SHOWN, protocols), *_numbers(_EXACT_CLEAN, [CLEAN])],
+        rows=_best_first(_merged(rows, EXACT_METRICS, EXACT_METRIC), EXACT_METRIC),
+        notes=[*diverged_notes(rows, "title", "protocol"), *notes],
+        part="exact",
+        folds=True,
+    )
+
+
+def _over_seeds(records: Sequence[RunRecord], titles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Of methods with runs under several seeds of a protocol their metrics over all of these."""
+    lines: dict[tuple[str, str, str], dict[str, list[RunRecord]]] = {}
+    for record in records:
+        key = rules_name(record.protocol), record.id.method, record.id.paper
+        if record.has_numbers():
+            lines.setdefault(key, {}).setdefault(record.protocol, []).append(record)
+    return [
+        {
+            "title": titles[method],
+            "method": method,
+            "paper": paper,
+            "protocol": f"{rules}-*",
+            **_over_protocols(list(line.values())),
+            **origin_columns([record for group in line.values() for record in group]),
+        }
+        for (rules, method, paper), line in lines.items()
+        if len(line) > 1
+    ]
+
+
+def _over_protocols(groups: Sequence[Sequence[RunRecord]]) -> dict[str, float]:
+    """Sampled HR@10, and exact where all runs have it, of users that are there with all protocol seeds."""
+    exact = all(record.exact_metrics for group in groups for record in group)
+    columns: dict[str, float] = {}
+    for metric in (METRIC, *([EXACT_METRIC] if exact else [])):
+        ranks = [[record.ranks_of(metric) for record in group] for group in groups]
+        users = reduce(np.intersect1d, [of_run.user for group in ranks for of_run in group])
+        values = [
+            np.stack([per_user(one.rank[np.isin(one.user, users)], sampled_name(metric)) for one in group])
+            for group in ranks
+        ]
+        found = over_protocol_seeds(values)
+        columns |= {metric: found.value, f"{metric}_low": found.low, f"{metric}_high": found.high}
+        columns |= {"users": found.users, "protocol_seeds": found.protocols, "runs_in_all": found.runs}
+    return columns
+
+
+def _seeds_table(rows: Sequence[Row], found: Sequence[MethodScore]) -> ReportTable:
+    """The metrics over seeds of protocols."""
+    best = sorted(rows, key=lambda row: (row["protocol"], -row[METRIC]))
+    return ReportTable(
+        caption=f"Over seeds of the protocol on {found[0].dataset}: each draws other candidates. Means over "
+        "protocol seeds, training seeds and users, with 95 % intervals from a bootstrap over all three.",
+        columns=[
+            *_NAMES[:1],
+            ReportColumn("paper", "settings of", align="left"),
+            ReportColumn("protocol", "protocol", align="left"),
+            *(ReportColumn(name, metric_title(name), "{:.4f}") for name in (METRIC, EXACT_METRIC)),
+            ReportColumn("users", "users", "{:,}"),
+            ReportColumn("protocol_seeds", "protocol seeds", "{:,}"),
+            ReportColumn("runs_in_all", "runs", "{:,}"),
+        ],
+        rows=[{**row, **_interval_marks(row), "method": row["title"]} for row in best],
+        notes=diverged_notes(rows, "title", "protocol"),
+        part="seeds",
+    )
+
+
+def _interval_marks(row: Row) -> dict[str, str]:
     diverged = mark_of(row)
-    marks = {f"{key}_{protocol}_mark": diverged for key in COMPARED_METRICS if diverged}
-    if row.get("hr@10") is not None:
-        interval = f" [{row['hr@10_low']:.2f}, {row['hr@10_high']:.2f}]"
-        marks[f"hr@10_{protocol}_mark"] = f"{diverged}{interval}"
+    return {
+        f"{name}_mark": f"{diverged} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+        for name in (METRIC, EXACT_METRIC)
+        if name in row
+    }
+
+
+def _protocols(rows: Sequence[Row]) -> list[str]:
+    """The protocols that have columns, by their short names: with another seed they have none."""
+    there = dict.fromkeys(short_name(row["protocol"]) for row in rows)
+    return [PUBLISHED, CLEAN, *(name for name in there if name not in BOTH and rules_name(name) == name)]
+
+
+def _besides(protocols: Sequence[str]) -> str:
+    return f", nor do others ({', '.join(protocols[2:])})" if protocols[2:] else ""
+
+
+def _numbers(metrics: Sequence[str], protocols: Sequence[str]) -> list[ReportColumn]:
+    return [
+        ReportColumn(f"{name}_{protocol}", f"{metric_title(name)}, {protocol}", "{:.4f}", ranked=True)
+        for name in metrics
+        for protocol in protocols
+    ]
+
+
+def _merged(rows: Sequence[Row], keys: Sequence[str], with_interval: str) -> list[dict[str, Any]]:
+    """A row per method and paper, of all protocols."""
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        protocol = short_name(row["protocol"])
+        shown = merged.setdefault((row["method"], row["paper"]), _about(row) | {RUNS: []})
+        shown |= {f"{key}_{protocol}": row.get(key) for key in keys}
+        shown |= {f"{key}_{protocol}_runs": row[RUNS] for key in keys if "@" in key}
+        shown |= _marks(row, protocol, [key for key in keys if "@" in key], with_interval)
+        shown[RUNS] = [*shown[RUNS], *row[RUNS]]
+    return list(merged.values())
+
+
+def _best_first(rows: Sequence[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: -(row.get(f"{metric}_{CLEAN}") or 0.0))
+
+
+def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) -> dict[str, str]:
+    """What stands behind the numbers of a row: that it diverged, and the interval of one of its metrics."""
+    diverged = mark_of(row)
+    marks = {f"{key}_{protocol}_mark": diverged for key in metrics if diverged}
+    if row.get(with_interval) is not None:
+        # Of all items few are found: two digits would tell little of an exact one.
+        digits = 3 if is_exact(with_interval) else 2
+        low, high = (f"{row[f'{with_interval}_{end}']:.{digits}f}" for end in ("low", "high"))
+        interval = f" [{low}, {high}]"
+        marks[f"{with_interval}_{protocol}_mark"] = f"{diverged}{interval}"
     return marks
 
 
@@ -160,9 +291,24 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         **deviations,
         "hr@10_low": standing.low,
         "hr@10_high": standing.high,
+        **_exact(numbered, standing),
         "seconds_per_round": float(
             np.median([record.summary["measured"]["seconds_per_round"] for record in numbered])
         ),
         "device": devices_of(group),
         **origin_columns(group),
+    }
+
+
+def _exact(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, float | None]:
+    """The exact metrics of runs that differ by seed, with the interval of HR@10; none if any lacks them."""
+    means = exact_means(group)
+    if not means:
+        return {}
+    deviations = {f"{name}_sd": sd for name in EXACT_METRICS if (sd := means[name].sd) is not None}
+    return {
+        **{name: means[name].mean for name in EXACT_METRICS},
+        **deviations,
+        f"{EXACT_METRIC}_low": standing.exact_low,
+        f"{EXACT_METRIC}_high": standing.exact_high,
     }

@@ -2,7 +2,8 @@
 
 The csv is long and complete: one row per line, dataset, protocol and metric. To be read there
 is one table per dataset, or one of all datasets for a single line, with a column for the printed
-number, ours under the published protocol, their difference, and ours under the clean one.
+number, ours under the published protocol, their difference, and ours under the clean one. Below it are
+the exact metrics of the same lines, of the runs that have ranks among all items.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,42 +11,75 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from fedrec.config.papers import BEST_FEDERATED, Artefact, Line
+from fedrec.config.papers import BEST_FEDERATED, BOTH, Artefact, Line
 from fedrec.config.printed import printed
-from fedrec.config.protocol import short_name
+from fedrec.config.protocol import rules_name, short_name
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
 from fedrec.reporting.provenance import devices_of, mean_over_seeds, rounds_of
 from fedrec.reporting.subject import Subject, stem_of, subject_of
 from fedrec.reporting.tables.counted import counting_sentences
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.reporting.tables.paper_table import own_notes, table_caption, unavailable_notes
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.exact import EXACT_METRICS, exact_name, is_exact, metric_title
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})
+_ALL_DATASETS = "values"
+"""The part of a table whose rows are datasets."""
+_EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10", "exact_mrr@10")
+"""The exact metrics of tables to be read; the csv has all."""
 _WHAT = (
     "Numbers at the round each protocol reports: published is the paper's published protocol, which leaks "
-    "the held-out item, clean the honest one. "
+    "the held-out item, clean the honest one{}. "
 )
+_NEUTRAL = ", neutral the same with neither held-out items nor their candidates among the negatives"
 
 
 def build(target: Target, project: Project) -> None:
     """Write the table of metrics of an artefact."""
     subject = subject_of(target, project)
     artefact = subject.artefact
-    rows = metric_rows(subject)
+    rows, exact = metric_rows(subject), exact_rows(subject)
     captions = {
-        dataset: table_caption(artefact, records, _WHAT) for dataset, records in _by_dataset(subject).items()
+        dataset: table_caption(artefact, records, _what(records))
+        for dataset, records in _by_dataset(subject).items()
     }
     of_dataset = counting_sentences(subject) | unavailable_notes(artefact, subject.unavailable)
-    caption = table_caption(artefact, subject.records, _WHAT)
+    caption = table_caption(artefact, subject.records, _what(subject.records))
     tables = metric_tables(artefact, rows, caption, own_notes(artefact), of_dataset, captions)
-    write_forms(stem_of(target, project), rows, tables)
+    write_forms(stem_of(target, project), [*rows, *exact], with_exact(subject, tables, exact))
+
+
+def _what(records: Sequence[RunRecord]) -> str:
+    """What the numbers of a table are, as far as there are any."""
+    return _WHAT.format(_NEUTRAL if any(rules_name(run.protocol) == "neutral" for run in records) else "")
+
+
+def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[Row]) -> list[ReportTable]:
+    """Tables, each with that of the exact metrics of its lines behind it; a note says what lacks them."""
+    artefact = subject.artefact
+    name = f"{artefact.title} ({artefact.paper}, {artefact.name})"
+    caption = f"{name}, exact metrics of the same runs. {WHAT_IS_EXACT}Those at 20 are in the csv."
+    shown = replace(artefact, metrics=_EXACT_SHOWN)
+    at_ten = [row for row in rows if row["metric"] in _EXACT_SHOWN]
+    exact = {table.part: table for table in metric_tables(shown, at_ten, caption, [], {})}
+    every: list[ReportTable] = []
+    for table in tables:
+        records = subject.records if table.part == _ALL_DATASETS else _by_dataset(subject)[table.part]
+        notes = exact_notes(records)
+        if table.part in exact:
+            beside = exact[table.part]
+            every += [table, replace(beside, notes=[*beside.notes, *notes], part=f"{table.part}-exact")]
+        else:
+            every.append(replace(table, notes=[*table.notes, *notes]))
+    return every
 
 
 def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
@@ -56,6 +90,27 @@ def _by_dataset(subject: Subject) -> dict[str, list[RunRecord]]:
     }
 
 
+def exact_rows(subject: Subject) -> list[dict[str, Any]]:
+    """The rows of exact metrics on datasets where any run has them; none if the metrics are exact anyway."""
+    own = subject.artefact
+    there = {record.id.dataset for record in subject.records if record.exact_metrics}
+    if _is_exact(own) or not there:
+        return []
+    datasets = tuple(dataset for dataset in own.datasets if dataset in there)
+    exact = replace(own, metrics=EXACT_METRICS, datasets=datasets, printed=None)
+    groups = {
+        key: group
+        for key, group in subject.groups.items()
+        if not any(record.leaves_out_candidates for record in group)
+    }
+    return metric_rows(replace(subject, artefact=exact, groups=groups))
+
+
+def _is_exact(artefact: Artefact) -> bool:
+    """Whether the metrics of an artefact are of ranks among all items."""
+    return artefact.options.get("ranks") == "catalogue"
+
+
 def metric_rows(subject: Subject) -> list[dict[str, Any]]:
     """One row per line, dataset, protocol and metric; gains after what they compare."""
     artefact = subject.artefact
@@ -63,7 +118,7 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
     compares = any(line.gain for line in artefact.lines)
     rows: list[dict[str, Any]] = []
     for dataset in artefact.datasets:
-        for protocol in artefact.protocols:
+        for protocol in _protocols_on(subject, dataset):
             for metric in artefact.metrics:
                 shown: dict[str, Row] = {}
                 numbers: dict[str, dict[int, Row]] = {}
@@ -83,6 +138,12 @@ def metric_rows(subject: Subject) -> list[dict[str, Any]]:
     return rows
 
 
+def _protocols_on(subject: Subject, dataset: str) -> list[str]:
+    """The protocols of an artefact on a dataset; besides the paper's own and ours those that have runs."""
+    there = {protocol for _, of, protocol in subject.groups if of == dataset}
+    return [name for name in subject.artefact.protocols if short_name(name) in BOTH or name in there]
+
+
 def metric_tables(
     artefact: Artefact,
     rows: Sequence[Row],
@@ -95,6 +156,8 @@ def metric_tables(
 
     `of_dataset` has a note on some of the datasets, `captions` that of a dataset alone.
     """
+    if not rows:
+        return []
     if len(artefact.lines) == 1:
         # The best of several datasets would say nothing about the method.
         numbers = [replace(column, ranked=False) for column in _columns_of(artefact, rows)]
@@ -102,9 +165,9 @@ def metric_tables(
         caption = f"{caption} Method {rows[0]['line']}."
         told = diverged_notes(_of_runs(rows), "dataset", "protocol")
         notes = [*notes, *_taken_over(rows), *told, *of_dataset.values()]
-        return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, "values")]
+        return [ReportTable(caption, columns, _shown(rows, "dataset"), notes, _ALL_DATASETS)]
     tables = []
-    for dataset in artefact.datasets:
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
         own = [row for row in rows if row["dataset"] == dataset]
         columns = [ReportColumn("line", "method", align="left"), *_columns_of(artefact, own)]
         about = f"{captions.get(dataset, caption)} Dataset {dataset}."
@@ -163,15 +226,21 @@ def _columns_of(artefact: Artefact, rows: Sequence[Row]) -> list[ReportColumn]:
 
 def _columns(metric: str, rows: Sequence[Row]) -> list[ReportColumn]:
     """The columns of a metric, of those there are numbers for."""
-    name = metric.upper()
+    name = metric_title(metric)
+    besides = dict.fromkeys(short_name(row["protocol"]) for row in rows if row.get("value") is not None)
     possible = [
         ReportColumn(f"{metric}_printed", f"{name}, printed", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_published", f"{name}, published", "{:.4f}", ranked=True),
         ReportColumn(f"{metric}_difference", "difference", "{:+.4f}"),
         ReportColumn(f"{metric}_clean", f"{name}, clean", "{:.4f}", ranked=True),
+        *(
+            ReportColumn(f"{metric}_{protocol}", f"{name}, {protocol}", "{:.4f}", ranked=True)
+            for protocol in besides
+            if protocol not in BOTH and rules_name(protocol) == protocol
+        ),
     ]
     protocols = {short_name(row["protocol"]) for row in rows}
-    there = {
+    there = dict.fromkeys(besides, True) | {
         "printed": any(row.get("printed") is not None for row in rows),
         "published": "published" in protocols,
         "difference": any(row.get("difference") is not None for row in rows),
@@ -203,18 +272,19 @@ def _row(
 def _measured(
     artefact: Artefact, line: Line, group: Sequence[RunRecord], metric: str, inactive: Sequence[int] | None
 ) -> dict[str, Any]:
-    """Our number over seeds, and where it comes from; without one where all runs diverged before it."""
+    """Our number over seeds, and where it comes from.
+
+    There is none where all runs diverged before it, or one lacks the ranks that an exact metric is of: a mean
+    of the others would be of other seeds.
+    """
     numbered = [record for record in group if record.has_numbers()]
     if not numbered:
         return origin_columns(group)
-    catalogue = artefact.options.get("ranks") == "catalogue"
+    wanted = exact_name(metric) if _is_exact(artefact) else metric
+    if is_exact(wanted) and not all(record.exact_metrics for record in numbered):
+        return origin_columns(group)
     users = inactive if "inactive" in (line.label or "") else None
-    if catalogue or users is not None:
-        number = mean_over_seeds(
-            record.metric_of(metric, catalogue=catalogue, users=users) for record in numbered
-        )
-    else:
-        number = mean_over_seeds(record.metric(metric) for record in numbered)
+    number = mean_over_seeds(record.metric_of(wanted, users=users) for record in numbered)
     first = numbered[0].summary
     rule = numbered[0].round_rule
     return {

@@ -1,5 +1,7 @@
 """`fedrec reference`: runs packed, added and shown from the command line."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedrec.cli.main import main
@@ -38,8 +40,16 @@ def test_packed_results_are_added_like_results(tmp_path, capsys):
     assert f"{store}: 1 added" in said
     assert f"{store}: 0 added, 0 replaced, 1 same" in said
     (kept,), (whole,) = (RunStore(folder).runs_on("ml-100k").values() for folder in (store, pack))
-    assert "catalogue_rank" in whole.numbers
-    assert "catalogue_rank" not in kept.numbers, "no table reads it"
+    assert whole.has_exact_ranks
+    assert kept.has_exact_ranks
+
+
+def test_of_trials_ranks_among_all_items_are_not_kept(tmp_path):
+    results, store = tmp_path / "results", tmp_path / "store"
+    for seed in (0, 1000):
+        write_run(results, replace(RUN, seed=seed), ALL_METHODS, whole=True)
+    assert main(["reference", "add", str(results), "--store", str(store)]) == 0
+    assert {run.id.seed: run.has_exact_ranks for run in RunStore(store).every_run()} == {0: True, 1000: False}
 
 
 def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):

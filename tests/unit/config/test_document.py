@@ -2,6 +2,7 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.document import Document, document_of
+from fedrec.config.protocol import rules_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.errors import ConfigurationError
@@ -171,6 +172,26 @@ def test_an_unknown_protocol_lists_the_known_ones():
     text = message(protocol_named, protocols, "published-pfedrek")
     assert "Did you mean 'published-pfedrec'?" in text
     assert "clean" in text
+
+
+def test_neutral_is_clean_with_another_pool_and_a_number_is_another_seed(protocols):
+    def differs(name, other):
+        one, two = protocols[name].as_dict(), protocols[other].as_dict()
+        return {key: one[key] for key in one if one[key] != two[key] and key != "name"}
+
+    assert differs("neutral", "clean") == {"negative_pool": "exclude_train_and_candidates"}
+    for rules in ("clean", "neutral"):
+        assert [differs(f"{rules}-{seed}", rules) for seed in (1, 2)] == [{"seed": 1}, {"seed": 2}]
+        assert {rules_name(f"{rules}-{seed}") for seed in (1, 2)} == {rules_name(rules)} == {rules}
+    assert rules_name("published-pfedrec") == "published-pfedrec"
+
+
+def test_a_protocol_with_a_number_may_differ_in_its_seed_alone(tmp_path):
+    path = tmp_path / "protocols.yaml"
+    text = (ROOT / "config/protocols.yaml").read_text()
+    assert "clean-1: {<<: *clean, seed: 1}" in text
+    path.write_text(text.replace("clean-1: {<<: *clean, seed: 1}", "clean-1: {<<: *clean, candidates: 9}"))
+    assert "clean-1: differs from clean in more than its seed" in message(load_protocols, path)
 
 
 def test_a_protocol_knows_its_paper(protocols):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.times import times_row
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.protocol_file import load_protocols
 from fedrec.data.prepare import prepare
@@ -76,7 +77,11 @@ def test_the_table_of_switches_tells_all_that_published_and_clean_differ_in(prot
         differing = [key for key in clean if key != "name" and published[key] != clean[key]]
         assert told == {key: [published[key], clean[key]] for key in differing}
     assert protocols["published-pfedrec"].candidate_lists == "separate"
-    by_validation = [name for name, one in protocols.items() if one.round_rule == "best_validation"]
+    by_validation = [
+        name
+        for name, one in protocols.items()
+        if one.round_rule == "best_validation" and (one.paper or name == "clean")
+    ]
     assert by_validation == ["published-pfedrec", "published-plgc", "clean"]
 
 
@@ -291,13 +296,42 @@ def test_the_granularity_of_a_hit_rate():
 
 
 def test_the_protocol_of_the_example_can_be_used(tmp_path):
-    """Your own protocol: neither the held-out items nor their candidates are drawn."""
+    """Your own protocol: `clean` with more candidates."""
     (text,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
     (tmp_path / "protocols.yaml").write_text(text)
-    neutral = replace(load_protocols(tmp_path / "protocols.yaml")["neutral"], candidates=2)
+    many = load_protocols(tmp_path / "protocols.yaml")["many"]
+    clean = load_protocols(ROOT / "config/protocols.yaml")["clean"]
+    assert many.candidates > clean.candidates
+    assert replace(many, name="clean", candidates=clean.candidates) == clean
+
+
+def test_the_pool_of_neutral_has_neither_held_out_items_nor_candidates():
+    """Two neutral pools."""
+    neutral = replace(load_protocols(ROOT / "config/protocols.yaml")["neutral"], candidates=2)
     changes = {key: value for key, value in neutral.as_dict().items() if key != "name"}
     split = split_of(history(A, B, C, D), 10, **changes)
     listed = {*split.candidates.validation[0].tolist(), *split.candidates.test[0].tolist()}
     drawn = set(pool(split))
     assert drawn == set(range(10)) - {A, B, C, D} - listed
     assert len(drawn) == 2
+
+
+def test_the_columns_of_neutral_are_those_of_clean_but_for_the_pool():
+    """What differs."""
+    lines = re.findall(r"^\| ([a-z(][^|]*) \| [^|]+ \| [^|]+ \| ([^|]+) \|$", DOCUMENT, re.M)
+    told = [other for choice, other in lines if choice != "choice"]
+    assert len(told) == 8
+    assert [other == "as `clean`" for other in told] == [False, *[True] * 7]
+
+
+def test_times_of_histories_are_counted_by_hand():
+    """Time: two users of three rows; of the other's rows, those after one's last are later."""
+    user, day = np.array([0, 0, 0, 1, 1, 1]), 24 * 3600
+    time = np.array([0, 10, 20, 0, 3600, day + 1])
+    assert times_row(user, time) == {
+        "users": 2,
+        "within_hour_percent": 50.0,
+        "within_day_percent": 50.0,
+        # After second 20 there are two of the three rows of the other user, after the day none.
+        "later_rows_of_others_percent": 100 * (2 / 3 + 0) / 2,
+    }

@@ -156,6 +156,23 @@ def test_a_comparison_is_of_every_method_under_both_protocols(made):
     assert target.content["dataset"] == "beta"
 
 
+def test_a_comparison_has_further_protocols_where_they_are_named(with_movielens):
+    """The first look of the default configuration stays as it is, and what is about the leak has no third."""
+    more = {"protocols": ["published", "clean", "neutral", "clean-1", "published-fedrap"]}
+    plain, named = with_movielens.project(), with_movielens.project(**more)
+
+    def protocols(project, target):
+        return {run.protocol for run in project.target(target).runs}
+
+    for target in ("beta_comparison", "beta_slope"):
+        assert protocols(plain, target) == {"published-fedrap", "clean"}
+        assert protocols(named, target) == {"published-fedrap", "clean", "neutral", "clean-1"}
+    for target in ("pfedclr_table1", "pfedclr_table2", "audit_exposure", "verdicts_pfedclr"):
+        besides = protocols(named, target) - protocols(plain, target)
+        assert besides == ({"neutral", "clean-1"} if target == "pfedclr_table1" else set()), target
+    assert content_of("config.yaml")["protocols"] == ["published", "clean"]
+
+
 def test_a_papers_table_trains_what_it_shows_on_data_that_is_available(with_movielens):
     target = with_movielens.project().target("pfedclr_table1")
     assert {run.dataset for run in target.runs} == {"ml-100k"}

@@ -80,7 +80,7 @@ def test_what_is_stored_is_left_out_unless_its_code_is_another(plan):
     assert there.run not in left
     words = plan_words(plan(stored), stored)
     assert words.endswith(
-        "1 of them are stored, of other code, settings or splits, or were not looked into, "
+        "1 of them are stored, of other code, settings or splits, not looked into or without exact ranks, "
         f"{len(left) - 1} are not"
     )
     assert "stored" not in plan_words(planned, {})
@@ -159,6 +159,57 @@ def test_gaps_are_what_tables_have_nothing_of(project):
     assert {one.job.run: one.step for one in found} == {absent: 1, other: 1, unruly: 1, min(uploads): 2}
     assert all(one.job.records == jobs[one.job.run].records for one in found)
     assert len(reference_plan(both, older, {"uploads": looked})) == len(jobs)
+
+
+def ordered(project, *steps):
+    """The project with these steps alone."""
+    reference = {**project.configuration["reference"], "order": list(steps)}
+    return replace(project, configuration={**project.configuration, "reference": reference})
+
+
+@pytest.mark.usefixtures("plan")
+def test_runs_without_ranks_among_all_items_are_left_where_a_table_or_verdict_reads_them(project):
+    steps = (
+        {"targets": ["pfedclr_table3", "verdicts_pfedclr"], "seeds": [0], "datasets": ["ml-100k"]},
+        {"targets": ["audit_protocols"], "seeds": [0], "datasets": ["ml-100k"]},
+    )
+    asked = ordered(project, *steps)
+    jobs = {one.job.run: one.job for one in reference_plan(asked, {})}
+    stored = {run: said_by(job) for run, job in jobs.items()}
+    read = {one.job.run for one in reference_plan(ordered(project, steps[0]), {})}
+    has_ranks = min(read)
+
+    assert reference_plan(asked, stored) == reference_plan(asked, stored, gaps=True) == []
+    for gaps in (False, True):
+        left = reference_plan(asked, stored, gaps=gaps, exact={has_ranks})
+        assert {one.job.run for one in left} == read - {has_ranks}
+    assert read < {*jobs}, "switches are looked at without them"
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_step_of_other_protocols_has_the_runs_under_clean_under_these(project):
+    step = {"targets": ["pfedclr_table3"], "seeds": [0], "datasets": ["ml-100k"]}
+    clean = {
+        one.job.run for one in reference_plan(ordered(project, step), {}) if one.job.run.protocol == "clean"
+    }
+    planned = reference_plan(ordered(project, step, {**step, "protocols": ["neutral", "clean-1"]}), {})
+
+    first, second = ({one.job.run for one in planned if one.step == step} for step in (1, 2))
+    assert {run.protocol for run in first} == {"published-pfedclr", "clean"}
+    assert second == {replace(run, protocol=name) for run in clean for name in ("neutral", "clean-1")}
+    (job,) = [one.job for one in planned if one.job.run == replace(min(clean), protocol="neutral")]
+    assert job.protocol["negative_pool"] == "exclude_train_and_candidates"
+    with pytest.raises(ConfigurationError, match=r"unknown protocol 'neutrl'\. Did you mean 'neutral'"):
+        reference_plan(ordered(project, {**step, "protocols": ["neutrl"]}), {})
+
+
+@pytest.mark.usefixtures("plan")
+def test_protocols_besides_are_asked_for_by_name_alone(project):
+    """The reference shows a column of them where there are runs, and its other steps ask for none."""
+    assert "neutral" in project.configuration["protocols"]
+    step = {"targets": ["ml-100k_comparison", "pfedclr_table1"], "seeds": [0], "datasets": ["ml-100k"]}
+    planned = reference_plan(ordered(project, step), {})
+    assert {one.job.run.protocol for one in planned} == {"published-pfedclr", "clean"}
 
 
 def test_a_run_that_recorded_less_than_is_needed_is_trained_again(plan):

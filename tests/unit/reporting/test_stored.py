@@ -300,6 +300,23 @@ def test_what_was_not_run_is_named_below_a_table_and_on_the_page(built):
     assert sentence in (project.results / "report/report.html").read_text(encoding="utf-8")
 
 
+def test_a_further_protocol_is_shown_where_it_has_runs_and_lacks_nothing_where_it_has_none(tmp_path):
+    results = tmp_path / "results"
+    records = [add_run(results, method, "clean") for method in ("popularity", "fedmf")]
+    for protocols, shown in (("clean",), False), (("clean", "neutral"), True):
+        folder = tmp_path / "-".join(protocols)
+        if shown:
+            records.append(add_run(results, "fedmf", "neutral"))
+        store = stored(folder, records, results)
+        asked = configuration(protocols=["published", "clean", "neutral"])
+        project = stored_project(asked, ROOT, store, str(tmp_path / f"{folder.name}-out"))
+        build_named(project, store, ["ml-100k_comparison"], jobs=1)
+        text = (project.results / "tables/ml-100k_comparison.md").read_text(encoding="utf-8")
+        assert ("HR@10, neutral" in text) == shown
+        assert ("popularity on ml-100k, neutral" in text) == shown, "where one has runs, others lack them"
+        assert "popularity on ml-100k, published" in text
+
+
 def test_of_many_lines_that_were_not_run_some_are_named():
     names = [f"line {number}" for number in range(23)]
     assert in_short(names[:2]) == "line 0; line 1"

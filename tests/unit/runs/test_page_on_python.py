@@ -49,6 +49,8 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
 def test_the_table_of_the_page_names_what_a_run_has(results):
     run = finished(results, "fedmf", "clean", "rounds=2")
     named = re.findall(r"^\| `run\.(\w+)", PAGE, re.M)
-    assert {"settings", "curve", "ranks", "timing", "metrics", "scores", "summary"} == set(named)
+    assert {
+        "settings", "curve", "ranks", "timing", "metrics", "exact_metrics", "scores", "summary",
+    } == set(named)  # fmt: skip
     assert all(hasattr(run, name) for name in (*named, "settings_frame"))
     assert run.scores([0, 3], [1, 2, 5]).shape == (2, 3)

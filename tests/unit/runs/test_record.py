@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.files.parquet import read_table
 from fedrec.files.sealed import read_sealed, sealed, write_sealed
+from fedrec.plan.runs import RunId
 from fedrec.runs.record import REPORTED, RunRecord
-from tests.federations import planted_blocks
+from tests.federations import METHODS, planted_blocks
+from tests.made_runs import write_run
 from tests.once import once_for_all_workers
 from tests.trained_runs import finished, made_results
 
@@ -86,10 +89,25 @@ def test_ranks_of_users_come_by_rule_and_by_list(folder):
     assert (last.user.tolist(), last.rank.tolist()) == (at["user"].to_list(), at["test_rank"].to_list())
     whole = run.user_ranks("last", catalogue=True)
     assert whole.rank.tolist() == at["test_rank_in_catalogue"].to_list()
-    some = run.metric_of("ndcg@10", catalogue=True, users=[0, 3])
+    some = run.metric_of("exact_ndcg@10", users=[0, 3])
     ranks = run.user_ranks(catalogue=True)
     assert some == metrics_of(ranks.rank[[0, 3]])["ndcg@10"]
     assert np.isnan(run.metric_of("hr@10", users=[]))
+
+
+def test_an_exact_metric_is_of_ranks_among_all_items_and_needs_them(tmp_path):
+    named = RunId("pfedclr", "ml-100k", "clean", "fedmf", 0)
+    made = partial(write_run, run=named, methods=METHODS, ranks=(1, 2, 3, 4), exact=(1, 11, 12, 30))
+    run, without = made(tmp_path / "with"), made(tmp_path / "without", has_exact=False)
+
+    assert run.metric_of("exact_hr@10") == run.exact_metrics["exact_hr@10"] == 0.25
+    assert run.metric_of("exact_hr@20") == 0.75
+    assert run.metric_of("exact_hr@20", users=[0, 3]) == 0.5
+    assert run.metric_of("hr@10", users=[0, 3]) == 1.0
+    assert run.ranks_of("exact_ndcg@10").rank.tolist() == [1, 11, 12, 30]
+    assert (run.has_exact_ranks, without.has_exact_ranks, without.exact_metrics) == (True, False, {})
+    with pytest.raises(ResultError, match="its ranks among all items were not kept"):
+        without.metric_of("exact_hr@10")
 
 
 def test_scores_are_those_that_ranks_were_made_of(folder):

@@ -85,7 +85,7 @@ def test_a_stored_run_opens_like_its_folder(record, store, tmp_path):
         for table in ("curve", "ranks", "timing", "metrics", "settings_frame"):
             same_frame(getattr(opened, table), getattr(unpacked, table))
         assert opened.user_ranks().rank.tolist() == list(RANKS)
-        assert opened.metric_of("hr@10", catalogue=True) == record.metric_of("hr@10", catalogue=True)
+        assert opened.metric_of("exact_hr@10") == record.metric_of("exact_hr@10")
         opened.check(with_model=False)
     assert not path.exists()
     assert sorted(file.suffix for file in store.folder.rglob("*") if file.is_file()) == [".parquet"] * 2
@@ -146,7 +146,7 @@ def test_opening_one_stored_run_decodes_no_other(record, store, tmp_path, monkey
     ],
 )
 def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
-    store.add([packed_run(record).without_catalogue()])
+    store.add([packed_run(record).without_exact_ranks()])
     run = store.record(record.id.folder)
     assert not run.keeps_model
     with pytest.raises(ResultError, match=f"the store does not keep {what}. Train the run") as refused:
@@ -195,10 +195,33 @@ def test_curves_come_back_whatever_they_hold(values, whole):
 
 
 def test_ranks_among_all_items_may_be_left_out(record, store, tmp_path):
-    store.add([packed_run(record).without_catalogue()])
+    store.add([packed_run(record).without_exact_ranks()])
     (stored,) = store.every_run()
 
     assert unpacked_run(stored, tmp_path / "again").ranks.columns == ["at", "user", "test_rank"]
+
+
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_ranks_among_all_items_stay_with_their_run(record, store, first):
+    whole = packed_run(record)
+    ways = {"with": whole, "without": whole.without_exact_ranks()}
+    store.add([ways.pop(first)])
+    (other,) = ways.values()
+
+    assert store.add([other]) == Changes(
+        **{"same" if first == "with" else "replaced": (record.id.folder,)}, apart={}
+    )
+    assert store.runs_on("ml-100k") == {whole.name: whole}
+
+
+def test_ranks_among_all_items_are_none_of_another_run_of_that_name(record, store, tmp_path):
+    store.add([packed_run(record)])
+    other = packed_run(
+        write_run(tmp_path / "other", run_of(0), METHODS, ranks=(7, 8, 9, 10), has_exact=False)
+    )
+
+    assert store.add([other]).replaced == (other.name,)
+    assert not store.runs_on("ml-100k")[other.name].has_exact_ranks
 
 
 def test_adding_the_same_again_changes_no_byte(record, store, tmp_path):

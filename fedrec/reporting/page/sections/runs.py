@@ -12,13 +12,16 @@ from fedrec.errors import ResultError
 from fedrec.plan.runs import SUMMARY
 from fedrec.reporting.built_files import not_whole
 from fedrec.reporting.diverged import diverged_notes
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
 from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
+from fedrec.runs.exact import exact_name, metric_title
 from fedrec.runs.origins import origin_columns
 from fedrec.runs.record import RunRecord
 
+_EXACT = tuple(exact_name(name) for name in COMPARED_METRICS)
 _TIMES = ("clients", "bytes_down_per_client", "bytes_up_per_client", "local_seconds", "server_seconds")
 _GIB = 2**30
 _KIB = 2**10
@@ -53,6 +56,7 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             *([ReportColumn("also", "settings also of", align="left")] if shared else []),
             ReportColumn("hr@10", "HR@10", "{:.4f}"),
             ReportColumn("ndcg@10", "NDCG@10", "{:.4f}"),
+            *(ReportColumn(name, metric_title(name), "{:.4f}") for name in _EXACT),
             ReportColumn("files", "files", align="left"),
             ReportColumn("changed", "settings changed", align="left"),
             ReportColumn("code", "code", align="left"),
@@ -63,7 +67,7 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
         ],
         rows,
-        [*versions, *_diverged(records)],
+        [*versions, *_diverged(records), *exact_notes(records)],
         folds=True,
     )
     return page_table("runs-table", table)
@@ -175,6 +179,7 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
     return _identity(record) | {
         "anchor": record.id.folder,
         **{name: record.metric(name) for name in COMPARED_METRICS if record.has_numbers()},
+        **{name: record.exact_metrics.get(name) for name in _EXACT if record.has_numbers()},
         **{f"{name}_mark": DIVERGED_MARK for name in COMPARED_METRICS if record.diverged is not None},
         "files": [
             ["run.json", address_of(record.folder / SUMMARY, links.page)],

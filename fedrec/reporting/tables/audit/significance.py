@@ -10,9 +10,11 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
+from fedrec.runs.exact import metric_title
 
 LAYOUT = Layout("table", needs=("runs",), selection="compared")
 CHAPTER = Chapter(
@@ -26,28 +28,33 @@ CHAPTER = Chapter(
 
 def build(target: Target, project: Project) -> None:
     """Write the table of differences between the runs of a target."""
-    rows = difference_rows(finished_runs(target, project), project.methods)
-    write_forms(stem_of(target, project), rows, significance_tables(rows), CHAPTER)
+    records = of_one_protocol_seed(finished_runs(target, project))
+    rows = difference_rows(records, project.methods)
+    write_forms(stem_of(target, project), rows, significance_tables(rows, exact_notes(records)), CHAPTER)
 
 
-def significance_tables(rows: Sequence[Row]) -> list[ReportTable]:
-    """A table per dataset, protocol and metric."""
+def significance_tables(rows: Sequence[Row], lacking: Sequence[str] = ()) -> list[ReportTable]:
+    """A table per dataset, protocol and metric; below each what is `lacking`."""
     groups = dict.fromkeys((row["dataset"], row["protocol"], row["metric"]) for row in rows)
     return [
         ReportTable(
             caption=f"Differences on {dataset} under the {short_name(protocol)} protocol: test "
-            f"{metric.upper()} of each method, less that of the best and of popularity, paired by user: mean "
-            "difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, and p of the "
-            "randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the table. "
-            + origin_sentence(provenance_of_rows(shown)),
+            f"{metric_title(metric)} of each method, less that of the best and of popularity, paired by "
+            "user: mean difference, its 95 % bootstrap interval, matched-pairs rank-biserial correlation, "
+            "and p of the randomisation test and of Wilcoxon's signed-rank test, Holm-corrected over the "
+            "table. " + origin_sentence(provenance_of_rows(shown)),
             columns=[
                 ReportColumn("title", "method", align="left"),
-                ReportColumn("value", metric.upper(), "{:.4f}", ranked=True),
+                ReportColumn("value", metric_title(metric), "{:.4f}", ranked=True),
                 *_columns("best", "best"),
                 *_columns("reference", REFERENCE),
             ],
             rows=[{**row, **_marks(row)} for row in shown],
-            notes=[_about_seeds(len(provenance_of_rows(shown)["seeds"])), *diverged_notes(shown, "title")],
+            notes=[
+                _about_seeds(len(provenance_of_rows(shown)["seeds"])),
+                *diverged_notes(shown, "title"),
+                *lacking,
+            ],
             aside=protocol != "clean",
         )
         for dataset, protocol, metric in groups

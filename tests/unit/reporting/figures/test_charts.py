@@ -14,6 +14,7 @@ from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
@@ -328,18 +329,38 @@ def test_bars_are_methods_by_datasets_in_percent(tmp_path):
     figure, rows = drawn(one, made(tmp_path, one, METHODS, ["ml-100k", "ml-1m"], (0, 1), rounds=60))
     assert [ax.get_title() for ax in figure.axes] == [
         "HR@10, published protocol", "HR@10, clean protocol", "NDCG@10, published protocol",
-        "NDCG@10, clean protocol",
+        "NDCG@10, clean protocol", "exact HR@10, published protocol", "exact HR@10, clean protocol",
+        "exact NDCG@10, published protocol", "exact NDCG@10, clean protocol",
     ]  # fmt: skip
     ax = figure.axes[1]
-    assert [text.get_text() for text in figure.axes[2].get_xticklabels()] == ["ml-100k", "ml-1m"]
+    assert [text.get_text() for text in figure.axes[6].get_xticklabels()] == ["ml-100k", "ml-1m"]
     assert len(ax.patches) == 6
+    # Of two users one is a hit.
+    assert {bar.get_height() for bar in figure.axes[5].patches} == {0.5}
     middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
     assert sorted(round(x) for x in middles) == [0, 0, 0, 1, 1, 1]
     assert ax.patches[0].get_height() == pytest.approx(0.305, abs=1e-4)
     assert figure.axes[0].get_ylabel() == "HR@10, %"
     assert float(figure.axes[0].yaxis.get_major_formatter()(0.4)) == 40
     assert legend_of(figure) == ["NCF", "FedMF", "FedRAP"]
-    assert len(rows) == 3 * 2 * 2 * 2
+    assert len(rows) == 3 * 2 * 2 * 4
+
+
+def test_bars_of_exact_metrics_are_of_lines_all_of_whose_runs_have_their_ranks(tmp_path):
+    one = artefact("bars", ["ncf", "fedmf"], ["ml-100k"])
+    runs = made(tmp_path, one, METHODS, ["ml-100k"], (0, 1))
+    write_run(tmp_path, runs[1, "ml-100k", "clean"][0].id, METHODS, has_exact=False)
+    _, rows = drawn(one, runs)
+    exact = [(row["label"], row["protocol"]) for row in rows if row["metric"] == "exact_hr@10"]
+    assert exact == [("NCF", "published-fedrap"), ("NCF", "clean"), ("FedMF", "published-fedrap")]
+    assert exact_notes(run for group in runs.values() for run in group) == [
+        "Exact metrics are left out of 1 of 8 runs, whose ranks among all items were not kept."
+    ]
+    none = {
+        key: [write_run(tmp_path, run.id, METHODS, has_exact=False) for run in group]
+        for key, group in runs.items()
+    }
+    assert len(drawn(one, none)[0].axes) == 4
 
 
 @pytest.mark.usefixtures("without_pictures")

@@ -13,12 +13,20 @@ import pytest
 from matplotlib.collections import LineCollection
 from PIL import Image
 
+from fedrec.config.methods import load_methods
+from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.colours import DARK_GROUND, KIND_COLOURS, contrast_ratio, in_the_dark
 from fedrec.reporting.figures.labels import fitted, spread, text_width
-from fedrec.reporting.figures.slope import Slope, slope_figure
+from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_caption, slope_figure, standings_figure
 from fedrec.reporting.figures.style import GREYS, LOOKS, PALETTE, blank_figure, save, theme
 from fedrec.reporting.figures.vector import svg_of
+from fedrec.reporting.standings import read_standings, rows_of, standings
+from fedrec.reporting.tables.table import csv_text
+from tests.conftest import ROOT
+from tests.made_runs import write_run
 from tests.unit.reporting.figures.test_style import SEEN, distance
+
+METHODS = load_methods(ROOT / "config/methods.yaml")
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 21])
@@ -60,12 +68,15 @@ def slopes():
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_no_label_covers_another_or_is_cut(narrow):
+@pytest.mark.parametrize("panels", [1, 2], ids=["sampled", "sampled and exact"])
+def test_no_label_covers_another_or_is_cut(narrow, panels):
+    shown = [SlopePanel(slopes(), "HR@10 on somewhere", 0.1)]
+    shown += [SlopePanel(slopes()[:-2], "exact HR@10 on somewhere", digits=3)] * (panels - 1)
     with theme():
-        figure = slope_figure(slopes(), 0.1, "HR@10 on somewhere", narrow=narrow)
+        figure = slope_figure(shown, narrow=narrow)
         figure.draw_without_rendering()
         boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) > 2 * 2 * len(slopes())
+    assert len(boxes) > 2 * 2 * sum(len(panel.slopes) for panel in shown)
     # Heights of letters with their line spacing may touch; names and numbers may not.
     shrunk = [box.padded(-1.0) for box in boxes]
     assert not [
@@ -76,9 +87,33 @@ def test_no_label_covers_another_or_is_cut(narrow):
     assert all(whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in boxes)
 
 
+def test_below_are_the_slopes_of_the_exact_metric_of_methods_that_have_it(tmp_path):
+    def made(method, protocol, **more):
+        run = RunId("pfedclr", "ml-100k", protocol, method, 0)
+        return write_run(tmp_path, run, METHODS, ranks=(1, 2, 3), exact=(1, 11, 12), **more)
+
+    def headings(found):
+        with theme():
+            return [
+                text.get_text() for text in standings_figure(found).axes[0].texts if "@10" in text.get_text()
+            ]
+
+    records = [made("fedmf", "clean"), made("mf", "clean", has_exact=False), made("fedmf", "neutral")]
+    found = standings(records, METHODS)
+    path = tmp_path / "standings.csv"
+    path.write_text(csv_text(rows_of(found)))
+
+    assert [one.exact for one in found] == [1 / 3, None, None]
+    assert read_standings(path) == found
+    assert headings(found) == ["HR@10 on ml-100k, 3 users", "exact HR@10 on ml-100k, 3 users"]
+    assert "The lower panel has the exact metric" in slope_caption(found, "")
+    assert headings(found[1:]) == ["HR@10 on ml-100k, 3 users"]
+    assert "lower panel" not in slope_caption(found[1:], "")
+
+
 def test_what_is_run_under_one_protocol_has_one_label():
     with theme():
-        figure = slope_figure([Slope("FedMF", "federated", None, 0.4)], None, "HR@10")
+        figure = slope_figure([SlopePanel([Slope("FedMF", "federated", None, 0.4)], "HR@10")])
     words = [text.get_text() for text in figure.axes[0].texts]
     assert words.count("FedMF") == words.count("0.40") == 1
     assert "chance" not in words
@@ -87,7 +122,7 @@ def test_what_is_run_under_one_protocol_has_one_label():
 def test_long_names_leave_room_for_the_slopes():
     name = "fedmf+plgc[beta=0.3][rate=0.1][participation=0.5]"
     with theme():
-        figure = slope_figure([Slope(name, "personalised", 0.9, 0.2)], None, "HR@10", narrow=True)
+        figure = slope_figure([SlopePanel([Slope(name, "personalised", 0.9, 0.2)], "HR@10")], narrow=True)
     (cut,) = {text.get_text() for text in figure.axes[0].texts if text.get_text().startswith("fedmf")}
     assert cut.endswith("…")
     assert name.startswith(cut[:-1])
@@ -97,12 +132,8 @@ def test_long_names_leave_room_for_the_slopes():
 def test_names_of_the_project_are_whole_on_a_narrow_screen():
     names = ["draw-counter", "FedMF+PLGC", "popularity"]
     with theme():
-        figure = slope_figure(
-            [Slope(name, "reference", 0.9, 0.1, bold=name == names[0]) for name in names],
-            0.1,
-            "",
-            narrow=True,
-        )
+        made = [Slope(name, "reference", 0.9, 0.1, bold=name == names[0]) for name in names]
+        figure = slope_figure([SlopePanel(made, "", 0.1)], narrow=True)
     words = [text.get_text() for text in figure.axes[0].texts]
     assert [words.count(name) for name in names] == [2, 2, 2]
 
@@ -300,7 +331,7 @@ def test_coloured_lines_of_many_segments_are_pixels_in_an_svg_however_many_panel
 def test_the_same_figure_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         with theme():
-            save(slope_figure(slopes()[:5], 0.1, "HR@10"), tmp_path / name)
+            save(slope_figure([SlopePanel(slopes()[:5], "HR@10", 0.1)]), tmp_path / name)
     for ending in ("svg", "pdf", "png"):
         first, second = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
         assert first.read_bytes() == second.read_bytes(), ending

@@ -49,3 +49,25 @@ def test_versions_that_differ_have_a_number_and_are_told_below(shown):
     place = [column.key for column in table.columns].index("versions")
     assert [row[place].text for row in table.rows] == ["1", "2", "1"]
     assert list(table.notes) == ["versions 1: fedrec 0, torch 2.", "versions 2: fedrec 1, torch 2."]
+
+
+def test_exact_metrics_stand_beside_sampled_ones_and_a_run_without_has_a_dash(tmp_path):
+    methods = load_methods(ROOT / "config/methods.yaml")
+    records = [
+        write_run(
+            tmp_path,
+            RunId("pfedclr", "filmtrust", "clean", "mf", seed),
+            methods,
+            ranks=(1, 2),
+            exact=(1, 11),
+            has_exact=bool(seed),
+            whole=True,
+        )
+        for seed in (0, 1)
+    ]
+    table = runs_table(records, RunLinks(tmp_path, tmp_path / "report.html"))
+    headings = [column.heading for column in table.columns]
+    assert [row[headings.index("exact HR@10")].text for row in table.rows] == ["–", "0.5000"]
+    assert list(table.notes) == [
+        "Exact metrics are left out of 1 of 2 runs, whose ranks among all items were not kept."
+    ]

@@ -18,6 +18,7 @@ from fedrec.reporting.figures import ranks as ranks_figure
 from fedrec.reporting.tables.audit.protocols import step_tables
 from fedrec.reporting.tables.audit.significance import significance_tables
 from fedrec.reporting.tables.audit.uploads import upload_rows, upload_tables
+from fedrec.runs.record import RunRecord
 from tests.federations import METHODS, uniform_noise
 from tests.made_project import build_target
 from tests.made_runs import SPLIT, write_run
@@ -428,19 +429,33 @@ def test_the_table_of_differences(tmp_path):
     runs = compared(tmp_path, {"popularity": MISS, "fedmf": HIT})
     build_target(tmp_path, "significance", "differences", [run.id for run in runs])
     text = (tmp_path / "tables/differences.md").read_text()
-    assert text.count("Differences on ml-100k under the clean protocol: test ") == 2
+    assert text.count("Differences on ml-100k under the clean protocol: test ") == 3
     assert re.search(r"^\| FedMF +\| +\*\*1\.0000\*\* \|", text, flags=re.MULTILINE)
     assert "[-1.0000, -1.0000]" in text
     assert "Seeds 0; splits 5p1175p1; code c0dec0de." in text
     rows = csv_rows(tmp_path / "tables/differences.csv")
     assert [(row["method"], row["metric"]) for row in rows] == [
         ("fedmf", "hr@10"), ("popularity", "hr@10"), ("fedmf", "ndcg@10"), ("popularity", "ndcg@10"),
+        ("fedmf", "exact_hr@10"), ("popularity", "exact_hr@10"),
     ]  # fmt: skip
     assert {row["users"] for row in rows} == {"40"}
     best, other = (f"runs/pfedclr/ml-100k/clean/{method}/seed0" for method in ("fedmf", "popularity"))
     assert [(row["runs"], row["runs_against"], row["runs_reference"]) for row in rows[:2]] == [
         (best, "", other), (other, best, ""),
     ]  # fmt: skip
+
+
+def test_differences_of_an_exact_metric_need_the_ranks_of_all_runs_of_a_table(tmp_path):
+    runs = compared(tmp_path, {"popularity": MISS, "fedmf": HIT})
+    write_run(tmp_path, runs[0].id, METHODS, ranks=MISS, exact=HIT)
+    rows = {(row["method"], row["metric"]): row["value"] for row in difference_rows(runs, METHODS)}
+    assert [rows["popularity", metric] for metric in ("hr@10", "exact_hr@10")] == [0.0, 1.0]
+
+    write_run(tmp_path, runs[0].id, METHODS, ranks=MISS, has_exact=False)
+    again = [RunRecord(run.folder) for run in runs]
+    assert {row["metric"] for row in difference_rows(again, METHODS)} == {"hr@10", "ndcg@10"}
+    build_target(tmp_path, "significance", "differences", [run.id for run in again])
+    assert "left out of 1 of 2 runs" in (tmp_path / "tables/differences.md").read_text()
 
 
 # Uploads

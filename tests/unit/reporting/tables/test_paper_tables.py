@@ -1,6 +1,7 @@
 """From finished runs to the papers' tables: layout, marks, gains, print beside ours, what is missing."""
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from fedrec.plan.artefact_status import artefact_status, list_artefacts
 from fedrec.plan.cost import START_SECONDS, seconds_of, size_of
 from fedrec.plan.targets import Target
 from fedrec.reporting.subject import subject_of
-from fedrec.reporting.tables.metrics import metric_rows
+from fedrec.reporting.tables.metrics import metric_rows, metric_tables
 from tests.conftest import ROOT
 from tests.made_data import made_interactions
 from tests.made_project import build_artefact, project_with
@@ -224,7 +225,8 @@ def test_the_best_is_bold_and_the_second_underlined(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table2"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"])
     build_artefact(tmp_path, one)
-    lines = {line.split("|")[1].strip(): line for line in table(tmp_path, one).splitlines() if "| w/" in line}
+    sampled, _, _ = table(tmp_path, one).partition("exact metrics")
+    lines = {line.split("|")[1].strip(): line for line in sampled.splitlines() if "| w/" in line}
     assert lines["w/ CLR"].count("**") == 2 * 6
     assert lines["w/ CF"].count("<u>") == 6
     assert r"\textbf{" in table(tmp_path, one, "tex")
@@ -236,7 +238,11 @@ def test_datasets_are_the_rows_of_a_table_of_one_line(tmp_path):
     made(tmp_path, one, METHODS, one.datasets)
     build_artefact(tmp_path, one)
     text = table(tmp_path, one)
-    lines = [line for line in text.splitlines() if line.startswith("|")]
+    sampled, _, exact = text.partition("exact metrics")
+    assert [line.split("|")[1].strip() for line in exact.splitlines() if line.startswith("| ml")] == [
+        "ml-1m-500u-1", "ml-1m-500u-3",
+    ]  # fmt: skip
+    lines = [line for line in sampled.splitlines() if line.startswith("|")]
     assert "dataset" in lines[0]
     assert "HR@10, printed" in lines[0]
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["ml-1m-500u-1", "ml-1m-500u-3"]
@@ -293,6 +299,88 @@ def test_ranking_in_the_whole_catalogue_comes_from_the_ranks(tmp_path):
         write_run(tmp_path, runs[0].id, METHODS, ranks=(1, 11, 12, 13), final=0.9)
     build_artefact(tmp_path, one)
     assert {row["value"] for row in rows(tmp_path, one) if row["metric"] == "hr@10"} == {"0.25"}
+
+
+def test_that_ranking_has_a_dash_where_its_ranks_were_not_kept(tmp_path):
+    one = only(PAPERS["pfedrec"].artefacts["table8"], "ml-100k")
+    records = made(tmp_path, one, METHODS, ["ml-100k"], ranks=(1, 11))
+    write_run(tmp_path, records[0, "ml-100k", "clean"][0].id, METHODS, has_exact=False)
+    build_artefact(tmp_path, one)
+    value = {
+        (row["line"], row["protocol"]): row["value"]
+        for row in rows(tmp_path, one)
+        if row["metric"] == "hr@10"
+    }
+    assert (value.pop(("NCF", "clean")), {*value.values()}) == ("", {"0.5"})
+    text = table(tmp_path, one)
+    assert "left out of 1 of 12 runs" in text
+    assert re.search(r"^\| NCF .*\|\s+–\s+\|", text, flags=re.MULTILINE)
+    assert "exact HR@10" not in text, "it is what the table shows anyway"
+
+
+EXACT_RANKS = (1, 4, 11, 21)
+
+
+def test_exact_metrics_stand_below_sampled_ones(tmp_path):
+    one = only(PAPERS["pfedclr"].artefacts["table1"], "ml-100k")
+    made(tmp_path, one, METHODS, ["ml-100k"], ranks=(1, 2, 3, 4), exact=EXACT_RANKS)
+    build_artefact(tmp_path, one)
+    found = {(row["line"], row["protocol"], row["metric"]): row for row in rows(tmp_path, one)}
+    values = {key[2]: float(row["value"]) for key, row in found.items() if key[:2] == ("PFedCLR", "clean")}
+    assert values["exact_hr@10"] == 0.5
+    assert values["exact_hr@20"] == 0.75
+    assert values["exact_mrr@10"] == (1 + 1 / 4) / 4
+    assert not found["PFedCLR", "clean", "exact_hr@10"]["printed"]
+    _, _, exact = table(tmp_path, one).partition("exact metrics of the same runs")
+    assert re.search(r"^\| PFedCLR .* 0\.5000", exact, flags=re.MULTILINE)
+    assert "exact MRR@10, clean" in exact
+    assert "left out of" not in exact
+
+
+def test_a_run_without_exact_ranks_has_a_dash_and_is_counted(tmp_path):
+    one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
+    records = made(tmp_path, one, METHODS, ["ml-100k"], seeds=(0, 1), exact=(1, 4))
+    first = records[0, "ml-100k", "clean"][0].id
+    write_run(tmp_path, first, METHODS, has_exact=False)
+    build_artefact(tmp_path, one, seeds=(0, 1))
+    text = table(tmp_path, one)
+    _, _, exact = text.partition("exact metrics of the same runs")
+    line = next(line for line in exact.splitlines() if line.startswith("| w/o LDP"))
+    assert [cell.strip() for cell in line.split("|")[2:4]] == ["1.0000 ± 0.0000", "–"]
+    assert "Exact metrics are left out of 1 of 8 runs, whose ranks among all items were not kept." in exact
+    (none,) = [
+        row
+        for row in rows(tmp_path, one)
+        if (row["line"], row["protocol"], row["metric"]) == ("w/o LDP", "clean", "exact_hr@10")
+    ]
+    assert none["value"] == "", "a mean of one seed would not be that of both"
+
+    for group in records.values():
+        for record in group:
+            write_run(tmp_path, record.id, METHODS, has_exact=False)
+    build_artefact(tmp_path, one, seeds=(0, 1))
+    text = table(tmp_path, one)
+    assert "left out of 8 of 8 runs" in text
+    assert "exact metrics of the same runs" not in text
+    assert not [row for row in rows(tmp_path, one) if row["metric"].startswith("exact")]
+
+
+def test_a_third_protocol_has_a_column_where_there_are_runs(tmp_path):
+    one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k", "ml-1m")
+    shown = replace(one, options={**one.options, "protocols": ["published", "clean", "neutral", "clean-1"]})
+    made(tmp_path, shown, METHODS, ["ml-100k", "ml-1m"])
+    project = project_with(tmp_path, {}, shown)
+    subject = subject_of(project.target(shown.target), project)
+    groups = {key: group for key, group in subject.groups.items() if key[1:] != ("ml-1m", "neutral")}
+    found = metric_rows(replace(subject, groups=groups))
+    assert {row["protocol"] for row in found if row["dataset"] == "ml-1m"} == {
+        "published-pfedclr", "clean", "clean-1",
+    }  # fmt: skip
+    first, second = (
+        [column.key for column in one.columns] for one in metric_tables(shown, found, "", [], {})
+    )
+    assert ("hr@10_neutral" in first, "hr@10_neutral" in second) == (True, False)
+    assert not any("clean-1" in key for key in first), "another seed is no other protocol"
 
 
 def test_rates_are_what_we_run_beside_what_is_printed(tmp_path):

@@ -282,7 +282,7 @@ def test_comparisons_are_means_over_seeds_with_protocols_side_by_side(tmp_path):
         run(tmp_path, "fedmf", "clean", 1, 0.6),
         run(tmp_path, "mf", "clean", 0, 0.7),
     ]
-    rows, table = comparison(runs, METHODS)
+    rows, (table, *_) = comparison(runs, METHODS)
     assert [(row["method"], row["protocol"], row["hr@10"], row["seeds"]) for row in rows] == [
         ("fedmf", "published-pfedclr", 0.5, "0"),
         ("fedmf", "clean", 0.5, "0 1"),
@@ -321,7 +321,7 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["title"] for row in rows} in (
         {"popularity", "FedMF", "PFedCLR[rounds=5]"}, {"popularity", "FedMF[rounds=10]", "PFedCLR"},
     )  # fmt: skip
-    (shown,) = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
+    shown, exact = read_shown(tmp_path / "tables/ml-100k_comparison.json").tables
     assert all(len(row["runs"]) == 2 for row in shown.rows)
     assert {row["hr@10_clean_mark"] for row in shown.rows} >= {" [1.00, 1.00]", " [0.00, 0.00]"}
     assert all(len(row["hr@10_clean_runs"]) == 1 for row in shown.rows)
@@ -329,12 +329,86 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
         "4 of 6 numbers are after 5 to 10 rounds where the papers' settings say 100: no reproduction of a paper, "
         "and the order of methods may change with more."
     ]
+    # In made runs both ranks are the same.
+    assert {row["exact_hr@10_clean_mark"] for row in exact.rows} >= {" [1.000, 1.000]", " [0.000, 0.000]"}
+    assert {row["exact_hr@10"] for row in rows} == {"1.0", "0.0", str(1 / 3)}
+
+
+def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_them(tmp_path):
+    def made(method, protocol, seed=0, **more):
+        return write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, method, seed), METHODS, **more)
+
+    found = {"ranks": (1, 2, 3, 4), "exact": (1, 4, 11, 21)}
+    runs = [
+        made("fedmf", "published-pfedclr", **found, has_exact=False),
+        made("fedmf", "clean", **found),
+        made("fedmf", "neutral", **found),
+        made("mf", "clean", **found),
+        made("mf", "clean", 1, **found, has_exact=False),
+    ]
+    rows, (sampled, exact) = comparison(runs, METHODS)
+    by_line = {(row["method"], row["protocol"]): row for row in rows}
+
+    assert by_line["fedmf", "clean"]["exact_hr@10"] == 0.5
+    assert by_line["fedmf", "clean"]["exact_hr@20"] == 0.75
+    assert by_line["fedmf", "clean"]["exact_hr@10_low"] < 0.5 < by_line["fedmf", "clean"]["exact_hr@10_high"]
+    for line in (("fedmf", "published-pfedclr"), ("mf", "clean"), ("fedmf", "neutral")):
+        assert "exact_hr@10" not in by_line[line], line
+    headings = [[column.heading for column in table.columns] for table in (sampled, exact)]
+    assert [
+        [name for name in names if "HR@10" in name] for names in headings
+    ] == [
+        ["HR@10, published", "HR@10, clean", "HR@10, neutral"],
+        ["exact HR@10, published", "exact HR@10, clean"],
+    ]  # fmt: skip
+    assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])
+    assert exact.notes == [
+        "Exact metrics are left out of 2 of 4 runs, whose ranks among all items were not kept.",
+        "There are no exact metrics under neutral: clients draw neither held-out items nor candidates as "
+        "negatives there, so that these stand out among all items.",
+    ]
+    shown = {row["method"]: row for row in exact.rows}
+    assert (shown["FedMF"]["exact_hr@10_clean"], shown["MF"]["exact_hr@10_clean"]) == (0.5, None)
+
+    rows, tables = comparison([runs[0]], METHODS)
+    assert len(tables) == 1
+    assert "left out of 1 of 1 runs" in tables[0].notes[-1]
+
+
+def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
+    def made(protocol, seed, ranks, **more):
+        run = RunId("pfedclr", "ml-100k", protocol, "fedmf", seed)
+        return write_run(tmp_path, run, METHODS, ranks=ranks, exact=(11,) * len(ranks), **more)
+
+    runs = [
+        made("clean", 0, (1, 1, 20, 20)),
+        made("clean", 1, (1, 1, 1, 1)),
+        # A user less: what all have is compared.
+        made("clean-1", 0, (1, 20, 20)),
+        made("neutral", 0, (1, 1, 1, 1)),
+    ]
+    rows, (sampled, _, seeds) = comparison(runs, METHODS)
+    (row,) = (row for row in rows if row.get("protocol_seeds"))
+    (shown,) = seeds.rows
+
+    assert (row["protocol"], row["protocol_seeds"], row["runs_in_all"], row["users"]) == ("clean-*", 2, 3, 3)
+    # Of three users: (2/3 + 1) / 2 under clean, 1/3 under clean-1.
+    assert row["hr@10"] == pytest.approx((5 / 6 + 1 / 3) / 2)
+    assert row["exact_hr@10"] == row["exact_hr@10_high"] == 0.0
+    assert shown["hr@10_mark"] == f" [{row['hr@10_low']:.3f}, {row['hr@10_high']:.3f}]"
+    assert not any("clean-1" in column.key for column in sampled.columns)
+    assert "clean: 2 seeds each" in sampled.caption
+    assert "clean-1" not in sampled.caption
+
+    alone, tables = comparison(runs[:2], METHODS)
+    assert [table.part for table in tables] == ["", "exact"]
+    assert not any("protocol_seeds" in row for row in alone)
 
 
 def test_a_variant_is_a_method_of_its_own_in_a_comparison(tmp_path):
     name = "fedmf[d=8][rate=0.1]"
     runs = [run(tmp_path, "fedmf", "clean", 0, 0.4), run(tmp_path, name, "clean", 0, 0.5)]
-    rows, table = comparison(runs, METHODS)
+    rows, (table, *_) = comparison(runs, METHODS)
     assert [row["method"] for row in table.rows] == ["FedMF[d=8][rate=0.1]", "FedMF"]
     assert [row["method"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["fedmf", name]
 
