@@ -13,13 +13,14 @@ nu = 0 is the paper's pull. Rendle et al. (2022) have nu = 1: it grows with what
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from fedrec.central.finite import check_model_finite
+from fedrec.errors import DivergenceError
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
 from fedrec.federation.model import Citation, Initial, Parameter, dot, initial_values, item_table, user_table
@@ -110,7 +111,7 @@ class IALS(Learner):
             square = everywhere + alpha * (rows.mT @ rows)
             square.diagonal(dim1=1, dim2=2).add_(pull[who].unsqueeze(1))
             target = (1 + alpha) * rows.sum(1)
-            vectors[who] = torch.cholesky_solve(target.unsqueeze(2), torch.linalg.cholesky(square)).squeeze(2)
+            vectors[who] = torch.cholesky_solve(target.unsqueeze(2), _factor(square)).squeeze(2)
             # At its least, a sum of squares is that of the targets without what is explained of them.
             least += ((1 + alpha) * side.size[who] - dot(target, vectors[who])).double().sum()
         return vectors, least
@@ -138,6 +139,16 @@ class IALS(Learner):
     @override
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
         return []
+
+
+def _factor(squares: Tensor) -> Tensor:
+    """The lower factors of positive matrices; `DivergenceError` where rounding leaves one that is not."""
+    factors, failed = torch.linalg.cholesky_ex(squares)
+    if failed.any():
+        raise DivergenceError(
+            "ials: rounding leaves squares that cannot be solved. Raise the penalty, or lower alpha."
+        )
+    return cast(Tensor, factors)
 
 
 METHOD = IALS

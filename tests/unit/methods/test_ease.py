@@ -53,4 +53,5 @@ def test_single_precision_is_enough(demo):
     torch.set_default_dtype(torch.float32)
     learner = trained(demo)
     assert learner.weights.dtype == torch.float32
+    assert learner.weights.is_contiguous()
     assert all_scores(learner, demo) == pytest.approx(exact, abs=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedrec.errors import DivergenceError
 from fedrec.federation.model import PlainTable, Values
 from fedrec.methods import ials
 from fedrec.methods.fcf import FCF
@@ -93,3 +94,11 @@ def test_candidates_and_the_catalogue_have_the_same_scores(demo):
     items = demo.candidates["test"]
     some = learner.scores(demo.everyone, items)
     assert some.numpy() == pytest.approx(np.take_along_axis(all_scores(learner, demo), items.numpy(), 1))
+
+
+def test_what_rounding_makes_unsolvable_diverges():
+    torch.set_default_dtype(torch.float32)
+    # Two users and six numbers: all but two directions have the pull alone.
+    learner = model(clients_with([[0, 1], [1]], items=2), alpha=1e6, penalty=1e-6, nu=0.0, spread=1e3)
+    with pytest.raises(DivergenceError, match="Raise the penalty"):
+        learner.train_round(1)
