@@ -9,8 +9,8 @@ from fedrec.data.split import make_split
 from tests.federations import clients_of, precision
 
 
-@pytest.fixture(autouse=True)
-def _double_precision():
+@pytest.fixture
+def double_precision():
     with precision(torch.float64):
         yield
 

@@ -28,6 +28,7 @@ def scores_of(model, clients):
     return scores
 
 
+@pytest.mark.usefixtures("double_precision")
 def test_ease_has_the_librarys_scores(clients):
     from cornac.models import EASE
 

@@ -13,6 +13,7 @@ from tests.federations import all_scores, learner_of, met_by
 from tests.libraries.ranking import ndcg
 
 pytestmark = [
+    pytest.mark.usefixtures("double_precision"),
     pytest.mark.skipif(not find_spec("implicit"), reason="implicit is not installed: make test-libraries"),
     # It warns of how many threads others have, and of a matrix that it makes itself: of time, not of numbers.
     pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning"),
