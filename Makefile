@@ -19,7 +19,7 @@ LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder 
 works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
 stays done."
 
-.PHONY: help demo unlock test quick-tests test-all test-slurm slurm-tests programs check format clean
+.PHONY: help demo unlock test quick-tests test-all test-slurm slurm-tests test-libraries programs check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -42,6 +42,9 @@ test-slurm: ## run the workflow through a Slurm of one node, where its daemons a
 
 slurm-tests: $(VENV)/.slurm
 	$(TESTS) -m "slurm and not matrix" tests/slurm
+
+test-libraries: $(VENV)/.libraries ## hold centralised references to a public library, on real data where FEDREC_MIRROR names it
+	$(TESTS) tests/libraries
 
 test-all: $(VENV)/.tests check ## run the linters and all tests, with the whole matrix of methods and settings
 	$(TESTS)
@@ -83,4 +86,8 @@ $(VENV)/.tests: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.slurm: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev,slurm$(if $(COMPILER),,$(COMMA)fused)]'
+	touch $(VENV)/.runs $(VENV)/.tests $@
+
+$(VENV)/.libraries: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev,libraries$(if $(COMPILER),,$(COMMA)fused)]'
 	touch $(VENV)/.runs $(VENV)/.tests $@

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -205,3 +206,16 @@ def dies_in_round(monkeypatch, number) -> None:
         return train_round(self, round_)
 
     monkeypatch.setattr(Federation, "train_round", dying)
+
+
+def met_by(clients: Clients) -> np.ndarray:
+    """1 for the training items of each client (row), 0 for others."""
+    met = np.zeros((len(clients), clients.items))
+    for client, (first, last) in enumerate(pairwise(clients.start.tolist())):
+        met[client, clients.train_item[first:last].numpy()] = 1
+    return met
+
+
+def all_scores(learner: Learner, clients: Clients) -> np.ndarray:
+    """The scores of all items for every client."""
+    return learner.scores(clients.everyone, clients.catalogue.expand(len(clients), -1)).detach().numpy()

@@ -13,9 +13,8 @@ from tests.conftest import ROOT
 NAMES = [name for name in load_methods(ROOT / "config/methods.yaml") if not name.startswith("+")] + [
     "fedmf+plgc"
 ]
-FEDERATED = {
-    name for name in NAMES if name not in {"mf", "ncf", "lightgcn", "centrap", "popularity", "draw-counter"}
-}
+IN_ONE_PLACE = {"mf", "ncf", "lightgcn", "centrap", "ease", "item-knn", "ials", "bpr-mf"}
+FEDERATED = set(NAMES) - IN_ONE_PLACE - {"popularity", "draw-counter"}
 
 
 @pytest.fixture

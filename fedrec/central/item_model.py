@@ -1,0 +1,76 @@
+"""Models of weights between items: one matrix, which follows from how many users met both of two items."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from typing_extensions import override
+
+from fedrec.federation.clients import Clients
+from fedrec.federation.learner import Learner, Report
+from fedrec.federation.model.citation import Citation
+from fedrec.federation.own_items import own_items
+from fedrec.random.purpose import Purpose
+
+_USERS_AT_ONCE = 4096
+"""Users whose items are held as whole rows, a number for every item."""
+
+
+class ItemModel(Learner, ABC):
+    """Scores an item by the sum of its weights from a user's training items; learns all in the first round.
+
+    Weights are items x items numbers. What computes them holds some more such matrices for a moment.
+    """
+
+    logits = False
+    paper: ClassVar[Citation | None] = None
+    cost: ClassVar[str] = ""
+
+    def __init__(self, clients: Clients, settings: Mapping[str, Any], _seed: int) -> None:
+        self.clients = clients
+        self.settings = settings
+        self.weights = torch.zeros(clients.items, clients.items, device=clients.device)
+
+    @abstractmethod
+    def between(self, met: Tensor) -> Tensor:
+        """The weight from each item (row) to each (column); `met[i, j]` users met both i and j."""
+
+    def train_round(self, round_: int) -> Report:
+        """Compute the weights; after the first round nothing is left to learn."""
+        start = time.perf_counter()
+        if round_ == 1:
+            # Scores are sums of rows: where these lie across memory, they take forty times as long.
+            self.weights = self.between(met_together(self.clients)).contiguous()
+        return Report(0.0, len(self.clients), 0, 0, time.perf_counter() - start, 0.0)
+
+    @override
+    def scores(self, who: Tensor, items: Tensor) -> Tensor:
+        item, _ = self.clients.training(who)
+        first = functional.pad(self.clients.sizes[who].cumsum(0), (1, 0))
+        sums = functional.embedding_bag(item, self.weights, first, mode="sum", include_last_offset=True)
+        return sums if self.clients.is_catalogue(items) else sums.gather(1, items)
+
+    @override
+    def tensors(self) -> dict[str, Tensor]:
+        return {"shared/weights": self.weights}
+
+    @override
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self.weights = tensors["shared/weights"].to(self.weights.device)
+
+    @override
+    def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
+        return []
+
+
+def met_together(clients: Clients) -> Tensor:
+    """How many users have met both of two items in training: items x items, on the diagonal those of one."""
+    total = torch.zeros(clients.items, clients.items, device=clients.device)
+    for who in clients.everyone.split(_USERS_AT_ONCE):
+        met = own_items(clients, who).squeeze(-1)
+        total.addmm_(met.T, met)
+    return total
