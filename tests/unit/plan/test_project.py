@@ -238,6 +238,25 @@ def test_verdicts_of_a_paper_are_judged_by_its_own_rounds(with_movielens):
     assert project.target("verdicts").content["rounds"] == 2
 
 
+def test_verdicts_ask_for_runs_under_protocols_that_the_configuration_names(with_movielens):
+    """Under the published protocol and the clean one they always do."""
+    for named, protocols in (
+        (["published"], {"published-pfedclr", "clean"}),
+        (["published", "clean"], {"published-pfedclr", "clean"}),
+    ):
+        target = with_movielens.project(protocols=named).target("verdicts_pfedclr")
+        assert {run.protocol for run in target.runs} == protocols
+        assert [one["key"] for one in target.content["conditions"]] == ["clean"]
+    known = content_of("protocols.yaml")
+    with_movielens.write("config/protocols.yaml", yaml.safe_dump(known | {"neutral": known["clean"]}))
+    project = with_movielens.project(protocols=["published", "clean", "neutral"])
+    target = project.target("verdicts_pfedclr")
+    assert {run.protocol for run in target.runs} == {"published-pfedclr", "clean", "neutral"}
+    assert [one["key"] for one in target.content["conditions"]] == ["clean", "neutral"]
+    # What the configuration trains anyway is not under the protocol, so that these ask for none of it.
+    assert {run.protocol for run in project.target("verdicts").runs} <= {"published-pfedclr", "clean"}
+
+
 def test_a_run_records_for_figures_and_for_the_attack(with_movielens):
     project = with_movielens.project(datasets=["ml-100k"], rounds=None)
     attacked = project.target("audit_uploads").runs
