@@ -40,13 +40,16 @@ def write_run(
     final_at: Mapping[str, float] | None = None,
     seconds: float = 0.5,
     whole: bool = False,
+    exact: Sequence[int] | None = None,
+    has_exact: bool = True,
     diverged: int | None = None,
 ) -> RunRecord:
     """A run whose HR@10 rises to `final` on test, and to 0.9 of it on validation; other metrics are half.
 
     `ranks_at` and `final_at` give other ranks and values to the rounds of some rules. A `whole` one says of
     itself and of its rounds what the page shows besides. One that `diverged` in a round has `final` before
-    it, if there is a round before, and nothing from it on.
+    it, if there is a round before, and nothing from it on. Ranks among all items are `exact`, by default those
+    among candidates; none are kept of one that has none.
     """
     folder = results / run.folder
     settings, sources, _ = resolve(methods, run.method, run.paper, run.dataset)
@@ -61,7 +64,9 @@ def write_run(
     columns: dict[str, Any] = {"round": list(range(1, rounds + 1)), "loss": [1.0] * rounds}
     columns |= {f"{part}_{metric}": [scale[part, metric] * y for y in rise] for part, metric in names}
     write_table(folder / "curve.parquet", pa.table(columns), {})
-    tables = [_ranks_table(rule, (ranks_at or {}).get(rule, ranks)) for rule in RULES]
+    tables = [_ranks_table(rule, (ranks_at or {}).get(rule, ranks), exact) for rule in RULES]
+    if not has_exact:
+        tables = [table.drop_columns(["test_rank_in_catalogue"]) for table in tables]
     write_table(folder / "ranks.parquet", pa.concat_tables(tables), {})
     times = {"round": columns["round"], "local_seconds": [seconds] * rounds, "server_seconds": [0.0] * rounds}
     if whole:
@@ -107,12 +112,15 @@ def runs_below(results: Path) -> set[RunId]:
     return {RunRecord(path.parent).id for path in results.rglob("run.json")}
 
 
-def _ranks_table(rule: str, ranks: Sequence[int]) -> pa.Table:
+def _ranks_table(rule: str, ranks: Sequence[int], exact: Sequence[int] | None) -> pa.Table:
     """What `ranks.parquet` holds of one rule's round: users 0, 1 and so on."""
     rank = pa.array(np.array(ranks, dtype=np.float32))
     users = pa.array(np.arange(len(ranks), dtype=np.int32))
     parts = [f"{part}_rank{where}" for part in ("validation", "test") for where in ("", "_in_catalogue")]
-    return pa.table({"at": [rule] * len(ranks), "user": users} | dict.fromkeys(parts, rank))
+    of_users = {"at": [rule] * len(ranks), "user": users} | dict.fromkeys(parts, rank)
+    if exact is not None:
+        of_users["test_rank_in_catalogue"] = pa.array(np.array(exact, dtype=np.float32))
+    return pa.table(of_users)
 
 
 def write_rows(
