@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from docs.tables import growth, results, speed
+from docs.tables import growth, objections, results, speed
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
@@ -46,6 +46,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "searches": results.searches,
     "goes": results.goes,
     "trained again": results.trained_again,
+    "beta": objections.beta,
+    "both ranks": objections.both_ranks,
 }
 
 
