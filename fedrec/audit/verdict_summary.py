@@ -78,7 +78,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if (words := _counted(summarise_verdicts(rows, condition), is_open=False))
     ]
     basis = (
-        f"Exact ranks decide {summary.by_exact_ranks}, ranks among 99 candidates the others; "
+        f"Exact ranks decide {summary.by_exact_ranks}, sampled ones the others; "
         f"{summary.with_one_seed} have one seed."
     )
     left_open = _counted(summary, is_open=True)

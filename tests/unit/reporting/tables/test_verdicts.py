@@ -172,7 +172,7 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
         "We judge 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the papers' "
         "own protocols. Under the clean protocol: reversed 1."
     )
-    assert "Exact ranks decide 1, ranks among 99 candidates the others; 0 have one seed." in second
+    assert "Exact ranks decide 1, sampled ones the others; 0 have one seed." in second
     table, *_ = text.split("\n\nWhat becomes of")
     head, _, of_paper, of_all = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
