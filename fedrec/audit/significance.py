@@ -20,6 +20,9 @@ from fedrec.errors import ComparisonError
 EXACT_PAIRS = 20
 """Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
 ALPHA = 0.05
+RESAMPLES = 10_000
+LEAST_P = 2 / (RESAMPLES + 1)
+"""The smallest p that so many resampled means can give (`p_of`)."""
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
 _KEPT = 2**27  # bytes of draws that are kept for others on as many users
 _FEW = 64  # distinct values whose numbers are drawn at once; of more, each user's
@@ -72,7 +75,7 @@ class SeedComparison:
 
 
 def compare(
-    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> Comparison:
     """Compare values of users under two methods; the same place in `a` and `b` is the same user."""
     differences = _paired(a, b, "users")
@@ -94,7 +97,7 @@ def over_seeds(a: ArrayLike, b: ArrayLike) -> SeedComparison:
     smallest = _smallest(len(differences))
     return SeedComparison(
         difference=float(differences.mean()),
-        randomisation=_sign_flip(differences, seed=0, resamples=10_000),
+        randomisation=_sign_flip(differences, seed=0, resamples=RESAMPLES),
         seeds=len(differences),
         smallest=smallest,
         enough=smallest <= ALPHA,
@@ -109,7 +112,7 @@ def least_seeds(alpha: float = ALPHA) -> int:
 
 
 def bootstrap_interval(
-    differences: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of the mean over users."""
     assert 0 < level < 1, "a level is a share"
@@ -132,7 +135,7 @@ def p_of(means: Floats, value: float) -> float:
     return min(1.0, 2 * (rarer + 1) / (len(means) + 1))
 
 
-def resampled_means(differences: Floats, *, seed: int = 0, resamples: int = 10_000) -> Floats:
+def resampled_means(differences: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
     """Means over resampled users and, where there are several, resampled seeds: one row per seed.
 
     Both are drawn with replacement, users and seeds apart from each other, so that a mean tells of other

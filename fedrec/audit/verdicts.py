@@ -25,7 +25,7 @@ from fedrec.audit.effects import (
     lines_that_diverged,
 )
 from fedrec.audit.reproduced import gate_of, printed_numbers
-from fedrec.audit.significance import ALPHA, holm
+from fedrec.audit.significance import ALPHA, LEAST_P, holm
 from fedrec.config.claims import Claim
 from fedrec.config.conditions import MAIN, PUBLISHED, Condition
 from fedrec.config.papers import Artefact
@@ -299,6 +299,7 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
             families.setdefault((one.dataset in one.claim.not_counted, kind), []).append(place)
     corrected = list(judgements)
     for places in families.values():
+        assert len(places) * LEAST_P < ALPHA, "no verdict on so many claims could stand: resample more often"
         effects = [judgements[place].found[key].effect for place in places]
         adjusted = holm([effect.p for effect in effects if effect is not None])
         for place, p in zip(places, adjusted, strict=True):

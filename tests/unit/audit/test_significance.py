@@ -6,6 +6,7 @@ from scipy import stats
 
 from fedrec.audit.significance import (
     EXACT_PAIRS,
+    LEAST_P,
     bootstrap_interval,
     compare,
     holm,
@@ -285,6 +286,10 @@ def test_the_same_differences_give_the_same_means():
 )
 def test_a_p_of_resampled_means_by_hand(means, value, p):
     assert p_of(means, value) == pytest.approx(p)
+
+
+def test_the_least_p_is_that_of_means_that_all_lie_on_one_side():
+    assert p_of(resampled_means(np.ones((1, 5))), 0) == LEAST_P
 
 
 def test_the_p_is_below_a_level_where_the_interval_leaves_the_value_out():

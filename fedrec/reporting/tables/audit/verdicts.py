@@ -363,9 +363,17 @@ def _under(row: Row, key: str) -> Row:
     """What a row says of a condition."""
     return {
         **_interval(row, key),
-        f"{key}_seeds": row.get(f"{key}_seeds") or None,
+        f"{key}_seeds": _seeds_words(row.get(f"{key}_seeds")),
         f"{key}_verdict": row.get(f"{key}_verdict"),
     }
+
+
+def _seeds_words(seeds: str | None) -> str | None:
+    """How many seeds an effect is the mean of; None where there is no effect."""
+    if not seeds:
+        return None
+    many = len(seeds.split())
+    return f"{many} seed{'s' * (many > 1)}"
 
 
 def _reproduced(row: Row) -> str | None:

@@ -230,6 +230,7 @@ def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
     claim = found_under_clean(tmp_path, one_of("calibration-helps"), best="w/ CF")
     train(tmp_path, claim, {"w/ CF": users(100), "w/ AF": users(0)}, keys=("clean",), seeds=(1,))
     text = written(tmp_path, [claim], seeds=(0, 1))["md"]
+    assert "| 2 seeds " in text
     # Of two metrics by either kind of rank there are effects of one seed under the published protocol.
     assert "4 of 8 effects are of one seed, so that their intervals are over users alone" in text
 
