@@ -20,6 +20,9 @@ from fedrec.errors import ComparisonError
 EXACT_PAIRS = 20
 """Up to so many pairs that differ, a randomisation test goes through all 2^pairs ways to flip signs."""
 ALPHA = 0.05
+RESAMPLES = 10_000
+LEAST_P = 2 / (RESAMPLES + 1)
+"""The smallest p that so many resampled means can give (`p_of`)."""
 _AT_ONCE = 2**20  # numbers drawn at once, 8 MiB
 _KEPT = 2**27  # bytes of draws that are kept for others on as many users
 _FEW = 64  # distinct values whose numbers are drawn at once; of more, each user's
@@ -72,7 +75,7 @@ class SeedComparison:
 
 
 def compare(
-    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> Comparison:
     """Compare values of users under two methods; the same place in `a` and `b` is the same user."""
     differences = _paired(a, b, "users")
@@ -94,7 +97,7 @@ def over_seeds(a: ArrayLike, b: ArrayLike) -> SeedComparison:
     smallest = _smallest(len(differences))
     return SeedComparison(
         difference=float(differences.mean()),
-        randomisation=_sign_flip(differences, seed=0, resamples=10_000),
+        randomisation=_sign_flip(differences, seed=0, resamples=RESAMPLES),
         seeds=len(differences),
         smallest=smallest,
         enough=smallest <= ALPHA,
@@ -109,25 +112,53 @@ def least_seeds(alpha: float = ALPHA) -> int:
 
 
 def bootstrap_interval(
-    differences: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean.
-
-    Values of users are few distinct numbers, unless they are means over seeds. How often a resample holds
-    each of few is multinomial, so that is drawn, instead of the resample. Where there are many, all that are
-    compared on so many users share their resamples: drawing takes longer than adding up.
-    """
-    assert resamples > 0, "an interval needs resamples"
+    """The percentile bootstrap interval of the mean over users."""
     assert 0 < level < 1, "a level is a share"
     of_users = _finite(differences, "differences")
-    values, times = np.unique(of_users, return_counts=True)
+    return interval_of(resampled_means(of_users[None], seed=seed, resamples=resamples), level)
+
+
+def interval_of(means: Floats, level: float) -> tuple[float, float]:
+    """The interval that holds a share of resampled means, with equally many to either side of it."""
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def p_of(means: Floats, value: float) -> float:
+    """Two-sided p of the hypothesis that the mean is `value`, by resampled means.
+
+    Twice the share of those that lie on the rarer side of it; at least 2 / (resamples + 1), never 0.
+    """
+    rarer = min(int((means <= value).sum()), int((means >= value).sum()))
+    return min(1.0, 2 * (rarer + 1) / (len(means) + 1))
+
+
+def resampled_means(differences: Floats, *, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
+    """Means over resampled users and, where there are several, resampled seeds: one row per seed.
+
+    Both are drawn with replacement, users and seeds apart from each other, so that a mean tells of other
+    users and of other seeds at once. With one row users alone are resampled.
+
+    Values of users are few distinct numbers, unless there are many seeds. How often a resample holds each of
+    few is multinomial, so that is drawn, instead of the resample. Where there are many, all that are compared
+    on so many users share their resamples: drawing takes longer than adding up.
+    """
+    assert resamples > 0, "an interval needs resamples"
+    seeds = len(differences)
+    of_users = differences[0] if seeds == 1 else differences.T
+    values, times = np.unique(of_users, axis=0, return_counts=True)
     if len(values) > _FEW:
         sums = _shared_sums(_resamples, of_users, seed, resamples)
     else:
         sums = _sums_of_few(values, times, seed, resamples)
     means = np.concatenate(list(sums)) / len(of_users)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    if seeds == 1:
+        return means
+    draw = np.random.Generator(np.random.PCG64([seed, seeds]))
+    shares = draw.multinomial(seeds, [1 / seeds] * seeds, resamples) / seeds
+    return np.asarray((means * shares).sum(axis=1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

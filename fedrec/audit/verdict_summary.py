@@ -1,114 +1,102 @@
 """How many claims survive: the one count of verdict rows that README, page and terminal state.
 
-A claim is *reproduced* on a dataset where it holds under its paper's published protocol in our own runs, and
-every line it compares has `FULL_SEEDS` seeds. Only such a claim can show what the clean protocol changes.
+A row is one claim on one dataset, by the metric that decides. Rows on datasets that cannot tell methods apart
+are counted by themselves (`not_counted` of `config/claims.yaml`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrec.audit.verdicts import DIVERGES, HOLDS, JUDGED_BY, OPEN, REVERSED, UNTESTED, WEAKER
+from fedrec.audit.verdicts import JUDGED_BY, OPEN, UNTESTED, verdict_counts
+from fedrec.config.conditions import CONDITIONS, MAIN, Condition
+from fedrec.runs.exact import is_exact
 
 ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
-FULL_SEEDS = 5
-"""Seeds of each line under each protocol that a reproduced claim needs."""
-UNTUNED = "No setting was tuned under the clean protocol."
+YES = "yes"
+"""In the column `KEY_decides` of the row whose metric decides under a condition."""
+UNTUNED = "Settings were tuned under the published protocols, none under another."
 """Searches run under the papers' own protocols alone (`fedrec.plan.trials`)."""
 
 
 @dataclass(frozen=True)
 class VerdictSummary:
-    """Verdict rows by what became of them; a row is one claim on one dataset, by the deciding metric."""
+    """Verdict rows under one condition by what became of them."""
 
-    reproduced: int
-    """Decided rows whose claim is reproduced."""
-    reproduced_reversed: int
-    few_seeds_reversed: int
-    """Reversed rows whose claim holds under the published protocol, with fewer seeds."""
-    unfound_reversed: int
-    """Reversed rows whose claim does not hold under the published protocol either."""
-    unfound_diverged: int
-    """Those of them with runs that diverge under the published protocol."""
-    weaker: int
-    holds: int
-    diverges: int
-    untested: int
+    counts: Mapping[str, int]
+    """Rows of each verdict, on datasets that count."""
+    by_exact_ranks: int = 0
+    """Those of the judged that exact ranks decide."""
+    with_one_seed: int = 0
+    """Those of the judged that rest on one seed."""
+    not_counted: int = 0
+    """Rows on datasets that do not count."""
 
     @property
-    def decided(self) -> int:
-        """Rows whose verdict leaves nothing open."""
-        return (
-            self.reproduced_reversed
-            + self.few_seeds_reversed
-            + self.unfound_reversed
-            + self.weaker
-            + self.holds
-        )
+    def judged(self) -> int:
+        """Rows of claims that are reproduced, and whose verdict leaves nothing open."""
+        return self.rows - sum(self.counts.get(verdict, 0) for verdict in OPEN)
 
     @property
     def rows(self) -> int:
-        """All rows."""
-        return self.decided + self.diverges + self.untested
+        """All rows on datasets that count."""
+        return sum(self.counts.values())
 
 
-def deciding_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The verdict rows that are counted: those of one dataset, by the metric that decides."""
-    return [row for row in rows if row["metric"] == JUDGED_BY and row["dataset"] != ALL]
+def deciding_rows(rows: Iterable[Mapping[str, Any]], condition: Condition = MAIN) -> list[Mapping[str, Any]]:
+    """The verdict rows of one claim on one dataset whose metric decides, whether they count or not."""
+    return [row for row in rows if row.get(f"{condition.key}_decides") == YES]
 
 
-def summarise_verdicts(rows: Iterable[Mapping[str, Any]]) -> VerdictSummary:
+def summarise_verdicts(rows: Iterable[Mapping[str, Any]], condition: Condition = MAIN) -> VerdictSummary:
     """Count verdict rows, as the table makes them or as its csv has them."""
-    own = deciding_rows(rows)
-    by_verdict = {
-        verdict: [row for row in own if row["verdict"] == verdict]
-        for verdict in (HOLDS, WEAKER, REVERSED, DIVERGES, UNTESTED)
-    }
-    reversed_rows = by_verdict[REVERSED]
-    found = [row for row in reversed_rows if row["published_verdict"] == HOLDS]
-    reproduced_reversed = sum(map(is_reproduced, reversed_rows))
+    deciding = deciding_rows(rows, condition)
+    counted = [row for row in deciding if not row["not_counted"]]
+    judged = [row for row in counted if row[f"{condition.key}_verdict"] not in OPEN]
     return VerdictSummary(
-        reproduced=sum(is_reproduced(row) for row in own if row["verdict"] not in OPEN),
-        reproduced_reversed=reproduced_reversed,
-        few_seeds_reversed=len(found) - reproduced_reversed,
-        unfound_reversed=len(reversed_rows) - len(found),
-        unfound_diverged=sum(row["published_verdict"] == DIVERGES for row in reversed_rows),
-        weaker=len(by_verdict[WEAKER]),
-        holds=len(by_verdict[HOLDS]),
-        diverges=len(by_verdict[DIVERGES]),
-        untested=len(by_verdict[UNTESTED]),
+        Counter(str(row[f"{condition.key}_verdict"]) for row in counted),
+        by_exact_ranks=sum(is_exact(str(row["metric"])) for row in judged),
+        with_one_seed=sum(len(str(row[f"{condition.key}_seeds"]).split()) == 1 for row in judged),
+        not_counted=len(deciding) - len(counted),
     )
 
 
-def is_reproduced(row: Mapping[str, Any]) -> bool:
-    """Whether a row's claim holds under the published protocol, with all seeds under both protocols."""
-    seeds = (str(row.get(f"{protocol}_seeds") or "").split() for protocol in ("published", "clean"))
-    return row["published_verdict"] == HOLDS and all(len(some) >= FULL_SEEDS for some in seeds)
-
-
-def summary_sentences(summary: VerdictSummary) -> list[str]:
-    """The count in words: first the reproduced claims, then all others; nothing where none is decided."""
-    if not summary.decided:
+def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The count in words: first the judged claims, then all others; nothing where no claim was looked at."""
+    summary = summarise_verdicts(rows)
+    if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
-    reproduced = (
-        f"Of {summary.decided} decided claims (each on one dataset, by {JUDGED_BY.upper()}), "
-        f"{summary.reproduced_reversed} are reproduced under the published protocol with {FULL_SEEDS} seeds "
-        "and reversed under the clean one."
+    found = (
+        f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
+        "those that our runs reproduce under the papers' own protocols."
     )
-    diverged = f" ({summary.unfound_diverged} diverge there)" if summary.unfound_diverged else ""
-    others = _listed(
-        (summary.unfound_reversed, f"reversed but not found under the published protocol either{diverged}"),
-        (summary.few_seeds_reversed, f"reversed with fewer than {FULL_SEEDS} seeds"),
-        (summary.weaker, "weaker"),
-        (summary.holds, "that hold"),
+    under = [
+        f"Under the {condition.protocol} protocol: {words}."
+        for condition in CONDITIONS
+        if (words := _counted(summarise_verdicts(rows, condition), is_open=False))
+    ]
+    basis = (
+        f"Exact ranks decide {summary.by_exact_ranks}, sampled ones the others; "
+        f"{summary.with_one_seed} have one seed."
     )
-    left_open = _listed(
-        (summary.diverges, "with runs that diverge"), (summary.untested, "that lack data or runs")
-    )
-    rest = [f"The others are {others}." if others else "", f"Left open: {left_open}." if left_open else ""]
-    return [reproduced, " ".join([*filter(None, rest), UNTUNED])]
+    left_open = _counted(summary, is_open=True)
+    names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
+    rest = [
+        basis if summary.judged else "",
+        f"Not judged: {left_open}." if left_open else "",
+        f"Not counted: {summary.not_counted} on {' and '.join(names)}." if names else "",
+        UNTUNED,
+    ]
+    return [" ".join([found, *under]), " ".join(filter(None, rest))]
 
 
-def _listed(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count} {words}" for count, words in counts if count)
+def _counted(summary: VerdictSummary, *, is_open: bool) -> str:
+    """The verdicts of what was judged, or of what was not, with how many rows have each."""
+    return verdict_counts(
+        verdict
+        for verdict, count in summary.counts.items()
+        if (verdict in OPEN) == is_open
+        for _ in range(count)
+    )

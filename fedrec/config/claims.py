@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from fedrec.config.papers import Artefact, Line, Paper
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
+NOT_COUNTED = "not_counted"
+"""The key of the datasets that are not counted; any other is a paper's."""
 OTHERS = "others"
 """Stands for every other line that the paper calls federated."""
 
@@ -35,6 +37,8 @@ class Claim:
     """The lines it is compared with."""
     datasets: tuple[str, ...]
     """Those of the shown datasets on which the paper makes it."""
+    not_counted: Mapping[str, str] = field(default_factory=dict)
+    """Why what is found on some of these datasets is shown, and not counted among verdicts."""
 
     @property
     def id(self) -> str:
@@ -50,11 +54,14 @@ class Claim:
 def load_claims(path: Path, papers: Mapping[str, Paper]) -> list[Claim]:
     """Read and check the file of claims: every line it names must be a run in the tables it names."""
     document = load(path, "claims")
-    for paper in document.content:
+    of_papers = {paper: claims for paper, claims in document.content.items() if paper != NOT_COUNTED}
+    for paper in of_papers:
         _check_known(document, (paper,), paper, papers)
-    return [
-        _claim(document, papers[paper], name) for paper, claims in document.content.items() for name in claims
-    ]
+    claims = [_claim(document, papers[paper], name) for paper, named in of_papers.items() for name in named]
+    datasets = {dataset for claim in claims for dataset in claim.datasets}
+    for dataset in document.content.get(NOT_COUNTED, ()):
+        _check_known(document, (NOT_COUNTED, dataset), dataset, sorted(datasets))
+    return claims
 
 
 def named_lines(artefact: Artefact) -> dict[str, Line]:
@@ -86,9 +93,11 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
     datasets = tuple(content.get("datasets", common))
     for dataset in datasets:
         _check_known(document, (*key, "datasets"), dataset, common)
+    reasons = document.content.get(NOT_COUNTED, {})
     return Claim(
-        paper.name, name, content["text"], content["kind"], artefacts, content["line"], over, datasets
-    )
+        paper.name, name, content["text"], content["kind"], artefacts, content["line"], over, datasets,
+        {dataset: reasons[dataset] for dataset in datasets if dataset in reasons},
+    )  # fmt: skip
 
 
 def _compared(

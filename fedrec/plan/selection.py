@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedrec.config.claims import Claim, named_lines
+from fedrec.config.conditions import PUBLISHED, Condition, conditions_among
 from fedrec.config.methods import Methods
 from fedrec.config.papers import BOTH, Artefact, Paper
 from fedrec.config.printed import published
@@ -105,15 +106,16 @@ def runs_by_line(
     seeds: Sequence[int],
     rounds: int | None,
     unavailable: Container[str],
+    conditions: Iterable[Condition],
 ) -> dict[tuple[str, str, str], list[RunId]]:
-    """The runs a claim is judged by, by line, dataset and the protocol's full name: one per seed.
+    """The runs a claim is judged by, by line, dataset and the condition's key: one per seed.
 
     They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
     `dataset/protocol`; their runs are left out.
     """
     lines = named_lines(artefact)
     return {
-        (name, dataset, protocol): [
+        (name, dataset, condition.key): [
             run_of(methods, claim.paper, dataset, protocol, method, seed)
             for method in shortened(methods, [str(lines[name].run)], claim.paper, dataset, rounds)
             for seed in seeds
@@ -121,7 +123,8 @@ def runs_by_line(
         for name in claim.lines
         for dataset in claim.datasets
         if dataset not in unavailable
-        for protocol in (full_name(short, claim.paper) for short in BOTH)
+        for condition in (PUBLISHED, *conditions)
+        for protocol in (full_name(condition.protocol, claim.paper),)
         if f"{dataset}/{protocol}" not in unavailable
     }
 
@@ -131,15 +134,26 @@ def runs_of_claim(
     methods: Methods,
     seeds: Sequence[int],
     rounds: int | None,
-    unavailable: Container[str] = (),
+    unavailable: Container[str],
+    conditions: Sequence[Condition],
 ) -> list[RunId]:
-    """Every run a claim is judged by, under both protocols, each once."""
+    """Every run a claim is judged by, under the published protocol and all conditions, each once."""
     groups = [
         runs
         for artefact in claim.artefacts
-        for runs in runs_by_line(claim, artefact, methods, seeds, rounds, unavailable).values()
+        for runs in runs_by_line(claim, artefact, methods, seeds, rounds, unavailable, conditions).values()
     ]
     return sorted({run for runs in groups for run in runs})
+
+
+def judged_under(workspace: Workspace) -> tuple[Condition, ...]:
+    """The conditions that claims are judged under: those whose protocols the configuration names.
+
+    Where nothing is trained, those that there are runs of: what is lacking beside them is a dash.
+    """
+    if workspace.stored is None:
+        return conditions_among(workspace.configuration["protocols"])
+    return conditions_among({run.protocol for run in workspace.stored.runs})
 
 
 def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None = None) -> list[RunId]:
@@ -269,7 +283,9 @@ def _judged(workspace: Workspace) -> list[RunId]:
         {
             run
             for claim in workspace.claims
-            for run in runs_of_claim(claim, workspace.methods, workspace.seeds, rounds, missing)
+            for run in runs_of_claim(
+                claim, workspace.methods, workspace.seeds, rounds, missing, judged_under(workspace)
+            )
             if run in trained
         }
     )
@@ -283,7 +299,9 @@ def _claimed_by_paper(workspace: Workspace, paper: str) -> list[RunId]:
             run
             for claim in workspace.claims
             if claim.paper == paper
-            for run in runs_of_claim(claim, workspace.methods, workspace.seeds, None, missing)
+            for run in runs_of_claim(
+                claim, workspace.methods, workspace.seeds, None, missing, judged_under(workspace)
+            )
         }
     )
 
@@ -298,6 +316,7 @@ def _claims_judged(workspace: Workspace, paper: str | None) -> dict[str, Any]:
     return {
         "claims": [asdict(claim) for claim in workspace.claims if paper in (None, claim.paper)],
         "rounds": workspace.configuration["rounds"] if paper is None else None,
+        "conditions": [asdict(condition) for condition in judged_under(workspace)],
         "unavailable": unavailable(claimed_datasets(workspace)),
         **_numbers_printed(workspace, paper),
     }

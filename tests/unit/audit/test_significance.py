@@ -6,11 +6,15 @@ from scipy import stats
 
 from fedrec.audit.significance import (
     EXACT_PAIRS,
+    LEAST_P,
     bootstrap_interval,
     compare,
     holm,
+    interval_of,
     least_seeds,
     over_seeds,
+    p_of,
+    resampled_means,
 )
 from fedrec.errors import ComparisonError
 from fedrec.evaluation.metrics import per_user
@@ -215,3 +219,82 @@ def test_draws_that_are_too_many_to_be_kept_give_the_same_interval(monkeypatch):
     # Signs are drawn in bytes, which parts of other lengths cut elsewhere: as good, and not the same.
     again = compare(differences, np.zeros(200), resamples=500).randomisation
     assert abs(again - flipped) < 0.1
+
+
+def two_way(users, seeds, of_user, of_seed, of_both, draw):
+    """Differences of users under seeds: what is a user's, what is a seed's, and what is neither's."""
+    parts = [
+        of_user * draw.normal(size=(1, users)),
+        of_seed * draw.normal(size=(seeds, 1)),
+        of_both * draw.normal(size=(seeds, users)),
+    ]
+    return sum(parts)
+
+
+@pytest.mark.usefixtures("_drawn_either_way")
+def test_means_over_users_and_seeds_are_those_of_both_resampled():
+    draw = np.random.default_rng(0)
+    differences = two_way(100, 4, 1, 0.3, 0.5, draw)
+    users, seeds = draw.integers(0, 100, (20_000, 100)), draw.integers(0, 4, (20_000, 4))
+    expected = np.array([differences[np.ix_(s, u)].mean() for s, u in zip(seeds, users, strict=True)])
+    found = resampled_means(differences, resamples=20_000)
+    assert found.mean() == pytest.approx(differences.mean(), abs=0.01)
+    assert found.std() == pytest.approx(expected.std(), rel=0.03)
+    assert interval_of(found, 0.95) == pytest.approx(np.quantile(expected, [0.025, 0.975]), abs=0.02)
+
+
+def test_of_one_seed_users_alone_are_resampled():
+    differences = np.random.default_rng(0).normal(size=(1, 200))
+    found = resampled_means(differences)
+    assert interval_of(found, 0.95) == bootstrap_interval(differences[0])
+    assert found.std() == pytest.approx(differences.std() / np.sqrt(200), rel=0.03)
+
+
+def test_seeds_that_differ_are_not_averaged_away():
+    """With many users nearly all that is left to chance is the seed."""
+    draw = np.random.default_rng(1)
+    alike, apart = (two_way(5000, 5, 1, spread, 0, draw) for spread in (0, 0.5))
+    assert resampled_means(alike).std() < 0.02
+    seeds = apart.mean(axis=1)
+    assert resampled_means(apart).std() == pytest.approx(seeds.std() / np.sqrt(5), rel=0.05)
+
+
+def test_few_values_of_users_under_seeds_are_drawn_as_often():
+    """They are drawn together: 100 users who differ in three ways, as one by one."""
+    few = np.repeat([[1.0, 0.0, -1.0], [1.0, 1.0, 0.0]], (20, 50, 30), axis=1)
+    many = few + 1e-9 * np.random.default_rng(0).normal(size=few.shape)
+    assert interval_of(resampled_means(few), 0.95) == pytest.approx(
+        interval_of(resampled_means(many), 0.95), abs=0.015
+    )
+
+
+def test_the_same_differences_give_the_same_means():
+    differences = two_way(300, 3, 1, 1, 1, np.random.default_rng(5))
+    assert np.array_equal(resampled_means(differences), resampled_means(differences))
+
+
+@pytest.mark.parametrize(
+    ("means", "value", "p"),
+    [
+        # Of 99 means 4 are at most 0: twice 5 of 100.
+        (np.arange(-3, 96), 0, 0.1),
+        (-np.arange(-3, 96), 0, 0.1),
+        (np.arange(1, 100), 0, 0.02),
+        (np.arange(1, 100), 50, 1.0),
+        (np.zeros(99), 0, 1.0),
+    ],
+)
+def test_a_p_of_resampled_means_by_hand(means, value, p):
+    assert p_of(means, value) == pytest.approx(p)
+
+
+def test_the_least_p_is_that_of_means_that_all_lie_on_one_side():
+    assert p_of(resampled_means(np.ones((1, 5))), 0) == LEAST_P
+
+
+def test_the_p_is_below_a_level_where_the_interval_leaves_the_value_out():
+    means = np.random.default_rng(2).normal(0.1, 0.05, 10_000)
+    low, high = interval_of(means, 0.95)
+    for value in (low, high):
+        assert p_of(means, value - 0.002 * np.sign(value - 0.1)) > 0.05
+        assert p_of(means, value + 0.002 * np.sign(value - 0.1)) < 0.05

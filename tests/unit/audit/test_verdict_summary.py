@@ -1,7 +1,8 @@
-"""The one count of verdicts: every row falls into one part, and only what was reproduced makes the headline."""
+"""The one count of verdicts: every row falls into one part, and what does not count is counted by itself."""
 
 import csv
-from dataclasses import replace
+import re
+from collections import Counter
 
 import pytest
 
@@ -9,84 +10,103 @@ from fedrec.audit.verdict_summary import (
     ALL,
     UNTUNED,
     VerdictSummary,
-    is_reproduced,
+    deciding_rows,
     summarise_verdicts,
     summary_sentences,
 )
+from fedrec.audit.verdicts import OPEN, VERDICTS
+from fedrec.config.conditions import CONDITIONS
 from fedrec.config.methods import load_methods
 from fedrec.config.tuning import load_tuning
 from fedrec.plan.trials import stages
 from tests.conftest import ROOT
 
 FIVE, ONE = "0 1 2 3 4", "0"
-NOTHING = VerdictSummary(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def row(published, clean, seeds=FIVE, **changes):
-    about = {"metric": "hr@10", "dataset": "ml-100k", "published_verdict": published, "verdict": clean}
-    return about | {"published_seeds": seeds, "clean_seeds": seeds} | changes
+def row(verdict, seeds=FIVE, **changes):
+    about = {"metric": "hr@10", "dataset": "ml-100k", "not_counted": "", "clean_decides": "yes"}
+    return about | {"clean_verdict": verdict, "clean_seeds": seeds} | changes
 
 
-@pytest.mark.parametrize(
-    ("one", "part"),
-    [
-        (row("holds", "reversed"), {"reproduced": 1, "reproduced_reversed": 1}),
-        (row("holds", "reversed", ONE), {"few_seeds_reversed": 1}),
-        (row("holds", "reversed", published_seeds=ONE), {"few_seeds_reversed": 1}),
-        (row("holds", "reversed", clean_seeds=ONE), {"few_seeds_reversed": 1}),
-        (row("weaker", "reversed"), {"unfound_reversed": 1}),
-        (row("reversed", "reversed", ONE), {"unfound_reversed": 1}),
-        (row("diverges", "reversed"), {"unfound_reversed": 1, "unfound_diverged": 1}),
-        (row("holds", "weaker"), {"reproduced": 1, "weaker": 1}),
-        (row("weaker", "weaker"), {"weaker": 1}),
-        (row("holds", "holds"), {"reproduced": 1, "holds": 1}),
-        (row("holds", "holds", ONE), {"holds": 1}),
-        (row("holds", "diverges"), {"diverges": 1}),
-        (row("not testable here", "not testable here", None), {"untested": 1}),
-    ],
-)
-def test_each_row_falls_into_one_part(one, part):
-    summary = summarise_verdicts([one])
-    assert summary == replace(NOTHING, **part)
-    assert summary.rows == 1
-    assert summary.decided == (one["verdict"] in ("holds", "weaker", "reversed"))
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_each_row_falls_into_one_part(verdict):
+    summary = summarise_verdicts([row(verdict)])
+    assert summary == VerdictSummary({verdict: 1})
+    assert (summary.rows, summary.judged) == (1, verdict not in OPEN)
 
 
-def test_other_metrics_and_claims_as_a_whole_are_not_counted():
-    rows = [row("holds", "reversed", metric="ndcg@10"), row("holds", "holds 1", dataset=ALL)]
-    assert summarise_verdicts(rows) == NOTHING
-    assert summary_sentences(NOTHING) == []
+def test_what_the_judged_rest_on_is_counted():
+    rows = [row("reversed", ONE), row("holds", metric="exact_hr@10"), row("not reproduced", ONE)]
+    summary = summarise_verdicts(rows)
+    assert (summary.rows, summary.judged) == (3, 2)
+    assert (summary.with_one_seed, summary.by_exact_ranks) == (1, 1)
+
+
+def test_datasets_that_do_not_count_are_counted_by_themselves():
+    rows = [row("reversed"), row("reversed", dataset="filmtrust", not_counted="popularity finds all")]
+    assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1)
+    first, rest = summary_sentences(rows)
+    assert "We judge 1 of 1 claims" in first
+    assert "Not counted: 1 on filmtrust." in rest
+
+
+def test_rows_that_do_not_decide_are_not_counted():
+    rows = [
+        row("reversed", metric="ndcg@10", clean_decides=""),
+        row("holds 1", dataset=ALL, clean_decides=None),
+    ]
+    assert summarise_verdicts(rows) == VerdictSummary({})
+    assert summary_sentences(rows) == []
+    assert summary_sentences([row("not testable here")]) == []
 
 
 def test_the_sentences_name_every_part_and_leave_out_empty_ones():
-    every = VerdictSummary(33, 33, 18, 53, 10, 19, 11, 12, 16)
-    first, rest = summary_sentences(every)
-    assert first.startswith(f"Of {every.decided} decided claims")
-    assert " 33 are reproduced" in first
-    for words in ("53 reversed but not found", "(10 diverge there)", "18 reversed with fewer", "19 weaker"):
-        assert words in rest
-    for words in ("11 that hold", "12 with runs that diverge", "16 that lack data", UNTUNED):
-        assert words in rest
-    _, alone = summary_sentences(replace(NOTHING, reproduced=1, reproduced_reversed=1))
-    assert alone == UNTUNED
+    numbers = dict(zip(VERDICTS, range(11, 11 + len(VERDICTS)), strict=True))
+    rows = [row(verdict) for verdict, number in numbers.items() for _ in range(number)]
+    first, rest = summary_sentences(rows)
+    judged = sum(number for verdict, number in numbers.items() if verdict not in OPEN)
+    assert first.startswith(f"We judge {judged} of {sum(numbers.values())} claims")
+    for verdict, number in numbers.items():
+        assert f"{verdict} {number}" in (rest if verdict in OPEN else first)
+    assert UNTUNED in rest
+    first, rest = summary_sentences([row("reversed")])
+    assert first.endswith("Under the clean protocol: reversed 1.")
+    assert "Not judged" not in rest
+    assert "Not counted" not in rest
+
+
+def test_every_condition_that_judges_has_its_sentence():
+    other = {"neutral_decides": "yes", "neutral_verdict": "not found", "neutral_seeds": ONE}
+    rows = [row("reversed", **other)]
+    (first, _) = summary_sentences(rows)
+    assert first.endswith("Under the clean protocol: reversed 1. Under the neutral protocol: not found 1.")
+    neutral = next(one for one in CONDITIONS if one.key == "neutral")
+    assert summarise_verdicts(rows, neutral) == VerdictSummary({"not found": 1}, with_one_seed=1)
 
 
 def test_the_reference_is_counted_as_by_hand():
     with (ROOT / "results/reference/tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     summary = summarise_verdicts(rows)
-    by_hand = [
-        one
-        for one in rows
-        if (one["metric"], one["verdict"], one["published_verdict"]) == ("hr@10", "reversed", "holds")
-        and one["published_seeds"] == one["clean_seeds"] == FIVE
-    ]
-    assert summary.reproduced_reversed == len(by_hand)
-    # Every run behind these has its five seeds: lines and rivals, under both protocols.
-    assert all(len(one[key].split()) == 10 for one in by_hand for key in ("runs", "runs_against"))
-    assert all(map(is_reproduced, by_hand))
-    single = [one for one in rows if one["metric"] == "hr@10" and one["dataset"] != ALL]
-    assert summary.rows == len(single)
+    deciding = deciding_rows(rows)
+    # Each claim on each dataset once.
+    pairs = Counter((one["claim"], one["dataset"]) for one in deciding)
+    assert set(pairs.values()) == {1}
+    assert set(pairs) == {(one["claim"], one["dataset"]) for one in rows if one["dataset"] != ALL}
+    assert summary.not_counted == sum(one["dataset"] in ("filmtrust", "tafeng") for one in deciding)
+    assert summary.rows + summary.not_counted == len(deciding)
+    judged = [one for one in deciding if not one["not_counted"] and one["clean_verdict"] not in OPEN]
+    assert summary.judged == len(judged) > 0
+    for one in judged:
+        seeds = len(one["clean_seeds"].split())
+        clean = [run for key in ("runs", "runs_against") for run in one[key].split() if "/clean/" in run]
+        assert len(clean) == 2 * seeds, "every run behind it has its seeds: line and rival"
+        assert float(one["clean_p_holm"]) < 0.05 or one["clean_verdict"] == "not found"
+        assert one["clean_gate"]
+    for one in deciding:
+        if one["clean_verdict"] == "not reproduced":
+            assert re.search(r"print \d\.\d+ ± |diverges|not found under", one["clean_reason"])
 
 
 def test_no_search_is_made_under_the_clean_protocol():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fedrec.config.claims import Claim, load_claims, named_lines
+from fedrec.config.conditions import CONDITIONS, MAIN, conditions_among
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed
 from fedrec.errors import ConfigurationError
@@ -89,20 +90,39 @@ def test_a_name_that_two_lines_share_names_neither():
 def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
     missing = {"ml-1m": "no file"}
-    assert runs_of_claim(claim, METHODS, [3], 15, missing) == [
+    assert runs_of_claim(claim, METHODS, [3], 15, missing, [MAIN]) == [
         RunId("pfedclr", "ml-100k", kind, method, 3)
         for kind in ("clean", "published-pfedclr")
         for method in ("pfedclr[ldp=0.5][rounds=15]", "pfedclr[rounds=15]")
     ]
-    assert {run.method for run in runs_of_claim(claim, METHODS, [3], None, missing)} == {
+    assert {run.method for run in runs_of_claim(claim, METHODS, [3], None, missing, [MAIN])} == {
         "pfedclr", "pfedclr[ldp=0.5]",
     }  # fmt: skip
-    assert len(runs_of_claim(claim, METHODS, [0, 1], None)) == 2 * 2 * 2 * 2
+    assert len(runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])) == 2 * 2 * 2 * 2
+    neutral = set(runs_of_claim(claim, METHODS, [0, 1], None, (), CONDITIONS)) - set(
+        runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])
+    )
+    assert {run.protocol for run in neutral} == {"neutral"}
+    assert len(neutral) == 2 * 2 * 2
+
+
+def test_conditions_are_those_of_the_protocols_that_are_named():
+    assert conditions_among(()) == conditions_among(["published"]) == (MAIN,)
+    assert conditions_among(["published", "clean", "neutral"]) == CONDITIONS
+    assert len({one.key for one in CONDITIONS}) == len(CONDITIONS)
+
+
+def test_datasets_that_do_not_count_are_known_to_the_claims_on_them():
+    claim = CLAIMS["pfedclr-beats-federated"]
+    assert set(claim.not_counted) == {"filmtrust"}
+    assert "0.91" in claim.not_counted["filmtrust"]
+    assert set(CLAIMS["fedrap-beats-federated"].not_counted) == {"tafeng"}
+    assert CLAIMS["plgc-plgc-helps-fedmf"].not_counted == {}
 
 
 def test_a_published_split_that_cannot_be_had_takes_only_its_own_runs():
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k",))
-    found = runs_of_claim(claim, METHODS, [0], None, ["ml-100k/published-pfedclr"])
+    found = runs_of_claim(claim, METHODS, [0], None, ["ml-100k/published-pfedclr"], [MAIN])
     assert {run.protocol for run in found} == {"clean"}
 
 
@@ -110,7 +130,8 @@ def test_two_tables_of_one_comparison_have_the_same_runs():
     claim = CLAIMS["fedrap-beats-federated"]
     assert [one.name for one in claim.artefacts] == ["table3", "table4"]
     first = replace(claim, artefacts=claim.artefacts[:1])
-    assert runs_of_claim(claim, METHODS, [0], 15) == runs_of_claim(first, METHODS, [0], 15)
+    both, one = (runs_of_claim(some, METHODS, [0], 15, (), [MAIN]) for some in (claim, first))
+    assert both == one
 
 
 @pytest.mark.parametrize(
@@ -131,6 +152,8 @@ def test_a_typo_is_refused_with_its_place(tmp_path, change, said):
 @pytest.mark.parametrize(
     ("old", "change", "said"),
     [
+        ("  filmtrust: ", "  filmtrsut: ", "not_counted.filmtrsut: unknown name 'filmtrsut'. Did you mean"),
+        ('  tafeng: "its 120 users are days"', "  tafeng: 1", "not_counted.tafeng: must be text, got 1"),
         ("pfedclr:\n", "pfedlcr:\n", "unknown name 'pfedlcr'. Did you mean 'pfedclr'?"),
         ("shown: [table1]", "shown: [tabel1]", "shown: unknown name 'tabel1'. Did you mean 'table1'?"),
         ("kind: beats", "kind: beat", "is not allowed. Did you mean 'beats'?"),

@@ -18,7 +18,9 @@ from fedrec.files.sealed import write_sealed
 from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId, papers_in
+from fedrec.plan.selection import judged_under
 from fedrec.plan.targets import Target
+from fedrec.plan.workspace import Stored
 from tests.conftest import ROOT, entry
 from tests.planned_runs import finish
 from tests.projects import AUDIT, Made, configuration, content_of, made_entries
@@ -253,6 +255,35 @@ def test_verdicts_of_a_paper_are_judged_by_its_own_rounds(with_movielens):
     assert (target.content["papers"], target.content["rounds"]) == (["pfedclr"], None)
     assert all("rounds" not in run.method for run in target.runs)
     assert project.target("verdicts").content["rounds"] == 2
+
+
+def test_verdicts_ask_for_runs_under_protocols_that_the_configuration_names(with_movielens):
+    """Under the published protocol and the clean one they always do."""
+    for named, protocols in (
+        (["published"], {"published-pfedclr", "clean"}),
+        (["published", "clean"], {"published-pfedclr", "clean"}),
+    ):
+        target = with_movielens.project(protocols=named).target("verdicts_pfedclr")
+        assert {run.protocol for run in target.runs} == protocols
+        assert [one["key"] for one in target.content["conditions"]] == ["clean"]
+    known = content_of("protocols.yaml")
+    with_movielens.write("config/protocols.yaml", yaml.safe_dump(known | {"neutral": known["clean"]}))
+    project = with_movielens.project(protocols=["published", "clean", "neutral"])
+    target = project.target("verdicts_pfedclr")
+    assert {run.protocol for run in target.runs} == {"published-pfedclr", "clean", "neutral"}
+    assert [one["key"] for one in target.content["conditions"]] == ["clean", "neutral"]
+    # What the configuration trains anyway is not under the protocol, so that these ask for none of it.
+    assert {run.protocol for run in project.target("verdicts").runs} <= {"published-pfedclr", "clean"}
+
+
+def test_where_nothing_is_trained_verdicts_are_under_the_protocols_that_there_are_runs_of(made):
+    project = made.project()
+    runs = [
+        RunId("pfedclr", "ml-100k", name, "pfedclr", 0) for name in ("published-pfedclr", "clean", "neutral")
+    ]
+    for there, keys in ((runs[:2], ["clean"]), (runs, ["clean", "neutral"]), ([], ["clean"])):
+        stored = replace(project, stored=Stored(frozenset(there)))
+        assert [one.key for one in judged_under(stored)] == keys
 
 
 def test_a_run_records_for_figures_and_for_the_attack(with_movielens):

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.audit.verdicts import DIVERGES, HOLDS, REVERSED, UNTESTED, WEAKER
+from fedrec.audit.verdicts import (
+    COSTS_MORE,
+    DIVERGES,
+    HOLDS,
+    NOT_FOUND,
+    NOT_REPRODUCED,
+    REVERSED,
+    SMALLER,
+    UNTESTED,
+)
+from fedrec.config.conditions import CONDITIONS, MAIN
 from fedrec.config.papers import Paper
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
@@ -17,12 +27,16 @@ from fedrec.reporting.tables.table import Chapter, ReportTable, read_shown
 
 VERDICT_CLASSES = {
     HOLDS: "holds",
-    WEAKER: "weaker",
+    SMALLER: "unsure",
+    NOT_FOUND: "unsure",
     REVERSED: "reversed",
+    COSTS_MORE: "reversed",
+    NOT_REPRODUCED: "untested",
     DIVERGES: "untested",
     UNTESTED: "untested",
 }
 """The class of each verdict in the page's style."""
+_MARKS = {f"{condition.key}_verdict": VERDICT_CLASSES for condition in CONDITIONS}
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ def shown_audit(
         own = [figure for figure in figures if figure == _figure_name(chapter, name, paper)]
         figures = [figure for figure in figures if figure not in own]
         pairs = [
-            (table, page_table(anchor_of(name, table, number), table, links, {"verdict": VERDICT_CLASSES}))
+            (table, page_table(anchor_of(name, table, number), table, links, _MARKS))
             for number, table in enumerate(content.tables, start=1)
             if table.rows
         ]
@@ -100,7 +114,7 @@ def shown_audit(
 
 def _is_untested(table: ReportTable) -> bool:
     """Whether a table of verdicts has none but that a claim cannot be tested."""
-    return all(str(row.get("verdict", "")).startswith(UNTESTED) for row in table.rows)
+    return all(str(row.get(f"{MAIN.key}_verdict", "")).startswith(UNTESTED) for row in table.rows)
 
 
 def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:

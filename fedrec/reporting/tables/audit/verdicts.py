@@ -1,4 +1,4 @@
-"""Tables of verdicts: the printed effect of each claim, ours under both protocols, and what follows.
+"""Tables of verdicts: the printed effect of each claim, ours under every condition, and what follows.
 
 The csv is long and complete: one row per claim, dataset and metric, with its runs, with what is missing and
 how to get it, and one per claim over all its datasets. To be read there is a count, then one table per paper.
@@ -6,15 +6,16 @@ how to get it, and one per claim over all its datasets. To be read there is a co
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from fedrec.audit.effects import LEVEL, Divergence, Effect, Evidence
 from fedrec.audit.verdict_summary import (
     ALL,
-    FULL_SEEDS,
     UNTUNED,
+    YES,
     deciding_rows,
     summarise_verdicts,
     summary_sentences,
@@ -22,20 +23,20 @@ from fedrec.audit.verdict_summary import (
 from fedrec.audit.verdicts import (
     DIVERGENCE_RULE,
     JUDGED_BY,
-    LEVEL,
+    NOT_REPRODUCED,
     OPEN,
     RULE,
     UNTESTED,
     VERDICTS,
-    Effect,
-    Evidence,
+    Finding,
     Judgement,
     judge,
     verdict_counts,
 )
 from fedrec.config.claims import Claim
+from fedrec.config.conditions import MAIN, PUBLISHED, Condition
 from fedrec.config.names import parse
-from fedrec.config.papers import BOTH, Paper
+from fedrec.config.papers import Paper
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
@@ -53,51 +54,28 @@ from fedrec.reporting.tables.table import (
     Row,
     write_forms,
 )
+from fedrec.runs.exact import metric_title
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs",), selection="judged")
-_COLUMNS = (
-    ReportColumn("claim", "claim", align="left"),
-    ReportColumn("dataset", "dataset", align="left"),
-    ReportColumn("metric", "metric", align="left"),
-    ReportColumn("against", "against", align="left"),
-    ReportColumn("printed", "effect, printed", "{:+.4f}"),
-    ReportColumn("published", "effect, published [interval]", "{:+.4f}"),
-    ReportColumn("published_verdict", "found under published", align="left"),
-    ReportColumn("clean", "effect, clean [interval]", "{:+.4f}"),
-    ReportColumn("clean_seeds", "seeds", align="left"),
-    ReportColumn("verdict", "verdict", align="left"),
-)
-_SUMMARY_COLUMNS = (
-    ReportColumn("paper", "paper", align="left"),
-    ReportColumn("rows", "claims on datasets"),
-    ReportColumn("decided", "decided"),
-    ReportColumn("reproduced", "reproduced"),
-    ReportColumn("reproduced_reversed", "reproduced, then reversed"),
-    ReportColumn("unfound_reversed", "reversed, not found under published"),
-    ReportColumn("few_seeds_reversed", f"reversed, fewer than {FULL_SEEDS} seeds"),
-    ReportColumn("weaker", "weaker"),
-    ReportColumn("holds", "holds"),
-    ReportColumn("diverges", "diverges"),
-    ReportColumn("untested", "not testable here"),
-)
+_MANY = 12
+"""So many lines that miss print are named below a table; the csv has all."""
 EFFECTS = (
-    "differences between the line a claim is about and the best of those it is compared with, in metrics of "
-    "the test items, as printed, and as trained here under the paper's published protocol, which leaks the "
-    "held-out item, and under the clean one, at the round each reports. Intervals: "
-    f"{LEVEL:.0%}, by resampling users, each the mean of its seeds: they do not tell how far another seed "
-    f"would be, nor that there are many claims. {RULE} What is found under the published protocol is judged "
-    f"by the same rule, of the effect there. Over all datasets {JUDGED_BY.upper()} decides."
+    "differences between the line a claim is about and its rival, in metrics of the test items, as printed, "
+    "and as trained here under the paper's published protocol, which leaks the held-out item, and under "
+    f"others, at the round each reports. Intervals: {LEVEL:.0%}, by resampling users and, where there are "
+    f"several, training seeds. {RULE} The same rule, without Holm's correction, says what is found under the "
+    f"published protocol. Over all datasets {JUDGED_BY.upper()} decides, by the rank among all items "
+    "(exact) where those ranks are kept, else by the rank among 99 candidates."
 )
 """What is shown and what follows from it."""
 CHAPTER = Chapter(
     "Verdicts on the papers’ claims",
     "Each row is one claim on one dataset: the advantage that the paper prints, the one we find under "
-    "its own protocol, which leaks, and the one under the clean protocol, with intervals over users. "
-    "The verdict follows from the clean interval and the printed number by rule, never by hand; beside it "
-    "stands what the same rule says of the effect under the paper’s own protocol, so that what the leak made "
-    "is told apart from what we do not find at all. “Reversed” speaks of a claim under the clean protocol, "
-    f"with the paper’s settings. {UNTUNED} So it does not say that a method cannot be made to work.",
+    "its own protocol, which leaks, and the one without the leak, with intervals over users and seeds. "
+    "Only a claim whose numbers our runs reproduce is judged; the verdict follows by rule, never by hand. "
+    f"“Reversed” speaks of a claim with the paper’s settings. {UNTUNED} So it does not say that a method "
+    "cannot be made to work.",
     rule=f"Effects are {EFFECTS}",
     order=1,
 )
@@ -112,7 +90,7 @@ def build(target: Target, project: Project) -> None:
     papers = content.get("papers") or list(project.papers)
     evidence = Evidence(
         project.results, project.methods, content["seeds"], content["rounds"], content["unavailable"],
-        set(target.runs), project.training,
+        set(target.runs), project.training, [Condition(**one) for one in content["conditions"]],
     )  # fmt: skip
     claims = [claim for claim in project.claims if claim.paper in papers]
     write_verdicts(stem_of(target, project), claims, evidence, project.papers)
@@ -123,13 +101,10 @@ def write_verdicts(
 ) -> None:
     """Judge claims and write all forms of the table."""
     rows = verdict_rows(judge(claims, evidence), evidence.results)
-    chapter = replace(
-        CHAPTER,
-        counts=list(claim_counts(rows, papers)),
-        finding=summary_sentences(summarise_verdicts(rows)),
-    )
-    tables = [summary_table(rows, stem.name), *verdict_tables(rows)]
-    write_forms(stem, rows, tables, chapter, verdict_tables(rows, on_page=True))
+    conditions = evidence.conditions
+    chapter = replace(CHAPTER, counts=list(claim_counts(rows, papers)), finding=summary_sentences(rows))
+    tables = [summary_table(rows, stem.name, conditions), *verdict_tables(rows, conditions)]
+    write_forms(stem, rows, tables, chapter, verdict_tables(rows, conditions, on_page=True))
 
 
 def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
@@ -138,9 +113,13 @@ def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
     for _, group in groupby(judgements, key=lambda judgement: judgement.claim.id):
         of_claim = list(group)
         rows += [_row(judgement, results) for judgement in of_claim]
-        deciding = [judgement for judgement in of_claim if judgement.metric == JUDGED_BY]
-        overall = verdict_counts(judgement.verdict for judgement in deciding)
-        rows.append(_about(of_claim[0].claim) | {"dataset": ALL, "metric": JUDGED_BY, "verdict": overall})
+        overall = {
+            f"{key}_verdict": verdict_counts(
+                one.found[key].verdict for one in of_claim if one.found[key].decides
+            )
+            for key in of_claim[0].found
+        }
+        rows.append(_about(of_claim[0].claim) | {"dataset": ALL, "metric": JUDGED_BY} | overall)
     return rows
 
 
@@ -148,62 +127,118 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
     """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
 
     `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`;
-    `elsewhere` counts all others. Of the reversed, `reproduced` are those that were reproduced first.
+    `elsewhere` counts all others, and `not_counted` those on datasets that do not count.
     """
+    verdict_of = f"{MAIN.key}_verdict"
     for paper in dict.fromkeys(str(row["paper"]) for row in rows):
-        own = [row for row in deciding_rows(rows) if row["paper"] == paper]
-        tested = [row for row in own if row["verdict"] not in OPEN]
-        datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row["verdict"] != UNTESTED))
-        reached = Counter(row["verdict"] for row in own if row["dataset"] in datasets)
+        deciding = [row for row in deciding_rows(rows) if row["paper"] == paper]
+        own = [row for row in deciding if not row["not_counted"]]
+        judged = [row for row in own if row[verdict_of] not in OPEN]
+        datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row[verdict_of] != UNTESTED))
+        reached = Counter(row[verdict_of] for row in own if row["dataset"] in datasets)
         yield {
             "paper": papers[paper].title if paper in papers else paper,
-            "claims": len({row["claim"] for row in own}),
-            "tested": len({row["claim"] for row in tested}),
+            "claims": len({row["claim"] for row in deciding}),
+            "judged": len({row["claim"] for row in judged}),
             "datasets": datasets,
             "elsewhere": len(own) - reached.total(),
-            "reproduced": summarise_verdicts(own).reproduced_reversed,
-            "seeds": FULL_SEEDS,
+            "not_counted": len(deciding) - len(own),
+            "one_seed": summarise_verdicts(own).with_one_seed,
             "verdicts": [
                 [verdict, reached[verdict]] for verdict in VERDICTS if verdict not in OPEN or reached[verdict]
             ],
         }
 
 
-def summary_table(rows: Sequence[Row], name: str) -> ReportTable:
+def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition]) -> ReportTable:
     """How many claims of each paper survive, and of all; its caption states the rule for all tables.
 
     `name` is that of the table's files.
     """
     papers = dict.fromkeys(str(row["paper"]) for row in rows)
-    groups = {paper: [row for row in rows if row["paper"] == paper] for paper in papers}
-    counted = [(name, summarise_verdicts(group)) for name, group in (*groups.items(), (ALL, rows))]
-    caption = (
-        f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. A claim is "
-        "reproduced where it holds under its paper's published protocol and every line it compares has "
-        f"{FULL_SEEDS} seeds under both protocols. {UNTUNED} Effects are {EFFECTS} The runs behind each row "
-        f"are named in {name}.csv; `fedrec runs {name} ROW` lists them, by words of a row or its number."
+    groups = {paper: [row for row in rows if row["paper"] == paper] for paper in papers} | {ALL: rows}
+    left_out = dict.fromkeys(
+        f"{row['dataset']} ({row['not_counted']})" for row in rows if row.get("not_counted")
     )
-    lines = [
-        {"paper": name, "rows": summary.rows, "decided": summary.decided, **asdict(summary)}
-        for name, summary in counted
-    ]
-    return ReportTable(caption, _SUMMARY_COLUMNS, lines)
+    caption = (
+        f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. Judged are "
+        f"those that our runs reproduce. {UNTUNED} "
+        + (f"Shown and not counted: {', '.join(left_out)}. " if left_out else "")
+        + f"Effects are {EFFECTS} The runs behind each row are named in {name}.csv; `fedrec runs {name} ROW` "
+        "lists them, by words of a row or its number."
+    )
+    columns = (
+        ReportColumn("condition", "condition", align="left"),
+        ReportColumn("paper", "paper", align="left"),
+        ReportColumn("rows", "claims on datasets"),
+        ReportColumn("judged", "judged"),
+        *(ReportColumn(verdict, verdict) for verdict in VERDICTS),
+        ReportColumn("by_exact_ranks", "judged by exact ranks"),
+        ReportColumn("with_one_seed", "judged by one seed"),
+        ReportColumn("not_counted", "not counted"),
+    )
+    lines = []
+    for condition in conditions:
+        for paper, group in groups.items():
+            one = summarise_verdicts(group, condition)
+            lines.append(
+                {
+                    "condition": condition.title,
+                    "paper": paper,
+                    "rows": one.rows,
+                    "judged": one.judged,
+                    **{verdict: one.counts.get(verdict, 0) for verdict in VERDICTS},
+                    "by_exact_ranks": one.by_exact_ranks,
+                    "with_one_seed": one.with_one_seed,
+                    "not_counted": one.not_counted,
+                }
+            )
+    return ReportTable(caption, columns, lines)
 
 
-def verdict_tables(rows: Sequence[Row], *, on_page: bool = False) -> list[ReportTable]:
+def verdict_tables(
+    rows: Sequence[Row], conditions: Sequence[Condition], *, on_page: bool = False
+) -> list[ReportTable]:
     """One table per paper.
 
     On a page tables are sorted and are wider than a narrow screen: there every row names its claim, and the
     verdict comes second.
     """
-    first, *others, last = _COLUMNS
-    columns = (first, last, *others) if on_page else _COLUMNS
+    columns = _columns(conditions, on_page=on_page)
     tables = []
     for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
         of_paper = list(group)
         caption = f"What becomes of the claims of {paper}. {_trained(of_paper)}"
-        tables.append(ReportTable(caption, columns, _shown(of_paper, repeated=on_page), _notes(of_paper)))
+        shown = _shown(of_paper, conditions, repeated=on_page)
+        tables.append(ReportTable(caption, columns, shown, _notes(of_paper, conditions)))
     return tables
+
+
+def _columns(conditions: Sequence[Condition], *, on_page: bool) -> list[ReportColumn]:
+    """The columns of a paper's table: what is said of the claim, then of it under each condition."""
+    under = {
+        condition: (
+            ReportColumn(condition.key, f"effect, {condition.protocol} [interval]", "{:+.4f}"),
+            ReportColumn(f"{condition.key}_seeds", f"seeds, {condition.protocol}", align="left"),
+            ReportColumn(f"{condition.key}_verdict", f"verdict, {condition.title}", align="left"),
+        )
+        for condition in conditions
+    }
+    main = under[MAIN][-1]
+    others = [column for columns in under.values() for column in columns if not on_page or column != main]
+    return [
+        ReportColumn("claim", "claim", align="left"),
+        *([main] if on_page else []),
+        ReportColumn("dataset", "dataset", align="left"),
+        ReportColumn("metric", "metric", align="left"),
+        ReportColumn("decides", "decides", align="left"),
+        ReportColumn("against", "against", align="left"),
+        ReportColumn("printed", "effect, printed", "{:+.4f}"),
+        ReportColumn(PUBLISHED.key, "effect, published [interval]", "{:+.4f}"),
+        ReportColumn("published_verdict", "found under published", align="left"),
+        ReportColumn("reproduced", "reproduced", align="left"),
+        *others,
+    ]
 
 
 def _about(claim: Claim) -> dict[str, Any]:
@@ -215,45 +250,61 @@ def _row(judgement: Judgement, results: Path) -> Row:
     records = [RunRecord(results / run.folder) for run in judgement.runs]
     origins = {name: " ".join(values) for name, values in provenance(records).items() if name != "devices"}
     rounds = sorted({int(record.settings["rounds"]) for record in records})
-    effects = [effect for effect in (judgement.published, judgement.clean) if effect is not None]
+    findings = {PUBLISHED.key: judgement.published, **judgement.found}
+    sides = [one.effect.compared for one in findings.values() if one.effect is not None]
     return {
         **_about(judgement.claim),
         "dataset": judgement.dataset,
+        "not_counted": judgement.claim.not_counted.get(judgement.dataset, ""),
         "metric": judgement.metric,
         "shown_in": judgement.artefact.name,
         "line": judgement.claim.line,
         "against": _against(judgement),
         "printed": judgement.printed,
-        **_numbers(judgement.published, "published"),
-        "published_verdict": judgement.published_verdict,
-        **_numbers(judgement.clean, "clean"),
-        "verdict": judgement.verdict,
+        **_numbers(judgement.published, PUBLISHED.key),
+        "published_verdict": judgement.published.verdict,
+        **{
+            name: value
+            for key, finding in judgement.found.items()
+            for name, value in (_numbers(finding, key) | _judged_by(finding, key)).items()
+        },
         "reason": judgement.reason,
         "command": judgement.command,
-        **_diverged(judgement),
+        **{
+            f"{key}_{DIVERGED}": _diverged(finding.diverged)
+            for key, finding in findings.items()
+            if finding.diverged
+        },
         "rounds": " ".join(map(str, rounds)),
         "shortened": any("rounds" in dict(parse(run.method).changes) for run in judgement.runs),
         **origins,
-        RUNS: [run.folder for effect in effects for run in effect.runs],
-        AGAINST: [run.folder for effect in effects for run in effect.runs_against],
+        RUNS: [run.folder for side in sides for run in side.runs],
+        AGAINST: [run.folder for side in sides for run in side.runs_against],
     }
 
 
-def _diverged(judgement: Judgement) -> dict[str, str]:
-    """Which of its lines diverged under which protocol, and when; nothing where none did."""
-    found: dict[str, list[str]] = {}
-    for one in judgement.diverged:
-        words = f"{one.line} {rounds_words(one.rounds, one.seeds)}"
-        found.setdefault(f"{one.protocol}_{DIVERGED}", []).append(words)
-    return {key: "; ".join(words) for key, words in found.items()}
+def _judged_by(finding: Finding, key: str) -> dict[str, Any]:
+    """The verdict under a condition, and what it rests on."""
+    return {
+        f"{key}_p_holm": finding.p_holm,
+        f"{key}_gate": finding.way,
+        f"{key}_decides": YES if finding.decides else "",
+        f"{key}_verdict": finding.verdict,
+        f"{key}_reason": finding.reason,
+    }
+
+
+def _diverged(lines: Iterable[Divergence]) -> str:
+    """Which lines diverged, and when."""
+    return "; ".join(f"{one.line} {rounds_words(one.rounds, one.seeds)}" for one in lines)
 
 
 def _against(judgement: Judgement) -> str:
-    """The line an effect is the difference to, the best of those compared: under clean, and published."""
-    published, clean = judgement.published, judgement.clean
-    if clean is not None:
-        same = published is None or _rival(published) == _rival(clean)
-        return _rival(clean) + ("" if same or published is None else f"; published: {_rival(published)}")
+    """The line an effect is the difference to: under the main condition, then published if it is another."""
+    main, published = judgement.found[MAIN.key].effect, judgement.published.effect
+    if main is not None:
+        same = published is None or _rival(published) == _rival(main)
+        return _rival(main) + ("" if same or published is None else f"; published: {_rival(published)}")
     if published is not None:
         return _rival(published)
     others = judgement.claim.over
@@ -261,38 +312,41 @@ def _against(judgement: Judgement) -> str:
 
 
 def _rival(effect: Effect) -> str:
-    """The best of the lines that an effect is compared with, and which of them were not run."""
-    return effect.rival + (f" ({', '.join(effect.not_run)} not run)" if effect.not_run else "")
+    """The line that an effect is compared with, and which lines were not run."""
+    compared = effect.compared
+    return compared.rival + (f" ({', '.join(compared.not_run)} not run)" if compared.not_run else "")
 
 
-def _numbers(effect: Effect | None, protocol: str) -> dict[str, Any]:
+def _numbers(finding: Finding, key: str) -> dict[str, Any]:
+    effect = finding.effect
     if effect is None:
         return {}
     return {
-        protocol: effect.value,
-        f"{protocol}_low": effect.low,
-        f"{protocol}_high": effect.high,
-        f"{protocol}_compared_with": effect.rival,
-        f"{protocol}_compared_value": effect.base,
-        f"{protocol}_users": effect.users,
-        f"{protocol}_seeds": " ".join(map(str, effect.seeds)),
+        key: effect.value,
+        f"{key}_low": effect.low,
+        f"{key}_high": effect.high,
+        f"{key}_p": effect.p,
+        f"{key}_compared_with": effect.compared.rival,
+        f"{key}_compared_value": effect.base,
+        f"{key}_users": effect.users,
+        f"{key}_seeds": " ".join(map(str, effect.compared.seeds)),
     }
 
 
-def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
+def _shown(rows: Sequence[Row], conditions: Sequence[Condition], *, repeated: bool) -> list[Row]:
     """The rows as a reader sees them: a claim is said once, or in every row, effects have their intervals."""
     return [
         {
             "claim": row["text"] if place == 0 or repeated else "",
             "dataset": row["dataset"],
-            "metric": row["metric"].upper(),
+            "metric": metric_title(row["metric"]),
+            "decides": row.get(f"{MAIN.key}_decides"),
             "against": row.get("against"),
             "printed": row.get("printed"),
-            **_interval(row, "published"),
+            **_interval(row, PUBLISHED.key),
             "published_verdict": row.get("published_verdict"),
-            **_interval(row, "clean"),
-            "clean_seeds": _both_seeds(row),
-            "verdict": row["verdict"],
+            "reproduced": _reproduced(row),
+            **{name: value for condition in conditions for name, value in _under(row, condition.key).items()},
             **{key: row[key] for key in (RUNS, AGAINST) if key in row},
         }
         for _, group in groupby(rows, key=lambda row: row["claim"])
@@ -300,13 +354,38 @@ def _shown(rows: Sequence[Row], *, repeated: bool) -> list[Row]:
     ]
 
 
-def _interval(row: Row, protocol: str) -> Row:
-    """An effect under a protocol, where there is one, and what stands behind it."""
-    diverged = DIVERGED_MARK if row.get(f"{protocol}_{DIVERGED}") else ""
-    if row.get(protocol) is None:
-        return {f"{protocol}_mark": diverged} if diverged else {}
-    low, high = row[f"{protocol}_low"], row[f"{protocol}_high"]
-    return {protocol: row[protocol], f"{protocol}_mark": f"{diverged} [{low:+.4f}, {high:+.4f}]"}
+def _under(row: Row, key: str) -> Row:
+    """What a row says of a condition."""
+    return {
+        **_interval(row, key),
+        f"{key}_seeds": _seeds_words(row.get(f"{key}_seeds")),
+        f"{key}_verdict": row.get(f"{key}_verdict"),
+    }
+
+
+def _seeds_words(seeds: str | None) -> str | None:
+    """How many seeds an effect is the mean of; None where there is no effect."""
+    if not seeds:
+        return None
+    many = len(seeds.split())
+    return f"{many} seed{'s' * (many > 1)}"
+
+
+def _reproduced(row: Row) -> str | None:
+    """Whether a claim is reproduced under its paper's protocol, and by what; None where it was not asked."""
+    way = row.get(f"{MAIN.key}_gate")
+    if not way:
+        return None
+    return f"no ({way})" if row[f"{MAIN.key}_verdict"] == NOT_REPRODUCED else f"yes ({way})"
+
+
+def _interval(row: Row, key: str) -> Row:
+    """An effect under a condition, where there is one, and what stands behind it."""
+    diverged = DIVERGED_MARK if row.get(f"{key}_{DIVERGED}") else ""
+    if row.get(key) is None:
+        return {f"{key}_mark": diverged} if diverged else {}
+    low, high = row[f"{key}_low"], row[f"{key}_high"]
+    return {key: row[key], f"{key}_mark": f"{diverged} [{low:+.4f}, {high:+.4f}]"}
 
 
 def _trained(rows: Sequence[Row]) -> str:
@@ -326,46 +405,55 @@ def _trained(rows: Sequence[Row]) -> str:
 
 
 def _seeds(rows: Sequence[Row]) -> str:
-    """What seeds effects are the means of: those of all, or of how many there is one alone."""
-    each = [row[f"{protocol}_seeds"] for row in rows for protocol in BOTH if row.get(f"{protocol}_seeds")]
+    """The seeds that effects are means of: those of all, or of how many there is one alone."""
+    keys = (PUBLISHED.key, MAIN.key)
+    each = [row[f"{key}_seeds"] for row in rows for key in keys if row.get(f"{key}_seeds")]
     if len(set(each)) == 1:
         return f"seeds {', '.join(each[0].split())}"
     alone, most = sum(len(seeds.split()) == 1 for seeds in each), max(len(seeds.split()) for seeds in each)
-    return f"{alone} of {len(each)} effects are of one seed, the others of up to {most} (the csv has which)"
+    return (
+        f"{alone} of {len(each)} effects are of one seed, so that their intervals are over users alone, the "
+        f"others of up to {most} (the csv has which)"
+    )
 
 
-def _both_seeds(row: Row) -> str | None:
-    """The seeds of the effect under the clean protocol; then those under the other, where they differ."""
-    clean, published = row.get("clean_seeds"), row.get("published_seeds")
-    if not clean or not published or clean == published:
-        return clean or None
-    return f"{clean}; published: {published}"
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """Which data are missing and why, what print does not say, how many rows lack runs, and what diverged."""
+def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
+    """Which data are missing and why, what misses print, how many rows lack runs, and what diverged."""
     reasons = dict.fromkeys(row["reason"] for row in rows if row.get("reason") and not row["command"])
     untrained = sum(bool(row.get("command")) for row in rows)
     how = f"{untrained} rows lack runs, if only of other seeds; the csv has the command for each."
     told = dict.fromkeys(
-        f"{row['dataset']}, {protocol}: {row[f'{protocol}_{DIVERGED}']}"
+        f"{row['dataset']}, {key}: {row[f'{key}_{DIVERGED}']}"
         for row in rows
-        for protocol in BOTH
-        if row.get(f"{protocol}_{DIVERGED}")
+        for key in (PUBLISHED.key, *(condition.key for condition in conditions))
+        if row.get(f"{key}_{DIVERGED}")
     )
     diverged = f"{DIVERGED_MARK} Diverged: {'; '.join(told)}. {WHAT_IS_SHOWN} {DIVERGENCE_RULE}"
     unlike = [
-        f"{row['text']}, {row['dataset']}, {row['metric'].upper()}"
+        f"{row['text']}, {row['dataset']}, {metric_title(row['metric'])}"
         for row in rows
         if _is_not_so_in_print(row)
     ]
     print_itself = f"Print itself does not bear out: {'; '.join(unlike)}."
+    misses = _misses(rows)
     return [
         *reasons,
         *([print_itself] if unlike else []),
+        *([misses] if misses else []),
         *([how] if untrained else []),
         *([diverged] if told else []),
     ]
+
+
+def _misses(rows: Sequence[Row]) -> str:
+    """The lines for which claims are not reproduced, by the metric that decides."""
+    found = dict.fromkeys(
+        f"{row['dataset']}, {row[f'{MAIN.key}_reason']}"
+        for row in deciding_rows(rows)
+        if row[f"{MAIN.key}_verdict"] == NOT_REPRODUCED
+    )
+    more = f" And {len(found) - _MANY} more: the csv has the reason for each." if len(found) > _MANY else ""
+    return f"Not reproduced, {JUDGED_BY.upper()}: {'. '.join(list(found)[:_MANY])}.{more}" if found else ""
 
 
 def _is_not_so_in_print(row: Row) -> bool:

@@ -71,10 +71,10 @@ def test_the_verdicts_come_first_and_why_after_them(page):
 
 def test_verdicts_are_marked_by_class_and_word_and_every_row_names_its_claim(page):
     rows = page.rows("verdicts-1")
-    assert list(rows[0])[:2] == ["claim", "verdict"]
+    assert list(rows[0])[:2] == ["claim", "verdict, clean, untuned"]
     assert [row["claim"]["text"] for row in rows[:5]] == ["It is better & <i>best</i>"] * 5
-    assert [row["verdict"]["text"] for row in rows] == [
-        *["holds"] * 2, *["weaker"] * 2, "holds 1, weaker 1",
+    assert [row["verdict, clean, untuned"]["text"] for row in rows] == [
+        *["holds"] * 2, *["not found"] * 2, "holds 1, not found 1",
         *["reversed"] * 2, *["not testable here"] * 2, "reversed 1, not testable here 1",
         *["not testable here"] * 2, "not testable here 1",
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def test_verdicts_are_marked_by_class_and_word_and_every_row_names_its_claim(pag
     body = body[: body.index("</table>")]
     marked = re.findall(r'<td><span class="kind (\w+)">([^<]+)</span>', body)
     assert marked == [
-        *[("holds", "holds")] * 2, *[("weaker", "weaker")] * 2, *[("reversed", "reversed")] * 2,
+        *[("holds", "holds")] * 2, *[("unsure", "not found")] * 2, *[("reversed", "reversed")] * 2,
         *[("untested", "not testable here")] * 4,
     ]  # fmt: skip
     assert set(VERDICT_CLASSES) == set(VERDICTS)
@@ -102,16 +102,18 @@ def test_effects_are_sorted_by_their_number_and_shown_with_their_interval(page):
 def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
     counts = audited(results, *NAMES)[0].counts
     tested, untested = counts
-    assert (tested["paper"], tested["claims"], tested["tested"]) == ("PFedCLR", 3, 2)
+    assert (tested["paper"], tested["claims"], tested["judged"]) == ("PFedCLR", 3, 2)
     # ml-1m, where nothing could be tested, is not counted, though two claims are made on it.
-    assert tested["datasets"] == ["ml-100k", "filmtrust"]
-    assert (tested["elsewhere"], tested["reproduced"], tested["seeds"]) == (2, 0, 5)
+    assert tested["datasets"] == ["ml-100k", "lastfm-2k-c"]
+    assert (tested["elsewhere"], tested["not_counted"], tested["one_seed"]) == (2, 0, 3)
     assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
         ("holds", 1),
-        ("weaker", 1),
+        ("smaller", 0),
+        ("not found", 1),
         ("reversed", 1),
+        ("costs more", 0),
     ]
-    assert (untested["paper"], untested["claims"], untested["tested"], untested["datasets"]) == (
+    assert (untested["paper"], untested["claims"], untested["judged"], untested["datasets"]) == (
         "FedEM",
         1,
         0,
@@ -145,8 +147,8 @@ def test_verdicts_that_decide_nothing_do_not_come_first(results):
 def test_the_summary_is_on_the_page(page):
     words = page.prose
     assert (
-        "PFedCLR holds 1 weaker 1 reversed 1 0 of the reversed reproduced under the published protocol with 5 "
-        "seeds; 2 of 3 claims tested, on ml-100k, filmtrust; 2 more on datasets without runs here"
+        "PFedCLR holds 1 smaller 0 not found 1 reversed 1 costs more 0 2 of 3 claims judged on one dataset at "
+        "least, of ml-100k, lastfm-2k-c; 3 verdicts rest on one seed; 2 more on datasets without runs here"
     ) in words
     assert "FedEM none of 1 claims could be tested here" in words
     assert '<span class="kind reversed">reversed 1</span>' in page.text
@@ -310,9 +312,9 @@ def test_verdicts_can_be_read_on_their_ground_and_told_apart_without_colour():
         for block in re.findall(r":root \{(.*?)\}", style, re.S)
     ]
     for theme in themes[:2]:
-        for mark in ("holds", "weaker", "reversed"):
+        for mark in ("holds", "unsure", "reversed"):
             light, dark = sorted((luminance(theme[f"{mark}-shade"]), luminance(theme[mark])), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5, mark
     signs = re.findall(r'\.kind\.(\w+)::before \{ content: "(.) "', style)
-    assert [mark for mark, _ in signs] == ["holds", "weaker", "reversed"]
+    assert [mark for mark, _ in signs] == ["holds", "unsure", "reversed"]
     assert len({sign for _, sign in signs}) == 3

@@ -1,59 +1,51 @@
 """Tables of verdicts: their layout against a file, what the csv holds, what captions and notes say."""
 
 import csv
-import re
 from dataclasses import replace
 
 import pytest
 
-from fedrec.audit.verdicts import Evidence
-from fedrec.config.claims import load_claims
+from fedrec.audit.effects import Evidence
+from fedrec.config.conditions import CONDITIONS, MAIN, Condition
 from fedrec.config.papers import load_papers
-from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_by_line
 from fedrec.reporting.tables.audit.verdicts import write_verdicts
 from fedrec.reporting.tables.table import read_shown
 from tests.conftest import ROOT
 from tests.federations import METHODS
+from tests.made_claims import CLAIMS, diverge, reproduce, train, users
 from tests.made_runs import runs_below, write_run
 
 GOLDEN = ROOT / "tests/unit/reporting/golden"
 PAPERS = load_papers(ROOT / "config/papers")
-CLAIMS = {one.id: one for one in load_claims(ROOT / "config/claims.yaml", PAPERS)}
-HIT, MISS = (1, 1, 1), (20, 20, 20)
-"""Everyone hit, or no one: such effects have intervals of one point."""
 
 
-def made(results, claim, hit, rounds=None, dataset="ml-100k"):
-    """Runs of a claim in which the lines of `hit` hit everyone, and all others no one."""
-    for artefact in claim.artefacts:
-        for (name, on, _), runs in runs_by_line(claim, artefact, METHODS, (0,), rounds, ()).items():
-            for run in runs if on == dataset else ():
-                write_run(results, run, METHODS, ranks=HIT if name in hit else MISS)
+def one_of(name, *datasets):
+    return replace(CLAIMS[f"pfedclr-{name}"], datasets=datasets or ("ml-100k",))
 
 
-def low_rank(results, *, clean, published, seeds=(0,)):
-    """A claim of which one line alone hits everyone, another one under each protocol."""
-    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
-    (artefact,) = claim.artefacts
-    for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, seeds, None, ()).items():
-        best = clean if protocol == "clean" else published
-        for run in runs:
-            write_run(results, run, METHODS, ranks=HIT if name == best else MISS)
+def found_under_clean(results, claim, best, **more):
+    """A claim that is reproduced, and of which one line alone hits everyone under the clean protocol."""
+    reproduce(results, claim)
+    ranks = {name: users(100 if name == best else 0) for name in claim.lines}
+    train(results, claim, ranks, keys=("clean",), **more)
     return claim
 
 
 def four(results):
-    """A claim that holds, one that is weaker, one reversed and one not testable; one dataset cannot be had."""
+    """A claim that holds, one not reproduced, one reversed and one not testable; one dataset is missing."""
     names = ["calibration-helps", "beats-centralised", "low-rank-helps", "beats-federated-under-noise"]
-    claims = [replace(CLAIMS[f"pfedclr-{name}"], datasets=("ml-100k",)) for name in names]
-    for claim in claims[:3]:
-        made(results, claim, hit=["w/ CF"])
-    return [replace(claims[0], datasets=("ml-100k", "hetrec2011")), *claims[1:]]
+    holds, not_reproduced, reversed_, untested = map(one_of, names)
+    train(results, not_reproduced, dict.fromkeys(not_reproduced.lines, users(50)))
+    found_under_clean(results, reversed_, best="w/ CF")
+    train(results, holds, {"w/ CF": users(100), "w/ AF": users(0)}, keys=("clean",))
+    return [one_of(names[0], "ml-100k", "hetrec2011"), not_reproduced, reversed_, untested]
 
 
-def written(results, claims, rounds=None, **unavailable):
-    evidence = Evidence(results, METHODS, (0,), rounds, unavailable, runs_below(results))
+def written(results, claims, rounds=None, seeds=(0,), conditions=(MAIN,), **unavailable):
+    evidence = Evidence(
+        results, METHODS, seeds, rounds, unavailable, runs_below(results), conditions=conditions
+    )
     write_verdicts(results / "tables/verdicts", claims, evidence, PAPERS)
     return {form: (results / f"tables/verdicts.{form}").read_text() for form in ("csv", "md", "tex")}
 
@@ -72,18 +64,40 @@ def test_a_table_of_verdicts_looks_like_this(tmp_path, form):
 def test_the_csv_says_everything(tmp_path):
     found = rows(written(tmp_path, four(tmp_path), hetrec2011="no file")["csv"])
     row = found["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
-    assert (row["verdict"], row["clean_compared_with"], row["clean_users"]) == ("reversed", "w/ CF", "3")
+    assert (row["clean_verdict"], row["clean_compared_with"], row["clean_users"]) == (
+        "reversed",
+        "w/ CF",
+        "100",
+    )
     assert (float(row["clean"]), float(row["clean_low"]), float(row["clean_high"])) == (-1, -1, -1)
+    assert float(row["clean_p"]) == pytest.approx(2 / 10_001)
+    assert (row["clean_gate"], row["clean_reason"], row["clean_seeds"]) == ("printed numbers", "", "0")
     assert float(row["printed"]) == pytest.approx(0.9989 - 0.8452)
     assert (row["shown_in"], row["line"], row["kind"], row["seeds"]) == ("table2", "w/ CLR", "beats", "0")
     assert (row["protocols"], row["splits"], row["rounds"]) == ("clean published-pfedclr", "5p1175p1", "100")
+    exact = found["pfedclr-low-rank-helps", "ml-100k", "exact_hr@10"]
+    assert (exact["printed"], exact["clean_verdict"]) == ("", "reversed")
+    # Two are decided, each by exact ranks: Holm's correction is for two.
+    assert float(exact["clean_p_holm"]) == pytest.approx(2 * 2 / 10_001)
+    assert (row["clean_decides"], exact["clean_decides"]) == ("", "yes")
     missing = found["pfedclr-beats-federated-under-noise", "ml-100k", "hr@10"]
-    assert (missing["verdict"], missing["clean"]) == ("not testable here", "")
+    assert (missing["clean_verdict"], missing["clean"]) == ("not testable here", "")
     assert missing["command"].startswith("snakemake --cores 2 ")
     assert "pfedclr/ml-100k/clean/pfedclr@ldp-0.5/seed0/run.json" in missing["command"]
     assert found["pfedclr-calibration-helps", "hetrec2011", "hr@10"]["reason"] == "hetrec2011: no file"
     # HR decides over datasets; NDCG is shown beside it.
-    assert found["pfedclr-calibration-helps", "all", "hr@10"]["verdict"] == "holds 1, not testable here 1"
+    whole = found["pfedclr-calibration-helps", "all", "hr@10"]
+    assert whole["clean_verdict"] == "holds 1, not testable here 1"
+
+
+def test_a_claim_that_is_not_reproduced_says_which_line_misses_what(tmp_path):
+    files = written(tmp_path, four(tmp_path), hetrec2011="no file")
+    row = rows(files["csv"])["pfedclr-beats-centralised", "ml-100k", "hr@10"]
+    assert row["clean_verdict"] == "not reproduced"
+    said = row["clean_reason"]
+    assert said == "lightgcn: ours 0.5000, print 0.6787 ± 0.0980; mf: ours 0.5000, print 0.6543 ± 0.0980"
+    assert f"- Not reproduced, HR@10: ml-100k, {said}.\n" in files["md"]
+    assert "no (printed numbers)" in files["md"]
 
 
 def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
@@ -100,70 +114,125 @@ def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
 
 
 def test_protocols_may_not_agree_on_the_rival(tmp_path):
-    claim = low_rank(tmp_path, clean="w/ CF", published="w/ AF")
+    claim = found_under_clean(tmp_path, one_of("low-rank-helps"), best="FedMF")
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
-    assert row["against"] == "w/ CF; published: w/ AF"
+    assert row["against"] == "FedMF; published: w/ CF"
 
 
 def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
     written(tmp_path, four(tmp_path), hetrec2011="no file")
     shown = read_shown(tmp_path / "tables/verdicts.json")
     (table,) = shown.tables
-    assert [column.key for column in table.columns][:2] == ["claim", "verdict"]
+    assert [column.key for column in table.columns][:2] == ["claim", "clean_verdict"]
     assert all(row["claim"] for row in table.rows)
     (count,) = shown.chapter.counts
-    assert (count["paper"], count["claims"], count["tested"], count["datasets"]) == (
+    assert (count["paper"], count["claims"], count["judged"], count["datasets"]) == (
         "PFedCLR",
         4,
-        3,
+        2,
         ["ml-100k"],
     )
-    assert count["verdicts"] == [["holds", 1], ["weaker", 1], ["reversed", 1], ["not testable here", 1]]
-    assert (count["elsewhere"], count["reproduced"]) == (1, 0)
+    assert count["verdicts"] == [
+        ["holds", 1], ["smaller", 0], ["not found", 0], ["reversed", 1], ["costs more", 0],
+        ["not reproduced", 1], ["not testable here", 1],
+    ]  # fmt: skip
+    assert (count["elsewhere"], count["not_counted"], count["one_seed"]) == (1, 0, 2)
+
+
+def test_a_dataset_that_does_not_count_is_shown_and_not_counted(tmp_path):
+    claim = found_under_clean(tmp_path, one_of("calibration-helps", "ml-100k", "filmtrust"), best="w/ AF")
+    files = written(tmp_path, [claim])
+    found = rows(files["csv"])
+    assert found["pfedclr-calibration-helps", "filmtrust", "exact_hr@10"]["clean_verdict"] == "reversed"
+    assert "popularity" in found["pfedclr-calibration-helps", "filmtrust", "hr@10"]["not_counted"]
+    chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
+    assert "We judge 1 of 1 claims" in chapter.finding[0]
+    assert "Not counted: 1 on filmtrust." in chapter.finding[1]
+    assert chapter.counts[0]["not_counted"] == 1
+    assert "Shown and not counted: filmtrust (" in files["md"]
 
 
 def test_what_is_found_under_the_published_protocol_stands_beside_the_verdict(tmp_path):
     """A leak made it: the paper's own protocol shows what it claims, the clean one the reverse."""
-    claim = low_rank(tmp_path, clean="w/ CF", published="w/ CLR")
+    claim = found_under_clean(tmp_path, one_of("low-rank-helps"), best="w/ CF")
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
-    assert (row["published_verdict"], row["verdict"]) == ("holds", "reversed")
+    assert (row["published_verdict"], row["clean_verdict"]) == ("holds", "reversed")
     assert (row["published_seeds"], row["clean_seeds"]) == ("0", "0")
 
 
-def test_a_claim_of_all_seeds_that_the_clean_protocol_reverses_makes_the_headline(tmp_path):
-    claim = low_rank(tmp_path, clean="w/ CF", published="w/ CLR", seeds=range(5))
-    evidence = Evidence(tmp_path, METHODS, range(5), None, {}, runs_below(tmp_path))
-    write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
-    chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
-    assert chapter.counts[0]["reproduced"] == 1
-    assert chapter.finding[0].startswith("Of 1 decided claims")
-    first, *_ = (tmp_path / "tables/verdicts.md").read_text().split("\n\nWhat becomes of")
-    of_paper, of_all = ([cell.strip() for cell in line.split("|")[1:-1]] for line in first.splitlines()[-2:])
-    assert of_paper == ["pfedclr", "1", "1", "1", "1", *["0"] * 6]
-    assert of_all == ["all", *of_paper[1:]]
+def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
+    claim = one_of("low-rank-helps")
+    for seed in range(5):
+        reproduce(tmp_path, claim, seeds=(seed,))
+        ranks = {name: users(100 if name == "w/ CF" else 0) for name in claim.lines}
+        train(tmp_path, claim, ranks, keys=("clean",), seeds=(seed,))
+    text = written(tmp_path, [claim], seeds=range(5))["md"]
+    first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
+    assert first == (
+        "We judge 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the papers' "
+        "own protocols. Under the clean protocol: reversed 1."
+    )
+    assert "Exact ranks decide 1, sampled ones the others; 0 have one seed." in second
+    table, *_ = text.split("\n\nWhat becomes of")
+    head, _, of_paper, of_all = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
+    )
+    said = dict(zip(head, of_paper, strict=True))
+    assert (said["condition"], said["paper"], said["judged"], said["reversed"]) == (
+        "clean, untuned", "pfedclr", "1", "1",
+    )  # fmt: skip
+    assert (said["judged by exact ranks"], said["judged by one seed"], said["holds"]) == ("1", "0", "0")
+    assert of_all == ["clean, untuned", "all", *of_paper[2:]]
+
+
+def test_every_condition_has_columns_and_a_dash_where_nothing_was_run(tmp_path):
+    other = Condition("pool", "the pool alone", "only-pool")
+    conditions = (MAIN, other)
+    claims = [one_of("calibration-helps"), one_of("low-rank-helps")]
+    found_under_clean(tmp_path, claims[1], best="w/ CF")
+    ranks = {"w/ CF": users(100), "w/ AF": users(0)}
+    train(tmp_path, claims[0], ranks, keys=("pool",), conditions=conditions)
+    files = written(tmp_path, claims, conditions=conditions)
+    found = rows(files["csv"])
+    one, two = (found[f"{claim.id}", "ml-100k", "hr@10"] for claim in claims)
+    assert (one["pool_verdict"], one["pool_compared_with"]) == ("holds", "w/ AF")
+    assert (two["pool_verdict"], two["pool"]) == ("not testable here", "")
+    lines = [line for line in files["md"].splitlines() if line.startswith("| ")]
+    head = next(line for line in lines if "verdict, the pool alone" in line)
+    place = [cell.strip() for cell in head.split("|")].index("effect, only-pool [interval]")
+    shown = {cells[3].strip(): cells[place].strip() for cells in (line.split("|") for line in lines[-6:])}
+    assert shown["HR@10"] == shown["exact HR@10"] == "–"
+    counted = [line.split("|")[1].strip() for line in lines]
+    assert (counted.count("clean, untuned"), counted.count("the pool alone")) == (2, 2)
+
+
+def test_a_condition_that_nothing_was_run_under_is_no_error(tmp_path):
+    claim = found_under_clean(tmp_path, one_of("low-rank-helps"), best="w/ CF")
+    files = written(tmp_path, [claim], conditions=CONDITIONS)
+    row = rows(files["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
+    assert (row["clean_verdict"], row["neutral_verdict"], row["command"]) == (
+        "reversed",
+        "not testable here",
+        "",
+    )
 
 
 def test_lines_that_were_not_run_are_named_beside_the_rival(tmp_path):
-    claim = replace(CLAIMS["pfedclr-low-rank-helps"], datasets=("ml-100k",))
-    (artefact,) = claim.artefacts
-    for (name, _, _), runs in runs_by_line(claim, artefact, METHODS, (0,), None, ()).items():
-        for run in runs if name != "FedMF" else ():
-            write_run(tmp_path, run, METHODS, ranks=HIT if name == "w/ CF" else MISS)
+    claim = one_of("low-rank-helps")
+    reproduce(tmp_path, claim)
+    ranks = {name: users(100 if name == "w/ CF" else 0) for name in claim.lines if name != "FedMF"}
+    train(tmp_path, claim, ranks, keys=("clean",))
     row = rows(written(tmp_path, [claim])["csv"])["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
-    assert (row["verdict"], row["against"]) == ("reversed", "w/ CF (FedMF not run)")
+    assert (row["clean_verdict"], row["against"]) == ("reversed", "w/ CF (FedMF not run); published: w/ CF")
 
 
 def test_a_caption_says_of_how_many_effects_there_is_one_seed_alone(tmp_path):
-    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
-    made(tmp_path, claim, hit=["w/ CF"])
-    for artefact in claim.artefacts:
-        for (name, _, protocol), runs in runs_by_line(claim, artefact, METHODS, (1,), None, ()).items():
-            for run in runs if protocol == "clean" else ():
-                write_run(tmp_path, run, METHODS, ranks=HIT if name == "w/ CF" else MISS)
-    evidence = Evidence(tmp_path, METHODS, (0, 1), None, {}, runs_below(tmp_path))
-    write_verdicts(tmp_path / "tables/verdicts", [claim], evidence, PAPERS)
-    text = (tmp_path / "tables/verdicts.md").read_text()
-    assert re.search(r"\d of \d effects are of one seed, the others of up to 2 ", text)
+    claim = found_under_clean(tmp_path, one_of("calibration-helps"), best="w/ CF")
+    train(tmp_path, claim, {"w/ CF": users(100), "w/ AF": users(0)}, keys=("clean",), seeds=(1,))
+    text = written(tmp_path, [claim], seeds=(0, 1))["md"]
+    assert "| 2 seeds " in text
+    # Of two metrics by either kind of rank there are effects of one seed under the published protocol.
+    assert "4 of 8 effects are of one seed, so that their intervals are over users alone" in text
 
 
 def test_each_paper_has_a_table(tmp_path):
@@ -174,48 +243,44 @@ def test_each_paper_has_a_table(tmp_path):
 
 
 def test_shortened_runs_say_for_how_long_they_trained(tmp_path):
-    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
-    made(tmp_path, claim, hit=["w/ CF"], rounds=15)
+    claim = one_of("calibration-helps")
+    for (name, _, _), runs in runs_by_line(claim, claim.artefacts[0], METHODS, (0,), 15, (), [MAIN]).items():
+        for run in runs:
+            write_run(tmp_path, run, METHODS, ranks=users(100 if name == "w/ CF" else 0))
     text = written(tmp_path, [claim], rounds=15)["md"]
     assert "Trained for 15 rounds; seeds 0;" in text
     assert "a first look and no verdict on the paper: `snakemake audit_pfedclr` trains as long" in text
 
 
 def test_runs_as_long_as_the_papers_need_no_such_warning(tmp_path):
-    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
-    made(tmp_path, claim, hit=["w/ CF"])
+    claim = found_under_clean(tmp_path, one_of("calibration-helps"), best="w/ CF")
     assert "first look" not in written(tmp_path, [claim])["md"]
 
 
 def test_what_a_paper_only_draws_has_no_printed_effect_and_a_verdict_all_the_same(tmp_path):
     claim = CLAIMS["fedrap-curriculum-helps"]
-    made(tmp_path, claim, hit=["tanh"])
+    train(tmp_path, claim, {name: users(100 if name == "tanh" else 0) for name in claim.lines})
     row = rows(written(tmp_path, [claim])["csv"])["fedrap-curriculum-helps", "ml-100k", "hr@10"]
-    assert (row["printed"], row["verdict"]) == ("", "holds")
+    assert (row["printed"], row["clean_verdict"], row["clean_gate"]) == ("", "holds", "claim found")
 
 
 def test_a_run_that_diverged_is_told_below_the_table_and_counted_by_itself(tmp_path):
-    claims = [
-        replace(CLAIMS[f"pfedclr-{name}"], datasets=("ml-100k",))
-        for name in ("calibration-helps", "low-rank-helps")
-    ]
-    for claim in claims:
-        made(tmp_path, claim, hit=["w/ CF"])
-    run = RunId("pfedclr", "ml-100k", "clean", "pfedclr", 0)
-    write_run(tmp_path, run, METHODS, ranks=MISS, diverged=7)
+    claims = [one_of("calibration-helps"), one_of("low-rank-helps")]
+    found_under_clean(tmp_path, claims[1], best="w/ CF")
+    diverge(tmp_path, claims[1], "w/ CLR", 7)
     found = written(tmp_path, claims)
     by_claim = rows(found["csv"])
     row = by_claim["pfedclr-low-rank-helps", "ml-100k", "hr@10"]
-    assert (row["verdict"], row["clean_diverged"]) == ("diverges", "w/ CLR in round 7")
+    assert (row["clean_verdict"], row["clean_diverged"]) == ("diverges", "w/ CLR in round 7")
     assert "published_diverged" not in row
     assert by_claim["pfedclr-calibration-helps", "ml-100k", "hr@10"]["clean_diverged"] == ""
-    assert by_claim["pfedclr-low-rank-helps", "all", "hr@10"]["verdict"] == "diverges 1"
+    assert by_claim["pfedclr-low-rank-helps", "all", "hr@10"]["clean_verdict"] == "diverges 1"
     assert "-1.0000† [-1.0000, -1.0000]" in found["md"]
     assert "- † Diverged: ml-100k, clean: w/ CLR in round 7. What is shown" in found["md"]
     assert "otherwise it is left open." in found["md"]
     (count,) = read_shown(tmp_path / "tables/verdicts.json").chapter.counts
-    assert (count["claims"], count["tested"]) == (2, 1)
-    assert count["verdicts"] == [["holds", 1], ["weaker", 0], ["reversed", 0], ["diverges", 1]]
+    assert (count["claims"], count["judged"]) == (2, 1)
+    assert [pair for pair in count["verdicts"] if pair[1]] == [["holds", 1], ["diverges", 1]]
 
 
 def test_nothing_is_said_of_divergence_where_no_run_diverged(tmp_path):
@@ -226,5 +291,5 @@ def test_what_print_itself_does_not_bear_out_is_told(tmp_path):
     """The paper prints a higher NDCG of the other line there, and of none elsewhere."""
     claim = CLAIMS["pfedrec-beats-all-in-catalogue"]
     text = written(tmp_path, [replace(claim, datasets=("amazon-video-a", "ml-100k"))])["md"]
-    assert f"Print itself does not bear out: {claim.text}, amazon-video-a, NDCG@10.\n" in text
+    assert f"Print itself does not bear out: {claim.text}, amazon-video-a, exact NDCG@10.\n" in text
     assert "does not bear out" not in written(tmp_path, [replace(claim, datasets=("ml-100k",))])["md"]

@@ -1,0 +1,125 @@
+"""Whether claims are reproduced: the numbers that must agree with print, or the claim that must be found."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedrec.audit.reproduced import BY_EFFECT, BY_NUMBERS
+from fedrec.audit.verdicts import HOLDS, NOT_REPRODUCED, REVERSED, UNTESTED
+from tests.made_claims import CLAIMS, GAIN, diverge, evidence, judged, narrow, reproduce, train, users
+
+LOW_RANK = narrow("pfedclr-low-rank-helps")
+CLEAN = {"w/ AF": users(200, 1000), "w/ CF": users(800, 1000)}
+"""A gain that is there without doubt."""
+
+
+def found(results, claim=GAIN, metric="hr@10", **changes):
+    return judged(results, claim, metric, **changes).found["clean"]
+
+
+@pytest.mark.parametrize(
+    ("own", "rival", "reason"),
+    [
+        # Print has 0.8452 and 0.6151. Half of the interval over 1,000 users is 0.0225 and 0.0302.
+        (845, 615, ""),
+        (866, 644, ""),
+        (825, 586, ""),
+        (869, 615, "w/ CF: ours 0.8690, print 0.8452 ± 0.0209"),
+        (820, 615, "w/ CF: ours 0.8200, print 0.8452 ± 0.0238"),
+        (845, 580, "w/ AF: ours 0.5800, print 0.6151 ± 0.0306"),
+        (900, 700, "w/ CF: ours 0.9000, print 0.8452 ± 0.0200; w/ AF: ours 0.7000, print 0.6151 ± 0.0284"),
+    ],
+)
+def test_both_lines_must_agree_with_print(tmp_path, own, rival, reason):
+    train(tmp_path, GAIN, CLEAN, keys=("clean",))
+    train(tmp_path, GAIN, {"w/ CF": users(own, 1000), "w/ AF": users(rival, 1000)}, keys=("published",))
+    one = found(tmp_path)
+    assert (one.verdict, one.reason) == (NOT_REPRODUCED if reason else HOLDS, reason)
+    assert one.way == BY_NUMBERS
+    assert one.effect.value == pytest.approx(0.6), "shown all the same"
+
+
+def test_ours_is_the_mean_of_all_seeds(tmp_path):
+    train(tmp_path, GAIN, CLEAN, keys=("clean",), seeds=(0, 1))
+    for seed, own in ((0, 800), (1, 890)):
+        lines = {"w/ CF": users(own, 1000), "w/ AF": users(615, 1000)}
+        train(tmp_path, GAIN, lines, keys=("published",), seeds=(seed,))
+    assert found(tmp_path, seeds=(0, 1)).verdict == HOLDS
+    for seed in (0, 1):
+        assert found(tmp_path, seeds=(seed,)).verdict == NOT_REPRODUCED
+
+
+def test_an_exact_verdict_rests_on_the_sampled_numbers_that_are_printed(tmp_path):
+    train(tmp_path, GAIN, CLEAN, keys=("clean",))
+    lines = {"w/ CF": users(845, 1000), "w/ AF": users(615, 1000)}
+    train(tmp_path, GAIN, lines, keys=("published",), exact=users(1, 1000))
+    assert found(tmp_path, metric="exact_hr@10").verdict == HOLDS
+    train(tmp_path, GAIN, {"w/ CF": users(700, 1000)}, keys=("published",), exact=users(845, 1000))
+    assert found(tmp_path, metric="exact_hr@10").verdict == NOT_REPRODUCED
+
+
+def test_of_several_rivals_the_strongest_in_print_and_the_one_compared_must_agree(tmp_path):
+    """In print w/ CF is the strongest, with 0.8452; under clean FedMF is."""
+    reproduce(tmp_path, LOW_RANK, count=1000)
+    lines = {"w/ CLR": users(100, 1000), "FedMF": users(400, 1000), "w/ AF": users(50, 1000)}
+    train(tmp_path, LOW_RANK, lines | {"w/ CF": users(60, 1000)}, keys=("clean",))
+    assert found(tmp_path, LOW_RANK).verdict == REVERSED
+
+    def miss(name):
+        reproduce(tmp_path, LOW_RANK, count=1000)
+        train(tmp_path, LOW_RANK, {name: users(10, 1000)}, keys=("published",))
+        return found(tmp_path, LOW_RANK)
+
+    assert miss("w/ AF").verdict == REVERSED, "the weakest in print, and not compared with"
+    for name in ("w/ CF", "FedMF", "w/ CLR"):
+        one = miss(name)
+        assert one.verdict == NOT_REPRODUCED
+        assert one.reason.startswith(f"{name}: ours 0.0100, print ")
+
+
+def test_a_line_that_diverges_in_public_does_not_agree(tmp_path):
+    reproduce(tmp_path, GAIN)
+    train(tmp_path, GAIN, CLEAN, keys=("clean",))
+    diverge(tmp_path, GAIN, "w/ AF", 7, key="published")
+    one = found(tmp_path)
+    assert (one.verdict, one.reason) == (NOT_REPRODUCED, "w/ AF diverges under its paper's protocol")
+
+
+def test_what_was_not_run_under_the_papers_protocol_is_not_known_to_agree(tmp_path):
+    train(tmp_path, GAIN, CLEAN, keys=("clean",))
+    train(tmp_path, GAIN, {"w/ CF": users(845, 1000)}, keys=("published",))
+    one = found(tmp_path)
+    assert (one.verdict, one.reason) == (UNTESTED, "not run under its paper's protocol: w/ AF")
+
+
+def drawn(results, *, published, clean):
+    """A claim that its paper draws and does not print; each protocol has one line that all others are below."""
+    claim = replace(CLAIMS["fedrap-sparsity-helps"], datasets=("ml-100k",))
+    for key, best in (("published", published), ("clean", clean)):
+        lines = {name: users(80 if name == best else 20) for name in claim.lines}
+        train(results, claim, lines, keys=(key,))
+    return claim
+
+
+@pytest.mark.parametrize(
+    ("published", "clean", "verdict"),
+    [
+        ("FedRAP", "FedRAP", HOLDS),
+        ("FedRAP", "FedRAP-L2", REVERSED),
+        ("FedRAP-L2", "FedRAP", NOT_REPRODUCED),
+        ("nothing", "FedRAP-L2", NOT_REPRODUCED),
+    ],
+)
+def test_where_nothing_is_printed_the_claim_itself_must_be_found(tmp_path, published, clean, verdict):
+    claim = drawn(tmp_path, published=published, clean=clean)
+    one = found(tmp_path, claim)
+    assert (one.verdict, one.way) == (verdict, BY_EFFECT)
+    said = "the claim is not found under its paper's protocol"
+    assert one.reason == (said if verdict == NOT_REPRODUCED else "")
+
+
+def test_where_nothing_is_printed_and_nothing_run_it_is_not_known(tmp_path):
+    claim = drawn(tmp_path, published="FedRAP", clean="FedRAP")
+    runs = {run for run in evidence(tmp_path).runs if run.protocol == "clean"}
+    one = found(tmp_path, claim, runs=runs)
+    assert (one.verdict, one.reason[:36]) == (UNTESTED, "not run under its paper's protocol: ")
