@@ -75,13 +75,15 @@ def stored_project(configuration: Document, root: Path, store: RunStore, results
 def stored_runs(store: RunStore, project: Project) -> Stored:
     """What a store has of what tables mean.
 
-    They mean no run of other settings, or of another protocol, than its name stands for today, and where runs
-    that diverge are refused none of these.
+    They mean no run of other settings, of another protocol, or on an older split than its name stands for
+    today, and where runs that diverge are refused none of these.
     """
+    splits = store.split_hashes()
     runs = {
         run.id: run
         for run in store.every_run()
         if is_as_named(run.summary, project.methods, project.protocols)
+        and run.summary["split"] == splits.get((run.dataset, run.id.protocol), run.summary["split"])
         and (project.keeps_diverged or DIVERGED not in run.summary)
     }
     return Stored(

@@ -306,6 +306,13 @@ class RunStore:
             rows = {tuple(row[key] for key in keys): row for row in (*self._rows(file), *other._rows(file))}
             self._write_rows(file, [rows[key] for key in sorted(rows)])
 
+    def split_hashes(self) -> dict[tuple[str, str], str]:
+        """The hash of the split whose shape is there, by dataset and protocol."""
+        return {
+            (row["dataset"], row["protocol"]): str(json.loads(row["about"])["split"])
+            for row in self._rows(_SPLITS)
+        }
+
     def described(self) -> list[str]:
         """The datasets whose statistics are there."""
         return [row["dataset"] for row in self._rows(_DATASETS)]

@@ -140,6 +140,17 @@ def test_a_stored_run_of_another_protocol_than_its_name_stands_for_is_not_shown(
     assert whole - left == {run for run in whole if run.protocol == "clean"} != set()
 
 
+def test_a_stored_run_on_an_older_split_is_not_shown(built, monkeypatch):
+    project, _ = built
+    store = RunStore(project.results.parent / "store")
+    whole = stored_runs(store, project).runs
+    dataset = next(run.dataset for run in whole if run.protocol == "clean")
+    of_today = {**store.split_hashes(), (dataset, "clean"): "another"}
+    monkeypatch.setattr(store, "split_hashes", lambda: of_today)
+    gone = {run for run in whole if (run.dataset, run.protocol) == (dataset, "clean")}
+    assert whole - stored_runs(store, project).runs == gone != set()
+
+
 def rows_of_csv(project, name):
     with (project.results / f"tables/{name}.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
