@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.config.names import parse
 from fedrec.errors import FederationError
 from fedrec.federation.comparison import shares_apart
 from fedrec.federation.engines.engine import Engine, Outcome, Task, engine_named, slower_engines
@@ -181,7 +182,7 @@ class CheckedEngine(Engine):
             return None
         device = task.who.device
         return {
-            "method": self._method,
+            "method": parse(self._method).name,
             "settings": _hash(sorted(_alike(self._settings).items())),
             "program": _hash(self._identity_but_rates(task)),
             "ways": self._ways(task),
@@ -198,12 +199,16 @@ class CheckedEngine(Engine):
         settings = task.method.settings
         if not isinstance(settings, MutableMapping):
             return self._identity(task.program)
-        before = dict(settings)
-        settings.update(_alike(before))
+        # What settings know of themselves, for messages, is a name with all rates in it.
+        attributes: dict[str, Any] = getattr(settings, "__dict__", {})
+        before = dict(settings), dict(attributes)
+        settings.update(_alike(settings))
+        attributes.clear()
         try:
             return self._identity(task.program + trace_after(task.method, task.round_)[0])
         finally:
-            settings.update(before)
+            settings.update(before[0])
+            attributes.update(before[1])
 
     def _ways(self, task: Task) -> list[str]:
         """The calls of torch that every loss makes."""

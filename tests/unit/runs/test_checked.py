@@ -31,6 +31,7 @@ from fedrec.plan.runs import FILES
 from fedrec.plan.train_request import TrainRequest
 from fedrec.runs import checked
 from fedrec.runs.checked import CheckedEngine
+from fedrec.runs.registry import make_method
 from fedrec.runs.train import train
 from tests.conftest import ROOT
 from tests.federations import (
@@ -179,6 +180,18 @@ def test_another_rate_shares_the_verdict_but_none_does_not(compared):
         settings = settings_of("fedmf", *gentle("fedmf", "local_epochs=3", "d=4", f"rate={rate}"))
         trained(checked_engine(settings=settings), rounds=1, settings=settings)
     assert compared == ["fused", "fused"]
+
+
+def test_what_a_composition_is_called_does_not_matter(compared):
+    for beta in ("0.01", "0.3"):
+        name = f"pfedclr[beta={beta}]"
+        settings = settings_of("pfedclr", *gentle("pfedclr", "local_epochs=1", "d=4", f"beta={beta}"))
+        method = make_method(name, settings, CLIENTS.items)
+        assert method is not None
+        code = partial(run_fingerprint, name)
+        engine = CheckedEngine(engine_named("fused", GIB, GIB), name, settings, (GIB, GIB), code)
+        Federation(method, CLIENTS, engine, settings, 0).train_round(1)
+    assert compared == ["fused"]
 
 
 class Branching(FedMF):
