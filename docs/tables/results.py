@@ -106,21 +106,41 @@ def claims() -> str:
     return fill(" ".join(summary_sentences(rows)), width=120)
 
 
-def tried() -> str:
-    """What settings were tried for baselines that miss print, and what they gave."""
+def orders() -> str:
+    """How hard the task is by each order of rows."""
     return markdown(
-        ("method", "dataset", "setting", "HR@10", "NDCG@10"),
+        ("dataset", "order", "users", "test items the user had", "that nobody had", "popularity"),
         (
             (
-                f"`{row['method']}`",
                 row["dataset"],
-                f"`{row['setting']}`" if "=" in row["setting"] else row["setting"],
-                row["hr"] + (" †" if row["diverged"] else ""),
-                row["ndcg"],
+                row["order"],
+                row["users"],
+                row["own"],
+                row["cold"],
+                f"{row['hr']} / {row['ndcg']}",
             )
-            for row in numbers("tried")
+            for row in numbers("row_orders")
         ),
-        right=3,
+        right=4,
+    )
+
+
+def clusters() -> str:
+    """What the first tests of clusters of misses gave, beside print."""
+    return markdown(
+        ("cluster", "paper", "dataset", "run", "printed HR@10 / NDCG@10", "this run"),
+        (
+            (
+                row["cluster"],
+                row["paper"],
+                row["dataset"],
+                f"`{row['run']}`",
+                f"{row['printed_hr']} / {row['printed_ndcg']}",
+                f"{row['hr']} / {row['ndcg']}" + (" †" if row["diverged"] else ""),
+            )
+            for row in numbers("clusters")
+        ),
+        right=2,
     )
 
 
