@@ -98,12 +98,28 @@ def six_lines() -> str:
 
 
 def claims() -> str:
-    """How many of the papers' claims survive, in the words of the report."""
+    """How many of the papers' claims survive, in the words of the report, and how many numbers agree."""
     from fedrec.audit.verdict_summary import summary_sentences
 
-    with (REFERENCE / "tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    return fill(" ".join(summary_sentences(rows)), width=120)
+    sentences = " ".join(summary_sentences(_csv_of("verdicts")))
+    return f"{fill(sentences, width=120)}\n\n{fill(_coverage(), width=120, break_long_words=False)}"
+
+
+def _coverage() -> str:
+    """How many printed numbers of rankings have ours, agree, and what these rest on."""
+    ranked = [row for row in _csv_of("coverage") if "@" in row["metric"] and row["unit"] == "fraction"]
+    agreeing = [row for row in ranked if row["standing"] == "agrees"]
+    ours = sum(bool(row["published"]) for row in ranked)
+    alone = sum(row["rests_on"] == "neither" for row in agreeing)
+    return (
+        f"Of {len(ranked):,} printed HR and NDCG {ours:,} have ours; {len(agreeing):,} "
+        f"[agree](results/reference/tables/coverage.md), {alone:,} on settings neither fitted nor searched."
+    )
+
+
+def _csv_of(table: str) -> list[Row]:
+    with (REFERENCE / f"tables/{table}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def orders() -> str:
