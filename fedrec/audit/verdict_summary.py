@@ -73,7 +73,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "those that our runs reproduce under the papers' own protocols."
     )
     under = [
-        f"Under the {condition.protocol} protocol: {words}."
+        f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."
         for condition in CONDITIONS
         if (words := _counted(summarise_verdicts(rows, condition), is_open=False))
     ]

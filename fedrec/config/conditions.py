@@ -16,12 +16,20 @@ class Condition:
     """For headings."""
     protocol: str
     """Its short name: `clean`."""
+    tuned: bool = False
+    """Whether methods have the settings that searches found under this protocol, and not the paper's."""
+
+    @property
+    def heading(self) -> str:
+        """The protocol, and that settings were tuned under it, for columns."""
+        return f"{self.protocol}, tuned" if self.tuned else self.protocol
 
 
 PUBLISHED = Condition("published", "published", "published")
 """The paper's own protocol with the paper's settings: whether our runs reproduce a claim."""
 CONDITIONS = (
     Condition("clean", "clean, untuned", "clean"),
+    Condition("tuned", "clean, tuned", "clean", tuned=True),
     Condition("neutral", "neutral, untuned", "neutral"),
 )
 """Those that give verdicts. Untuned: with the paper's settings, as they are under its own protocol."""
@@ -29,6 +37,13 @@ MAIN = CONDITIONS[0]
 """The one that the headline counts."""
 
 
-def conditions_among(protocols: Container[str]) -> tuple[Condition, ...]:
-    """The conditions whose protocols are among `protocols`, or are those that everything is shown under."""
-    return tuple(one for one in CONDITIONS if one.protocol in BOTH or one.protocol in protocols)
+def conditions_among(protocols: Container[str], *, tuned: bool = False) -> tuple[Condition, ...]:
+    """The conditions whose protocols are among `protocols`, or are those that everything is shown under.
+
+    Those with tuned settings only where there are such.
+    """
+    return tuple(
+        one
+        for one in CONDITIONS
+        if (one.protocol in BOTH or one.protocol in protocols) and (tuned or not one.tuned)
+    )

@@ -131,11 +131,14 @@ def held_settings(search: Search, methods: Methods) -> Settings:
 
 def found_by(methods: Methods, search: Search) -> Found | None:
     """What a search found, as `methods` have it; None where it found nothing yet."""
-    composition = parse(search.method)
-    entry = entries_of(methods, composition)[-1]
-    place = search.key.rpartition("@")[2]
+    return _found(methods, search.method, search.key.rpartition("@")[2], search.dataset)
+
+
+def _found(methods: Methods, method: str, place: str, dataset: str) -> Found | None:
+    """What was found for a method under a paper's protocol, or the shared one."""
+    composition = parse(method)
     where = place if composition.plugin is None else f"{composition.backbone}@{place}"
-    return entry.found.get(where, {}).get(search.dataset)
+    return entries_of(methods, composition)[-1].found.get(where, {}).get(dataset)
 
 
 def name_with_found(methods: Methods, search: Search) -> str:
@@ -147,6 +150,26 @@ def name_with_found(methods: Methods, search: Search) -> str:
     values = {} if found is None else found.settings
     changes = tuple((key, setting_text(value)) for key, value in values.items())
     return canonical(methods, str(replace(parse(search.method), changes=changes)))
+
+
+def tuned_name(methods: Methods, method: str, dataset: str) -> tuple[str, str] | None:
+    """The paper and the method of a run with what was found under the shared protocol, and its own changes.
+
+    None where nothing was found. The paper is the one whose settings the trials had besides.
+    """
+    composition = parse(method)
+    found = _found(methods, composition.name, SHARED_PROTOCOL, dataset)
+    if found is None:
+        return None
+    changes = {key: setting_text(value) for key, value in found.settings.items()} | dict(composition.changes)
+    _, _, paper = resolve(methods.unsearched, composition.name, None, dataset)
+    return paper, canonical(methods, str(replace(composition, changes=tuple(changes.items()))))
+
+
+def has_tuned(methods: Methods) -> bool:
+    """Whether searches under the shared protocol found anything."""
+    places = (place for entry in methods.values() for place in entry.found)
+    return any(place.rpartition("@")[2] == SHARED_PROTOCOL for place in places)
 
 
 def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:

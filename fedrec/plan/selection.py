@@ -12,6 +12,7 @@ from fedrec.config.papers import BOTH, Artefact, Paper
 from fedrec.config.printed import published
 from fedrec.config.protocol import SWITCHES, full_name, short_name
 from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.tuning import has_tuned, tuned_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.runs import RunId, run_of, shortened
 from fedrec.plan.steps import ProtocolSteps, protocol_steps, runs_of_step, steps
@@ -111,13 +112,15 @@ def runs_by_line(
     """The runs a claim is judged by, by line, dataset and the condition's key: one per seed.
 
     They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
-    `dataset/protocol`; their runs are left out.
+    `dataset/protocol`; their runs are left out. A line has no runs under a condition with tuned settings
+    where no search found any.
     """
     lines = named_lines(artefact)
     return {
         (name, dataset, condition.key): [
-            run_of(methods, claim.paper, dataset, protocol, method, seed)
-            for method in shortened(methods, [str(lines[name].run)], claim.paper, dataset, rounds)
+            run_of(methods, paper, dataset, protocol, method, seed)
+            for paper, trained in _as_under(methods, claim.paper, str(lines[name].run), dataset, condition)
+            for method in shortened(methods, [trained], paper, dataset, rounds)
             for seed in seeds
         ]
         for name in claim.lines
@@ -127,6 +130,16 @@ def runs_by_line(
         for protocol in (full_name(condition.protocol, claim.paper),)
         if f"{dataset}/{protocol}" not in unavailable
     }
+
+
+def _as_under(
+    methods: Methods, paper: str, method: str, dataset: str, condition: Condition
+) -> list[tuple[str, str]]:
+    """The paper and method of a line under a condition; none where it has no tuned settings."""
+    if not condition.tuned:
+        return [(paper, method)]
+    found = tuned_name(methods, method, dataset)
+    return [] if found is None else [found]
 
 
 def runs_of_claim(
@@ -149,11 +162,13 @@ def runs_of_claim(
 def judged_under(workspace: Workspace) -> tuple[Condition, ...]:
     """The conditions that claims are judged under: those whose protocols the configuration names.
 
-    Where nothing is trained, those that there are runs of: what is lacking beside them is a dash.
+    Where nothing is trained, those that there are runs of: what is lacking beside them is a dash. Runs with
+    tuned settings are those of the leaderboard; claims ask for no others.
     """
     if workspace.stored is None:
         return conditions_among(workspace.configuration["protocols"])
-    return conditions_among({run.protocol for run in workspace.stored.runs})
+    protocols = {run.protocol for run in workspace.stored.runs}
+    return conditions_among(protocols, tuned=has_tuned(workspace.methods))
 
 
 def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None = None) -> list[RunId]:

@@ -7,8 +7,12 @@ import pytest
 
 from fedrec.config.claims import Claim, load_claims, named_lines
 from fedrec.config.conditions import CONDITIONS, MAIN, conditions_among
+from fedrec.config.document import Document
+from fedrec.config.found_file import with_found
+from fedrec.config.methods import Methods
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed
+from fedrec.config.tuning import has_tuned
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of_claim
@@ -106,9 +110,24 @@ def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
     assert len(neutral) == 2 * 2 * 2
 
 
+def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes():
+    claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
+    tuned = next(one for one in CONDITIONS if one.tuned)
+    assert not has_tuned(METHODS)
+    entry = {"ml-100k": {"trials": 16, "settings": {"beta": 0.001}, "held": {}}}
+    methods = Methods(with_found(METHODS, Document("found", {"pfedclr@clean": entry})))
+    assert has_tuned(methods)
+    found = {run for run in runs_of_claim(claim, methods, [3], None, (), [tuned]) if run.protocol == "clean"}
+    assert found == {
+        RunId("pfedclr", "ml-100k", "clean", method, 3)
+        for method in ("pfedclr[beta=0.001]", "pfedclr[beta=0.001][ldp=0.5]")
+    }
+
+
 def test_conditions_are_those_of_the_protocols_that_are_named():
     assert conditions_among(()) == conditions_among(["published"]) == (MAIN,)
-    assert conditions_among(["published", "clean", "neutral"]) == CONDITIONS
+    assert conditions_among(["published", "clean", "neutral"], tuned=True) == CONDITIONS
+    assert not any(one.tuned for one in conditions_among(["published", "clean", "neutral"]))
     assert len({one.key for one in CONDITIONS}) == len(CONDITIONS)
 
 

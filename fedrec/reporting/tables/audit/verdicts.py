@@ -218,8 +218,8 @@ def _columns(conditions: Sequence[Condition], *, on_page: bool) -> list[ReportCo
     """The columns of a paper's table: what is said of the claim, then of it under each condition."""
     under = {
         condition: (
-            ReportColumn(condition.key, f"effect, {condition.protocol} [interval]", "{:+.4f}"),
-            ReportColumn(f"{condition.key}_seeds", f"seeds, {condition.protocol}", align="left"),
+            ReportColumn(condition.key, f"effect, {condition.heading} [interval]", "{:+.4f}"),
+            ReportColumn(f"{condition.key}_seeds", f"seeds, {condition.heading}", align="left"),
             ReportColumn(f"{condition.key}_verdict", f"verdict, {condition.title}", align="left"),
         )
         for condition in conditions
