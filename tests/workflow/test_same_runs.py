@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from fedrec.config.protocol import rules_name
 from tests.workflow.test_workflow import built, copied
 
 __all__ = ["built", "copied"]
@@ -55,7 +56,11 @@ def ruled(checkout, protocol, **values):
     """The protocols of the checkout with other values in one of them, until the end of the block."""
     file = checkout.folder / "config/protocols.yaml"
     text = file.read_text()
-    checkout.edit("config/protocols.yaml", lambda known: known | {protocol: known[protocol] | values})
+    # Those with other seeds alone have the same rules.
+    checkout.edit(
+        "config/protocols.yaml",
+        lambda known: known | {name: known[name] | values for name in known if rules_name(name) == protocol},
+    )
     yield
     file.write_text(text)
 

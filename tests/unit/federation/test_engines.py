@@ -19,15 +19,11 @@ from fedrec.federation.server.server import Server
 from fedrec.methods.fedmf import FedMF
 from tests.by_hand import ENGINES, asked_of_a_client, clients_with, federation_of, kept, near
 from tests.compositions import compositions
-from tests.federations import METHODS, clients_of, planted_blocks, settings_of, values_of
+from tests.federations import METHODS, clients_of, method_of, planted_blocks, settings_of, values_of
 
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["loop", "batched"])
 LOOP, BATCHED = ENGINES
-FEDERATED = [
-    name
-    for name in [*method_names(), *compositions(METHODS)]
-    if name not in ("mf", "ncf", "lightgcn", "centrap", "popularity", "draw-counter")
-]
+FEDERATED = [name for name in [*method_names(), *compositions(METHODS)] if method_of(name) is not None]
 
 
 def made_of(method, clients, *changes, engine):

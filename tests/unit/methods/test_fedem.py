@@ -304,8 +304,9 @@ def test_a_table_that_is_neither_trained_nor_sampled_is_merged_all_the_same(engi
 def test_a_backbones_tower_is_averaged_as_before_and_only_items_are_merged(engine):
     clients = clients_with(POSITIVES, items=10)
     federation = federation_of(
-        "fedncf+em", clients, "participation=1", "d=2", "layers=3", "weighting=size", engine=engine
-    )
+        "fedncf+em", clients, "aggregated=1", "participation=1", "d=2", "layers=3", "weighting=size",
+        engine=engine,
+    )  # fmt: skip
     report = federation.train_round(1)
     tower = {"mlp.0", "mlp.0.bias", "mlp.1", "mlp.1.bias"}
     assert federation.state.shared.keys() == {"G", *tower}

@@ -302,7 +302,8 @@ def test_with_elastic_merging_g_is_the_mean_of_the_neighbours_tables(engine, mer
     """Of the tables as they are after the round, in every order of merging and training."""
     clients = clients_with(FIVE, items=12)
     federation = federation_of(
-        "gpfedrec+em", clients, *LIVELY, "pull=0.1", "adapter=2", "local_epochs=2", f"merging={merging}",
+        "gpfedrec+em", clients, *LIVELY, "aggregated=1", "pull=0.1", "adapter=2", "local_epochs=2",
+        f"merging={merging}",
         engine=engine,
     )  # fmt: skip
     for round_ in (1, 2):
