@@ -186,6 +186,10 @@ class Project(Workspace):
                 if self.targets.can_be_searched(search)
             ],
         }
+        for search in self.tuning.alike:
+            if self.targets.can_be_searched(search):
+                for group in ("tune_clean", f"tune_clean_{search.dataset}".replace("-", "_")):
+                    groups.setdefault(group, []).append(search.target)
         for paper in self.papers.values():
             groups[paper.name] = self._buildable(paper.artefacts.values())
             if targets.audited_for(paper.name):

@@ -129,7 +129,9 @@ def test_a_grid_that_a_paper_states_is_searched_where_the_file_says_so(tmp_path)
 def test_all_searches_of_the_project_are_on_datasets_of_their_papers():
     tuning = load_tuning(ROOT / "config/tuning.yaml", METHODS)
     catalogue = load_catalogue(ROOT / "config/datasets.yaml")
-    assert [one for one in tuning.searches.values() if one.paper not in catalogue[one.dataset].papers] == []
+    of_papers = [one for one in tuning.searches.values() if one.protocol == "published"]
+    assert [one for one in of_papers if one.paper not in catalogue[one.dataset].papers] == []
+    assert {one.dataset for one in tuning.alike} <= {*catalogue}
 
 
 # What a search has to do with the rest of the configuration
@@ -297,8 +299,9 @@ def tuned_under_clean(made, *names):
     """The project with what such searches found."""
     path = made.folder / "config/tuning.yaml"
     content = yaml.safe_load(path.read_text())
-    content["searches"] |= {f"{name}@clean": CLEAN for name in names}
-    path.write_text(yaml.safe_dump(content))
+    of_papers = {key: one for key, one in content["searches"].items() if not key.endswith("@clean")}
+    searches = of_papers | {f"{name}@clean": CLEAN for name in names}
+    path.write_text(yaml.safe_dump(content | {"searches": searches}))
     found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
     made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
     return made.project()
