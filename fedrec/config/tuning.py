@@ -270,8 +270,7 @@ def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
         if search.backbone is None:
             continue
         if search.protocol != SHARED_PROTOCOL or (wanted, search.dataset) not in alike:
-            text = f"there is no search {wanted} on {search.dataset} beside {search.key}. Add one, or take "
-            "it out."
+            text = f"there is no search {wanted} on {search.dataset}. Add one, or take the backbone out."
             yield Mistake(("searches", search.key, "backbone"), text)
 
 

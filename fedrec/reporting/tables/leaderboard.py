@@ -18,6 +18,8 @@ from fedrec.reporting.tables.leaderboard_rows import (
     ACTIVITY_GROUPS,
     AGAINST_SIDES,
     LEADING_METRIC,
+    NOT_FINISHED,
+    NOT_TRAINED,
     leaderboard_rows,
 )
 from fedrec.reporting.tables.leaderboard_words import answers
@@ -38,12 +40,13 @@ def build(target: Target, project: Project) -> None:
     by_folder = {record.id.folder: record for record in records}
     rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data")
     said = answers(rows)
-    tables = leaderboard_tables(rows, [*said, *exact_notes(records)])
+    missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
+    tables = leaderboard_tables(rows, [*said, *exact_notes(records), *missing])
     chapter = Chapter(
         "Leaderboard: all methods tuned alike, without the leak",
-        "Every method had the same rule of freedom and the same budget for its search, under the clean "
+        "Every method has the same rule of freedom and the same budget for its search, under the clean "
         "protocol. "
-        "What has no finished search has no number.",
+        f"Where there is no number, the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
         order=0,
         finding=said,
     )
@@ -105,11 +108,11 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
     return ReportTable(
         caption="Leaderboard: exact NDCG@10 of the test items under the clean protocol, all methods tuned "
         "alike on "
-        f"each dataset; and the mean rank over {len(counted)} of {len(groups)} datasets, those on which "
+        f"each dataset. The mean rank is over {len(counted)} of {len(groups)} datasets, those on which "
         "more than "
-        f"one method has a number. {len(without)} of {len(lines)} methods lack a number on one of them and "
-        "have no "
-        f"mean rank. {WHAT_IS_EXACT}",
+        f"one method has a number. It is missing for {len(without)} of {len(lines)} methods, which lack a "
+        "number "
+        f"on one of them. {WHAT_IS_EXACT}",
         columns=[
             _METHOD,
             _KIND,
@@ -127,12 +130,13 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
     best = next((row["title"] for row in rows if row["method"] == central), "not known yet")
     return ReportTable(
         caption=f"Leaderboard on {dataset}, clean protocol{_users(rows)}: exact metrics, NDCG@10 with its "
-        "95 % interval "
-        "over users and seeds, sampled ones beside. Then the difference in exact NDCG@10 to the "
-        "centralised method "
-        f"that is best on validation ({best}), and to the method's own backbone, with 95 % intervals over "
-        "users; p of "
-        f"the randomisation test, adjusted by Holm over the table. {_origin(rows)}",
+        "95 % "
+        "interval over users and seeds, and sampled metrics. Differences are in exact NDCG@10, with 95 % "
+        "intervals "
+        f"over users. They are to the centralised method that is best on validation ({best}), and to the "
+        "method's "
+        "own backbone. The p are of the randomisation test, adjusted by Holm over all of this table. "
+        f"{_origin(rows)}",
         columns=[
             _METHOD,
             _KIND,
@@ -159,17 +163,18 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
 def _costs(dataset: str, rows: _Rows) -> ReportTable:
     names = ("least active", *("middle",) * (ACTIVITY_GROUPS - 2), "most active")
     return ReportTable(
-        caption=f"What that costs on {dataset}, clean protocol: kilobytes from and to a client in a round, "
-        "megabytes of "
-        "all clients in all rounds, at four bytes a number, and seconds of training, means over seeds. "
-        "Seconds of "
-        "different devices do not compare. What the ten best items of all users say, of the model after "
-        "the last round, "
-        "first seed: the share of all items that anyone is shown, and the share of users who have them in "
+        caption=f"Costs on {dataset}, clean protocol, means over seeds: kilobytes from and to a client in "
+        "a round, "
+        "megabytes of all clients in all rounds, at four bytes a number, and seconds of training. Seconds of "
+        "different devices do not compare. The model of the first seed after the last round shows each "
+        "user ten "
+        "items: the share of all items that anyone is shown, and the share of users who have those in "
         "training. "
-        "AUC of the strongest attack on uploads, first seed. Exact NDCG@10 of users in three groups of "
-        "equal size by "
-        "training rows. Trials of the search, and what it found. A dash: not measured.",
+        "The AUC is that of the strongest attack on uploads, first seed. Exact NDCG@10 is also of users in "
+        "three "
+        "groups of equal size by training rows. The last columns have the trials of the search and the "
+        "settings "
+        "found. A dash: not measured.",
         columns=[
             _METHOD,
             ReportColumn("kilobytes_down", "KB down", "{:,.1f}"),
@@ -202,8 +207,8 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
                 ReportTable(
                     caption=f"The same settings on {dataset} under the neutral protocol, whose clients "
                     "draw neither "
-                    "held-out items nor candidates: sampled metrics, as exact ones leak there. "
-                    f"{_origin(there)}",
+                    "held-out items nor candidates: sampled metrics, means over seeds. Exact metrics leak "
+                    "there.",
                     columns=[
                         _METHOD,
                         *(
@@ -231,17 +236,19 @@ def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
         shown = [
             {"title": row["title"], "kind_label": row["kind_label"], RUNS: row[RUNS]}
             | {f"rank_{place}": of_key[row["method"]] for place, of_key in enumerate(ranks)}
+            | {f"rank_{place}_runs": row.get(f"{key}_runs", row[RUNS]) for place, key in enumerate(keys)}
             for row in there
         ]
         headings = ("published rank", "clean rank", "tuned clean rank", "tuned clean rank, exact")
         tables.append(
             ReportTable(
-                caption=f"Ranks of {len(there)} methods of papers on {dataset}: with a paper's settings "
-                "under its own "
-                "protocol, which leaks, and under the clean one; and with the settings found under the "
-                "clean one. By "
-                "sampled NDCG@10, the last by exact NDCG@10. Equal numbers share their mean rank. "
-                f"{_origin(there)}",
+                caption=f"Ranks of {len(there)} methods of papers on {dataset}. The first two are with a "
+                "paper's "
+                "settings: under its own protocol, which leaks, and under the clean one. The others are "
+                "with the "
+                "settings found under the clean one. All are by sampled NDCG@10, the last by exact "
+                "NDCG@10, means "
+                "over seeds; equal numbers share their mean rank.",
                 columns=[
                     _METHOD,
                     _KIND,

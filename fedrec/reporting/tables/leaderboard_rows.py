@@ -26,7 +26,7 @@ from fedrec.reporting.subject import split_table, training_counts
 from fedrec.reporting.tables.table import RUNS
 from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.kinds import kind_of
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.origins import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
 LEADING_METRIC = exact_name("ndcg@10")
@@ -195,10 +195,9 @@ def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) 
         for protocol in line[which]:
             numbered = [one for one in _group(line, records, which, protocol) if one.has_numbers()]
             if numbered and (which, protocol) != ("runs", "clean"):
-                found |= {
-                    f"{which}_{protocol}_{name}": _mean(record.metric(name) for record in numbered)
-                    for name in COMPARED_METRICS
-                }
+                for name in COMPARED_METRICS:
+                    found[f"{which}_{protocol}_{name}"] = _mean(record.metric(name) for record in numbered)
+                    found[f"{which}_{protocol}_{name}_runs"] = folders_of(numbered)
     return found
 
 
