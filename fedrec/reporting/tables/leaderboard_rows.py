@@ -155,7 +155,7 @@ def _of_groups(measured: _Measured, data: Path) -> dict[str, float]:
 
 def _costs(group: Sequence[RunRecord]) -> dict[str, float]:
     """Kilobytes per client and round, megabytes of all clients in all rounds, and seconds of training."""
-    every = [record.columns("timing") for record in group]
+    every = [_times(record) for record in group]
     moved = [
         times["clients"] * (times["bytes_down_per_client"] + times["bytes_up_per_client"]) for times in every
     ]
@@ -169,6 +169,13 @@ def _costs(group: Sequence[RunRecord]) -> dict[str, float]:
         ) / _MEGA,
         "seconds": _mean((times["local_seconds"] + times["server_seconds"]).sum() for times in every),
     }  # fmt: skip
+
+
+def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
+    """What its rounds took, those before it diverged if it did: later ones trained nobody."""
+    times = record.columns("timing")
+    trained = times["round"] < (np.inf if record.diverged is None else max(2, record.diverged))
+    return {name: values[trained] for name, values in times.items()}
 
 
 def _inside(record: RunRecord) -> dict[str, float]:
