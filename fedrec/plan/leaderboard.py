@@ -66,11 +66,6 @@ def runs_of_lines(lines: Sequence[LeaderboardLine]) -> list[RunId]:
     return list(dict.fromkeys(run for group in groups for run in group))
 
 
-def has_tuned(lines: Sequence[LeaderboardLine]) -> bool:
-    """Whether any search of the lines is finished."""
-    return any(line.trials is not None for line in lines)
-
-
 def _control(workspace: Workspace, name: str, dataset: str, compared: Collection[str]) -> LeaderboardLine:
     _, _, paper = resolve(workspace.methods, name, None, dataset)
     protocols = _protocols(workspace, name in compared)

@@ -14,14 +14,14 @@ from fedrec.config.modules import modules_of
 from fedrec.config.papers import BOTH, Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
 from fedrec.config.protocol import short_name
-from fedrec.config.tuning import Search
+from fedrec.config.tuning import Search, has_tuned
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
 from fedrec.plan.explaining import fitting_runs, trials_behind
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
-from fedrec.plan.leaderboard import LEADERBOARD, has_tuned, leaderboard_lines, runs_of_lines
+from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
 from fedrec.plan.selection import (
@@ -211,7 +211,7 @@ class Targets:
         if workspace.stored is None:
             return found
         # Both read the runs of many, which is little where nothing is trained for them.
-        tuned = [LEADERBOARD] * has_tuned(leaderboard_lines(workspace))
+        tuned = [LEADERBOARD] * has_tuned(workspace.methods)
         return [*found, *tuned, COVERAGE]
 
     def audited_for(self, paper: str) -> list[str]:
