@@ -1,6 +1,7 @@
 """Searches as configuration: what may be searched and what not, and values that are marked as found by one."""
 
 import re
+from collections import Counter
 from dataclasses import asdict, replace
 
 import pytest
@@ -375,6 +376,18 @@ def test_every_method_is_searched_with_the_same_freedom_on_the_same_datasets():
     every = {(name, dataset) for name in TUNED for dataset in datasets}
     assert {(search.method, search.dataset) for search in searches} == every
     assert len(searches) == len(every)
+
+
+def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
+    tuning = load_tuning(ROOT / "config/tuning.yaml", METHODS)
+    trials = Counter(tuning.trials_of(search) for search in tuning.alike if search.dataset == "ml-1m")
+    assert trials == {16: 2, 32: 1, 48: 3, 64: 22}
+    text = " ".join((ROOT / "docs/leaderboard.md").read_text(encoding="utf-8").split())
+    assert "for each of 28 methods, on each of six datasets" in text
+    assert (
+        "EASE and FedEASE have one setting and 16 trials, item-kNN has two and 32, MF, NCF and BPR-MF have three "
+        "and 48, the 22 others have 64" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,24 @@
 """The leaderboard of made runs: what it shows, compares and says, and what it does not."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
 
+from fedrec.cli.main import main
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
+from fedrec.files.sealed import write_sealed
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines
+from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
 from fedrec.reporting.tables.leaderboard_rows import leaderboard_rows
 from fedrec.reporting.tables.leaderboard_words import answers
 from fedrec.reporting.tables.table import read_shown
-from fedrec.runs.record import RunRecord
+from fedrec.runs.record import AUDIT_FILE, RunRecord
 from tests.made_runs import write_rows, write_run
-from tests.projects import Made
+from tests.projects import Made, configuration
 
 USERS = 60
 GOOD, FAIR, POOR = [1] * USERS, [1, 1, 20] * (USERS // 3), [20, 20, 4] * (USERS // 3)
@@ -188,6 +192,36 @@ def test_a_second_part_has_the_neutral_protocol_where_there_are_runs(made):
     assert neutral.rows[0]["title"] == "MF"
     assert neutral.rows[0]["runs_neutral_hr@10"] == pytest.approx(0.8, rel=0.2)
     assert not any("exact" in column.key for column in neutral.columns)
+
+
+def test_what_was_seen_inside_a_model_is_that_of_the_first_seed(made):
+    project = trained(made)
+    first, second = (run for run in project.target(LEADERBOARD).runs if run.method.startswith("pfedclr["))
+    attacks = {"norm": {"auc": 0.7}, "direction": {"auc": 0.9}, "consecutive": {"auc": None}}
+    seen = {"uploads": {"Q": attacks}, "recommended": {"coverage": 0.5, "popularity": 0.1}}
+    write_sealed(project.results / first.folder / AUDIT_FILE, seen)
+    write_sealed(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
+    row = rows_of(project)["pfedclr"]
+    assert (row["auc"], row["coverage"], row["popularity"]) == (0.9, 0.5, 0.1)
+
+
+def test_where_nothing_is_trained_the_page_has_it_once_a_search_found_something(made):
+    def audited():
+        project = made.project(datasets=["alpha"])
+        runs = frozenset(project.target(LEADERBOARD).runs)
+        stored = Stored(runs, datasets=frozenset({"alpha"}))
+        return replace(project, stored=stored).targets.audited()
+
+    assert LEADERBOARD in audited()
+    set_found(made, {})
+    assert LEADERBOARD not in audited()
+
+
+def test_all_its_searches_are_adopted_by_one_name(made, monkeypatch, capsys):
+    made.write("config/config.yaml", yaml.safe_dump(configuration(datasets=["alpha"])))
+    monkeypatch.chdir(made.folder)
+    assert main(["adopt", "tune_clean_alpha", "--mirror", "mirror"]) == 1
+    assert "5 of 5 searches are not finished" in capsys.readouterr().err
 
 
 # The answers in words
