@@ -1,4 +1,4 @@
-"""What a model recommends: how much of the catalogue, and how popular that is."""
+"""The items that a model recommends: how much of the catalogue, and how popular they are."""
 
 import torch
 
@@ -12,7 +12,7 @@ _AT_ONCE = 1 << 20
 
 
 def recommended(run: RunRecord) -> dict[str, float]:
-    """What the ten best items of each user say of a finished run: `coverage` and `popularity`.
+    """The `coverage` and `popularity` of the ten best items of each user of a finished run.
 
     Coverage is the share of all items that anyone is shown. Popularity is the share of users who have an item
     in training, in the mean over what is shown. No one is shown an item of their own training or validation.

@@ -39,16 +39,15 @@ def build(target: Target, project: Project) -> None:
     records = finished_runs(target, project)
     by_folder = {record.id.folder: record for record in records}
     rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data")
-    said = answers(rows)
+    found = answers(rows)
     missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
-    tables = leaderboard_tables(rows, [*said, *exact_notes(records), *missing])
+    tables = leaderboard_tables(rows, [*found, *exact_notes(records), *missing])
     chapter = Chapter(
         "Leaderboard: all methods tuned alike, without the leak",
         "Every method has the same rule of freedom and the same budget for its search, under the clean "
-        "protocol. "
-        f"Where there is no number, the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
+        f"protocol. Where there is no number, the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
         order=0,
-        finding=said,
+        finding=found,
     )
     write_forms(stem_of(target, project), rows, tables, chapter)
 
@@ -71,7 +70,7 @@ def _best_first(rows: _Rows) -> list[Mapping[str, Any]]:
 
 
 def _marks(row: Mapping[str, Any]) -> dict[str, str]:
-    """What stands behind numbers: the interval, that a run diverged, or why there is none."""
+    """The marks behind numbers: the interval, that a run diverged, or why there is none."""
     if row["state"]:
         return {f"{LEADING_METRIC}_mark": f" {row['state']}"}
     diverged = mark_of(row)
@@ -107,12 +106,9 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
     without = [line for line in lines.values() if line["rank"] is None]
     return ReportTable(
         caption="Leaderboard: exact NDCG@10 of the test items under the clean protocol, all methods tuned "
-        "alike on "
-        f"each dataset. The mean rank is over {len(counted)} of {len(groups)} datasets, those on which "
-        "more than "
-        f"one method has a number. It is missing for {len(without)} of {len(lines)} methods, which lack a "
-        "number "
-        f"on one of them. {WHAT_IS_EXACT}",
+        f"alike on each dataset. The mean rank is over {len(counted)} of {len(groups)} datasets, those on "
+        f"which more than one method has a number. {len(lines) - len(without)} of {len(lines)} methods have "
+        f"a number on all of these, and so a mean rank. {WHAT_IS_EXACT}",
         columns=[
             _METHOD,
             _KIND,
@@ -130,13 +126,10 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
     best = next((row["title"] for row in rows if row["method"] == central), "not known yet")
     return ReportTable(
         caption=f"Leaderboard on {dataset}, clean protocol{_users(rows)}: exact metrics, NDCG@10 with its "
-        "95 % "
-        "interval over users and seeds, and sampled metrics. Differences are in exact NDCG@10, with 95 % "
-        "intervals "
-        f"over users. They are to the centralised method that is best on validation ({best}), and to the "
-        "method's "
-        "own backbone. The p are of the randomisation test, adjusted by Holm over all of this table. "
-        f"{_origin(rows)}",
+        "95 % interval over users and seeds, and sampled metrics. Differences are in exact NDCG@10, with "
+        "95 % intervals over users. They are to the centralised method that is best on validation "
+        f"({best}), and to the method's own backbone. The p are of the randomisation test, adjusted by Holm "
+        f"over all of this table. {_origin(rows)}",
         columns=[
             _METHOD,
             _KIND,
@@ -163,18 +156,13 @@ def _reached(dataset: str, rows: _Rows) -> ReportTable:
 def _costs(dataset: str, rows: _Rows) -> ReportTable:
     names = ("least active", *("middle",) * (ACTIVITY_GROUPS - 2), "most active")
     return ReportTable(
-        caption=f"Costs on {dataset}, clean protocol, means over seeds: kilobytes from and to a client in "
-        "a round, "
-        "megabytes of all clients in all rounds, at four bytes a number, and seconds of training. Seconds of "
-        "different devices do not compare. The model of the first seed after the last round shows each "
-        "user ten "
-        "items: the share of all items that anyone is shown, and the share of users who have those in "
-        "training. "
-        "The AUC is that of the strongest attack on uploads, first seed. Exact NDCG@10 is also of users in "
-        "three "
-        "groups of equal size by training rows. The last columns have the trials of the search and the "
-        "settings "
-        "found. A dash: not measured.",
+        caption=f"Costs on {dataset}, clean protocol, means over seeds: kilobytes from and to a client in a "
+        "round, megabytes of all clients in all rounds, at four bytes a number, and seconds of training. "
+        "Seconds of different devices do not compare. The model of the first seed after the last round "
+        "shows each user ten items: the share of all items that anyone is shown, and the share of users "
+        "who have those in training. The AUC is that of the strongest attack on uploads, first seed. Exact "
+        "NDCG@10 is also of users in three groups of equal size by training rows. The last columns have "
+        "the trials of the search and the settings found. A dash: not measured.",
         columns=[
             _METHOD,
             ReportColumn("kilobytes_down", "KB down", "{:,.1f}"),
@@ -205,10 +193,9 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
         if there:
             tables.append(
                 ReportTable(
-                    caption=f"The same settings on {dataset} under the neutral protocol, whose clients "
-                    "draw neither "
-                    "held-out items nor candidates: sampled metrics, means over seeds. Exact metrics leak "
-                    "there.",
+                    caption=f"The same settings on {dataset} under the neutral protocol, whose clients draw "
+                    "neither held-out items nor candidates: sampled metrics, means over seeds. Exact "
+                    "metrics leak there.",
                     columns=[
                         _METHOD,
                         *(
@@ -225,7 +212,7 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
 
 
 def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
-    """Of the methods of papers the rank as published, without the leak, and tuned alike without it."""
+    """The ranks of methods of papers: as published, without the leak, and tuned alike without it."""
     tables = []
     for dataset, rows in groups.items():
         keys = [*(f"{which}_ndcg@10" for which in _BEFORE), "ndcg@10", LEADING_METRIC]
@@ -243,12 +230,9 @@ def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
         tables.append(
             ReportTable(
                 caption=f"Ranks of {len(there)} methods of papers on {dataset}. The first two are with a "
-                "paper's "
-                "settings: under its own protocol, which leaks, and under the clean one. The others are "
-                "with the "
-                "settings found under the clean one. All are by sampled NDCG@10, the last by exact "
-                "NDCG@10, means "
-                "over seeds; equal numbers share their mean rank.",
+                "paper's settings: under its own protocol, which leaks, and under the clean one. The "
+                "others are with the settings found under the clean one. All are by sampled NDCG@10, the "
+                "last by exact NDCG@10, means over seeds; equal numbers share their mean rank.",
                 columns=[
                     _METHOD,
                     _KIND,

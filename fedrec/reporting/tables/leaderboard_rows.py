@@ -30,14 +30,14 @@ from fedrec.runs.origins import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
 LEADING_METRIC = exact_name("ndcg@10")
-"""What methods are ranked by."""
+"""The metric that ranks methods."""
 ON_VALIDATION = "ndcg@10"
-"""What the methods that others are compared with are chosen by: among candidates, which every run keeps."""
+"""The validation metric that chooses the best of a kind: among candidates, which every run keeps."""
 NOT_FINISHED = "search not finished"
 NOT_TRAINED = "not trained yet"
 ACTIVITY_GROUPS = 3
 AGAINST_SIDES = ("central", "backbone")
-"""What a method is compared with: the best centralised one, and its own backbone."""
+"""The two comparisons of a method: with the best centralised one, and with its own backbone."""
 FEDERATED_KINDS = ("personalised", "federated")
 _MEGA = 1_000_000
 
@@ -80,7 +80,7 @@ def _group(
 
 
 def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods) -> dict[str, Any]:
-    """What a row says whether there are runs or not."""
+    """The columns of a row that need no runs."""
     settings, _, _ = resolve(methods, line["method"], None, line["dataset"])
     found = ", ".join(f"{key} {setting_text(value)}" for key, value in line["settings"].items())
     is_finished = line["search"] is None or line["trials"] is not None
@@ -172,14 +172,14 @@ def _costs(group: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
-    """What its rounds took, those before it diverged if it did: later ones trained nobody."""
+    """The times and bytes of its rounds, before it diverged if it did: later ones trained nobody."""
     times = record.columns("timing")
     trained = times["round"] < (np.inf if record.diverged is None else max(2, record.diverged))
     return {name: values[trained] for name, values in times.items()}
 
 
 def _inside(record: RunRecord) -> dict[str, float]:
-    """What is to be seen inside the model of the first seed, or was seen when it was there."""
+    """Coverage, popularity and AUC by the model of the first seed, or as measured while it was there."""
     found = dict(record.audit or {})
     has_model = record.keeps_model and (record.folder / STATE).is_file() and record.diverged is None
     if not found and has_model:

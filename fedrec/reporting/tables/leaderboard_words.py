@@ -28,15 +28,13 @@ def _personalisation(rows: _Rows) -> str:
     if not done:
         return (
             f"{asked} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone tuned alike "
-            "lack "
-            "finished searches or runs."
+            "lack finished searches or runs."
         )
     mean = float(np.mean([row["backbone_difference"] for row in done]))
     return (
         f"{asked} In {len(done)} comparisons with its own backbone tuned alike, it is "
         f"{_outcomes(done, 'backbone', 'in')}. The mean difference is {mean:+.4f} ({_WHERE}, "
-        f"{_rest_on(done)})."
-        f"{_lacking(len(pairs), len(done), 'comparisons')}"
+        f"{_rest_on(done)}).{_lacking(len(pairs), len(done), 'comparisons')}"
     )
 
 
@@ -52,8 +50,8 @@ def _federated(rows: _Rows) -> str:
     )
     return (
         f"{asked} The federated method that is best on validation is {_outcomes(best, 'central', 'on')}. "
-        f"Differences to the best centralised method: {parts} ({_WHERE}, {_seeds(best)})."
-        f"{_lacking(datasets, len(best), 'datasets')}"
+        f"Differences to the best centralised method: {parts} ({_WHERE}, "
+        f"{_seeds(best)}).{_lacking(datasets, len(best), 'datasets')}"
     )
 
 
@@ -78,7 +76,7 @@ def _price(rows: _Rows) -> str:
 
 
 def _best_federated(rows: _Rows) -> list[dict[str, Any]]:
-    """Of each dataset the federated row that is best on validation, where a centralised one is there."""
+    """The federated row that is best on validation, on each dataset with a centralised one."""
     found = []
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         there = [row for row in rows if row["dataset"] == dataset and LEADING_METRIC in row]
