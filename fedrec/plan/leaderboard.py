@@ -14,7 +14,7 @@ from fedrec.config.papers import BOTH
 from fedrec.config.protocol import rules_name
 from fedrec.config.tuning import Search, found_by, name_with_found
 from fedrec.plan.runs import RunId, run_of
-from fedrec.plan.trials import design
+from fedrec.plan.trials import trials_given
 from fedrec.plan.workspace import Workspace
 
 LEADERBOARD = "leaderboard"
@@ -75,7 +75,7 @@ def _control(workspace: Workspace, name: str, dataset: str, compared: Collection
 def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> LeaderboardLine:
     method, dataset = parse(search.method).name, search.dataset
     found = found_by(workspace.methods, search)
-    if found is None or found.trials < len(design(search, workspace.tuning)):
+    if found is None or found.trials < trials_given(search, workspace.tuning):
         return LeaderboardLine(dataset, method, search.target, search.backbone)
     name = name_with_found(workspace.methods, search)
     protocols = _protocols(workspace, method in compared)

@@ -205,6 +205,15 @@ def test_what_was_seen_inside_a_model_is_that_of_the_first_seed(made):
     assert (row["auc"], row["coverage"], row["popularity"]) == (0.9, 0.5, 0.1)
 
 
+def test_uploads_are_recorded_with_the_first_seed_of_methods_whose_uploads_are_attacked(made):
+    audit = {"methods": ["popularity"], "switches": ["pool"], "uploads": ["fedmf", "fedmf[ldp=0.5]"]}
+    project = made.project(datasets=["alpha"], seeds=[0, 1], audit=audit)
+    lines = {line.method: line.runs.get("clean", ()) for line in leaderboard_lines(project)}
+    recorded = {name: [project.job(run).records for run in runs] for name, runs in lines.items()}
+    assert recorded["fedmf"] == [("traffic",), ()]
+    assert recorded["pfedclr"] == [(), ()]
+
+
 def test_where_nothing_is_trained_the_page_has_it_once_a_search_found_something(made):
     def audited():
         project = made.project(datasets=["alpha"])
