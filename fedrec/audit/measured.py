@@ -3,6 +3,7 @@
 from typing import Any
 
 from fedrec.audit.exposure import exposure
+from fedrec.audit.recommended import recommended
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import short_name
 from fedrec.federation.observe.recorder import extras
@@ -13,7 +14,7 @@ _EXPOSED = ("published", "only-pool", "clean")
 
 
 def measured(run: RunRecord) -> dict[str, Any]:
-    """What the draws of a run give away, and its uploads where it kept some: `exposure` and `uploads`.
+    """What a run shows inside: `exposure` by its draws, `uploads` where it kept some, what is `recommended`.
 
     Nothing of a run that diverged: there is no model whose scores could follow its draws.
     """
@@ -24,4 +25,6 @@ def measured(run: RunRecord) -> dict[str, Any]:
         found["exposure"] = exposure(run)
     if "users/traffic" in extras(run.tensors):
         found["uploads"] = attack_uploads(run.tensors, run.clients)
+    if short_name(run.protocol) == "clean":
+        found["recommended"] = recommended(run)
     return found

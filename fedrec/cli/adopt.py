@@ -20,7 +20,8 @@ def add_commands(commands: "Commands") -> None:
         "targets",
         nargs="+",
         metavar="TARGET",
-        help="searches, for example tune_fedmf_plgc_ml_100k; tune for all",
+        help="searches, for example tune_fedmf_plgc_ml_100k; tune for all, tune_clean for those of the "
+        "leaderboard",
     )
     parser.add_argument(
         "--finished", action="store_true", help="adopt those that are finished, and pass over the others"
@@ -51,8 +52,8 @@ def _adopt(parsed: argparse.Namespace) -> None:
 
 def _searches(project: "Project", asked: str) -> "Iterable[str]":
     """The searches that a target stands for."""
-    if asked == "tune":
-        return project.groups["tune"]
+    if asked.startswith("tune") and asked in project.groups:
+        return project.groups[asked]
     if asked not in project.tuning.searches:
         raise ConfigurationError(project.no_target(asked))
     return [asked]

@@ -166,9 +166,9 @@ def is_list(targets: Sequence[str]) -> bool:
 def check_paper(parsed: argparse.Namespace) -> None:
     """Raise `ConfigurationError` unless settings, protocols or the folder of papers know the paper named.
 
-    Schemas are not asked: training runs where nothing checks them.
+    `own` stands for no paper. Schemas are not asked: training runs where nothing checks them.
     """
-    from fedrec.config.protocol import paper_of
+    from fedrec.config.protocol import OWN, paper_of
     from fedrec.config.yaml_text import values_of
     from fedrec.errors import ConfigurationError, did_you_mean
     from fedrec.plan.runs import papers_in
@@ -179,7 +179,7 @@ def check_paper(parsed: argparse.Namespace) -> None:
     declared = (path.stem for path in sorted((folder / "papers").glob("*.yaml")))
     of_protocols = (whose for name in names if (whose := paper_of(name)))
     known = list(dict.fromkeys((*papers_in(methods_of(parsed)), *declared, *of_protocols)))
-    if paper not in known:
+    if paper not in (*known, OWN):
         raise ConfigurationError(
             f"--paper: unknown paper '{paper}'.{did_you_mean(paper, known)} Known: {', '.join(known)}."
         )

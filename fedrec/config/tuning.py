@@ -60,6 +60,9 @@ class Search:
     ranges: tuple[Range, ...]
     exact: bool = False
     """Whether trials are compared by ranks among all items, and not among sampled candidates."""
+    backbone: str | None = None
+    """The method that this one builds on, which has a search on the same dataset under the shared "
+    "protocol."""
 
     @property
     def protocol(self) -> str:
@@ -91,6 +94,13 @@ class Tuning:
     halving: Halving | None
     searches: Mapping[str, Search]
     """By the name of their target."""
+    controls: tuple[str, ...] = ()
+    """Methods without a search that are shown beside those tuned alike."""
+
+    @property
+    def alike(self) -> list[Search]:
+        """The searches under the shared protocol: of methods that are tuned alike."""
+        return [search for search in self.searches.values() if search.protocol == SHARED_PROTOCOL]
 
     def trials_of(self, search: Search) -> int:
         """How many trials a search has, unless it has fewer points."""
@@ -111,7 +121,10 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
                     "Keep one."
                 )
             searches[search.target] = search
+    refuse(document, list(_of_backbones(searches)))
     halving = _halving(document) if "halving" in content else None
+    with told_at(document.place(("controls",))):
+        controls = tuple(canonical(methods, name) for name in content.get("controls", ()))
     return Tuning(
         content["trials_per_setting"],
         content["most_trials"],
@@ -119,6 +132,7 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
         content["seed"],
         halving,
         searches,
+        controls,
     )
 
 
@@ -244,7 +258,20 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
             _range(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
-        yield Search(key, method, whose, dataset, content["because"], ranges, exact)
+        backbone = content.get("backbone")
+        yield Search(key, method, whose, dataset, content["because"], ranges, exact, backbone)
+
+
+def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
+    """A backbone is tuned alike: it has a search on the same dataset."""
+    alike = {(search.key, search.dataset) for search in searches.values()}
+    for search in searches.values():
+        wanted = f"{search.backbone}@{SHARED_PROTOCOL}"
+        if search.backbone is None:
+            continue
+        if search.protocol != SHARED_PROTOCOL or (wanted, search.dataset) not in alike:
+            text = f"there is no search {wanted} on {search.dataset}. Add one, or take the backbone out."
+            yield Mistake(("searches", search.key, "backbone"), text)
 
 
 def _of_range(

@@ -12,7 +12,7 @@ from fedrec.config.methods import canonical, resolve
 from fedrec.config.modules import modules_of
 from fedrec.config.names import folder_name, parse, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
-from fedrec.config.protocol import paper_of
+from fedrec.config.protocol import OWN, paper_of
 from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
@@ -186,6 +186,10 @@ class Project(Workspace):
                 if self.targets.can_be_searched(search)
             ],
         }
+        for search in self.tuning.alike:
+            if self.targets.can_be_searched(search):
+                for group in ("tune_clean", f"tune_clean_{search.dataset}".replace("-", "_")):
+                    groups.setdefault(group, []).append(search.target)
         for paper in self.papers.values():
             groups[paper.name] = self._buildable(paper.artefacts.values())
             if targets.audited_for(paper.name):
@@ -247,7 +251,8 @@ class Project(Workspace):
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):
             raise ConfigurationError(f"'{protocol}' is not a protocol of {paper}, but of {whose}.")
-        self.check_paper(paper)
+        if paper != OWN:
+            self.check_paper(paper)
         check_seed(int(seed))
         return RunId(paper, dataset, protocol, spelling, int(seed))
 

@@ -8,12 +8,14 @@ from typing import Any
 from fedrec.config.claims import Claim, named_lines
 from fedrec.config.conditions import PUBLISHED, Condition, conditions_among
 from fedrec.config.methods import Methods
+from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, Paper
 from fedrec.config.printed import published
 from fedrec.config.protocol import SWITCHES, full_name, short_name
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.tuning import has_tuned, tuned_name
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.leaderboard import leaderboard_lines
 from fedrec.plan.runs import RunId, run_of, shortened
 from fedrec.plan.steps import ProtocolSteps, protocol_steps, runs_of_step, steps
 from fedrec.plan.workspace import Workspace
@@ -281,6 +283,15 @@ def _attacked(workspace: Workspace) -> list[RunId]:
     return runs
 
 
+def _attacked_when_tuned(workspace: Workspace) -> list[RunId]:
+    """The runs of the leaderboard whose uploads are attacked: of the same methods, with the first seed."""
+    if not has_tuned(workspace.methods):
+        return []
+    names = {parse(name).name for name in workspace.configuration["audit"]["uploads"]}
+    lines = (line for line in leaderboard_lines(workspace) if line.trials is not None)
+    return [line.runs["clean"][0] for line in lines if line.method in names]
+
+
 def _exposed(workspace: Workspace) -> list[RunId]:
     """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
     exposed = {run for run in _stepped(workspace) if short_name(run.protocol) == "only-pool"}
@@ -416,6 +427,7 @@ def selection_named(name: str, where: str) -> Selection:
 def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
     """What every run records, for figures and for the attack on uploads; only runs that record something."""
     records = records_of(workspace.papers, workspace.methods, workspace.seeds)
-    for run in (*_attacked(workspace), *_attacked(workspace.demonstration)):
+    attacked = *_attacked(workspace), *_attacked(workspace.demonstration), *_attacked_when_tuned(workspace)
+    for run in attacked:
         records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
     return records

@@ -14,13 +14,14 @@ from fedrec.config.modules import modules_of
 from fedrec.config.papers import BOTH, Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
 from fedrec.config.protocol import short_name
-from fedrec.config.tuning import Search
+from fedrec.config.tuning import Search, has_tuned
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
 from fedrec.plan.explaining import fitting_runs, trials_behind
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
+from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.reached import validation_reached
 from fedrec.plan.runs import STATE, SUMMARY, RunId
 from fedrec.plan.selection import (
@@ -152,7 +153,7 @@ class Targets:
             names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
         names |= {name: audit.layout.form for name, audit in self.audits.items()}
-        names[COVERAGE] = "table"
+        names |= {COVERAGE: "table", LEADERBOARD: "table"}
         names |= dict.fromkeys(PAGES, "page")
         names |= dict.fromkeys(workspace.tuning.searches, "search")
         return names
@@ -207,8 +208,11 @@ class Targets:
             for name, audit in self.audits.items()
             if audit.workspace is workspace and audit.paper in papers and _has_what_it_reads(audit)
         ]
-        # It reads the tables of all papers, which is little where nothing is trained for them.
-        return [*found, COVERAGE] if workspace.stored is not None else found
+        if workspace.stored is None:
+            return found
+        # Both read the runs of many, which is little where nothing is trained for them.
+        tuned = [LEADERBOARD] * has_tuned(workspace.methods)
+        return [*found, *tuned, COVERAGE]
 
     def audited_for(self, paper: str) -> list[str]:
         """The targets of the audit of one paper."""
@@ -240,6 +244,8 @@ class Targets:
             return self._page(name)
         if name == COVERAGE:
             return self._coverage()
+        if name == LEADERBOARD:
+            return self._leaderboard()
         if name in self.audits:
             return self._audit(name, self.audits[name])
         if name in self._workspace.tuning.searches:
@@ -396,6 +402,28 @@ class Targets:
             *(f"{trial.folder}/{SUMMARY}" for trial in trials),
         ]
         return replace(target, reads=tuple(dict.fromkeys(reads)))
+
+    def _leaderboard(self) -> Target:
+        workspace, layout = self._workspace, self._workspace.layouts[LEADERBOARD]
+        lines = leaderboard_lines(workspace)
+        datasets = dict.fromkeys(search.dataset for search in workspace.tuning.alike)
+        content = {
+            "lines": [line.content() for line in lines],
+            "titles": {line.method: title(workspace.methods, line.method) for line in lines},
+            "seeds": workspace.seeds,
+            "unavailable": workspace.unavailable(datasets),
+        }
+        methods = dict.fromkeys(line.method for line in lines)
+        return self._target(
+            LEADERBOARD,
+            layout,
+            runs_of_lines(lines),
+            content,
+            layout.needs,
+            [],
+            methods,
+            beside=with_seeds_alike,
+        )
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"

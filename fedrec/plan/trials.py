@@ -47,6 +47,12 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
     return [dict(zip(names, point, strict=True)) for point in islice(points, trials)]
 
 
+def trials_given(search: Search, tuning: Tuning) -> int:
+    """The number of trials in a design, which is made only where the search might have fewer points."""
+    may_have_fewer = next(_every(search.ranges), None) is not None
+    return len(design(search, tuning)) if may_have_fewer else tuning.trials_of(search)
+
+
 def early_rounds(search: Search, tuning: Tuning, methods: Methods) -> list[int]:
     """The rounds after which trials of a search are compared before their last one."""
     whole = resolve(methods, search.method, search.paper, search.dataset)[0][LENGTH]

@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from fedrec.config.catalogue import Catalogue
 from fedrec.config.methods import Methods, title
 from fedrec.config.names import parse
@@ -180,6 +184,14 @@ def split_table(record: RunRecord, data: Path) -> tuple[Any, dict[str, Any]]:
             f"{about['split'][:8]}. Train it again; snakemake does that by itself."
         )
     return rows, about
+
+
+def training_counts(split: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # noqa: ANN401 - pyarrow's table
+    """The users of a split, and the number of training interactions of each."""
+    users = split["user"].to_numpy()
+    train = pc.equal(split["part"], "train").to_numpy()
+    present = np.unique(users).astype(np.int64)
+    return present, np.bincount(users[train], minlength=int(present[-1]) + 1)[present].astype(np.int64)
 
 
 def split_sizes(record: RunRecord, data: Path) -> tuple[int, int]:

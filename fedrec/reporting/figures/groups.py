@@ -1,10 +1,7 @@
 """Groups of users by activity: metrics over the values of a setting, a curve per group."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import numpy as np
-import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from fedrec.config.papers import Artefact, Line
@@ -26,7 +23,7 @@ from fedrec.reporting.figures.panels import (
 )
 from fedrec.reporting.figures.rows import line_rows, over_seeds_columns, setting_columns
 from fedrec.reporting.figures.style import ordered_looks
-from fedrec.reporting.subject import Subject, split_table
+from fedrec.reporting.subject import Subject, split_table, training_counts
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.record import RunRecord
 
@@ -51,7 +48,7 @@ def group_rows(subject: Subject, line: Line, records: Sequence[RunRecord]) -> It
     if not numbered:
         return
     axis = setting_columns(subject, line, records[0].id.dataset)
-    users, counts = _training_counts(split_table(records[0], subject.data)[0])
+    users, counts = training_counts(split_table(records[0], subject.data)[0])
     group = activity_groups(counts, GROUPS)
     for number in range(GROUPS):
         here = group == number
@@ -105,11 +102,3 @@ def _group_sizes(rows: Sequence[Row]) -> str:
         where[row["group"]] = f"{row['least_rows']}–{row['most_rows']}"
     texts = [f"{where}: {', '.join(by_group.values())}" for where, by_group in sizes.items()]
     return f"Training rows of the users of groups 1 to {GROUPS}: {'; '.join(texts)}."
-
-
-def _training_counts(split: Any) -> tuple[np.ndarray, np.ndarray]:  # noqa: ANN401 - a table of pyarrow
-    """The users of a split, and the number of training interactions of each."""
-    users = split["user"].to_numpy()
-    train = pc.equal(split["part"], "train").to_numpy()
-    present = np.unique(users)
-    return present, np.bincount(users[train], minlength=int(present[-1]) + 1)[present].astype(np.int64)

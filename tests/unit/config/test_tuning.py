@@ -1,7 +1,8 @@
 """Searches as configuration: what may be searched and what not, and values that are marked as found by one."""
 
 import re
-from dataclasses import asdict
+from collections import Counter
+from dataclasses import asdict, replace
 
 import pytest
 import yaml
@@ -9,7 +10,8 @@ import yaml
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.found_file import found_text
 from fedrec.config.method_entries import Found
-from fedrec.config.methods import load_methods, resolve
+from fedrec.config.methods import entries_of, load_methods, resolve, settings_in
+from fedrec.config.names import parse
 from fedrec.config.tuning import held_settings, load_tuning, name_with_found
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import papers_in
@@ -129,7 +131,9 @@ def test_a_grid_that_a_paper_states_is_searched_where_the_file_says_so(tmp_path)
 def test_all_searches_of_the_project_are_on_datasets_of_their_papers():
     tuning = load_tuning(ROOT / "config/tuning.yaml", METHODS)
     catalogue = load_catalogue(ROOT / "config/datasets.yaml")
-    assert [one for one in tuning.searches.values() if one.paper not in catalogue[one.dataset].papers] == []
+    of_papers = [one for one in tuning.searches.values() if one.protocol == "published"]
+    assert [one for one in of_papers if one.paper not in catalogue[one.dataset].papers] == []
+    assert {one.dataset for one in tuning.alike} <= {*catalogue}
 
 
 # What a search has to do with the rest of the configuration
@@ -297,8 +301,9 @@ def tuned_under_clean(made, *names):
     """The project with what such searches found."""
     path = made.folder / "config/tuning.yaml"
     content = yaml.safe_load(path.read_text())
-    content["searches"] |= {f"{name}@clean": CLEAN for name in names}
-    path.write_text(yaml.safe_dump(content))
+    of_papers = {key: one for key, one in content["searches"].items() if not key.endswith("@clean")}
+    searches = of_papers | {f"{name}@clean": CLEAN for name in names}
+    path.write_text(yaml.safe_dump(content | {"searches": searches}))
     found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
     made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
     return made.project()
@@ -329,6 +334,89 @@ def test_no_run_has_what_was_found_under_the_shared_protocol_but_by_its_name(mad
 def test_a_search_of_a_method_of_no_paper_is_planned(made):
     project = tuned_under_clean(made, "fcf", "fedmf")
     assert project.tuning.searches["tune_fcf_clean_ml_1m"].paper == "own"
+
+
+RATES = ("rate", "item_rate", "item_factor")
+PULLS = ("reg", "l2", "penalty", "weight_decay", "tower_decay", "mu", "v2")
+SHARED = {"d": ("16", "32", "64"), "local_epochs": ("1", "5", "10")}
+TUNED = {
+    "mf", "ncf", "lightgcn", "bpr-mf", "ease", "ials", "item-knn", "centrap", "fedmf", "fedncf", "fedrecon",
+    "fedfast", "colr", "pfedgraph", "gpfedrec", "perfedrec", "fedcia", "pfedrec", "fedrap", "pfedclr", "fedem",
+    "fedmf+plgc", "fedmf+em", "fcf", "fedease", "fism", "fedadam", "fedprox",
+}  # fmt: skip
+
+
+def alike_in_the_project():
+    return load_tuning(ROOT / "config/tuning.yaml", METHODS).alike
+
+
+def broken_rules(search):
+    """What of the rule of freedom, as config/tuning.yaml and docs/leaderboard.md state it, a search breaks."""
+    known = settings_in(entries_of(METHODS, parse(search.method)))
+    ranges = {one.setting: one for one in search.ranges}
+    pulls = [name for name in PULLS if name in known and known[name].type == "number"]
+    own = ranges.keys() - {*RATES, *SHARED, *pulls}
+    return [
+        *(name for name in (*RATES, *SHARED) if name in known and name not in ranges),
+        *(name for name, values in SHARED.items() if name in ranges and ranges[name].choices != values),
+        *(["pull"] if pulls and len(ranges.keys() & pulls) != 1 else []),
+        *(["own"] if len(own) > 2 else []),
+        *(["too many"] if len(ranges) > 6 else []),
+        *([] if search.exact else ["validation"]),
+    ]
+
+
+def test_every_method_is_searched_with_the_same_freedom_on_the_same_datasets():
+    searches = alike_in_the_project()
+    assert {search.key: broken for search in searches if (broken := broken_rules(search))} == {}
+    datasets = dict.fromkeys(search.dataset for search in searches)
+    assert list(datasets) == [
+        "ml-100k", "ml-1m", "lastfm-2k-b", "douban-book", "amazon-video-a", "filmtrust"
+    ]  # fmt: skip
+    every = {(name, dataset) for name in TUNED for dataset in datasets}
+    assert {(search.method, search.dataset) for search in searches} == every
+    assert len(searches) == len(every)
+
+
+def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
+    tuning = load_tuning(ROOT / "config/tuning.yaml", METHODS)
+    trials = Counter(tuning.trials_of(search) for search in tuning.alike if search.dataset == "ml-1m")
+    assert trials == {16: 2, 32: 1, 48: 3, 64: 22}
+    text = " ".join((ROOT / "docs/leaderboard.md").read_text(encoding="utf-8").split())
+    assert "for each of 28 methods, on each of six datasets" in text
+    assert (
+        "EASE and FedEASE have one setting and 16 trials, item-kNN has two and 32, MF, NCF and BPR-MF have three "
+        "and 48, the 22 others have 64" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken", "broken"),
+    [
+        ("rate", "rate"),
+        ("item_rate", "item_rate"),
+        ("d", "d"),
+        ("local_epochs", "local_epochs"),
+        ("v2", "pull"),
+    ],
+)
+def test_a_search_with_less_freedom_breaks_the_rule(taken, broken):
+    search = next(one for one in alike_in_the_project() if one.method == "fedrap")
+    fewer = tuple(one for one in search.ranges if one.setting != taken)
+    assert broken_rules(replace(search, ranges=fewer)) == [broken]
+
+
+def test_a_backbone_is_tuned_alike(tmp_path):
+    loaded(tmp_path, {"fedmf@clean": CLEAN, "pfedrec@clean": CLEAN | {"backbone": "fedmf"}})
+    elsewhere = CLEAN | {"datasets": ["ml-100k"]}
+    with pytest.raises(ConfigurationError, match="there is no search fedmf@clean on ml-1m"):
+        loaded(tmp_path, {"fedmf@clean": elsewhere, "pfedrec@clean": CLEAN | {"backbone": "fedmf"}})
+
+
+def test_controls_are_methods(tmp_path):
+    assert loaded(tmp_path, {"fedmf@clean": CLEAN}, controls=["popularity"]).controls == ("popularity",)
+    with pytest.raises(ConfigurationError, match="unknown method 'popularty'"):
+        loaded(tmp_path, {"fedmf@clean": CLEAN}, controls=["popularty"])
 
 
 # What differs with one backbone under one paper

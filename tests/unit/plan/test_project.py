@@ -644,3 +644,10 @@ def test_planning_imports_neither_torch_nor_polars_nor_snakemake():
     counts, heavy = outcome.stdout.splitlines()
     assert all(int(count) > 3 for count in counts.split())
     assert heavy == ""
+
+
+def test_a_run_of_no_paper_is_named_by_its_path(made):
+    project = made.project()
+    run = project.run_at(paper="own", dataset="alpha", protocol="clean", method="ease@penalty-5", seed="1000")
+    assert (run.paper, run.method) == ("own", "ease[penalty=5]")
+    assert project.job(run).settings["penalty"] == 5

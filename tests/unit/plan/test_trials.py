@@ -18,7 +18,7 @@ from fedrec.plan.asked import runs_asked
 from fedrec.plan.reached import validation_result
 from fedrec.plan.run_matching import unfinished
 from fedrec.plan.runs import RunId
-from fedrec.plan.trials import best, design, early_rounds, section_of, stages
+from fedrec.plan.trials import best, design, early_rounds, section_of, stages, trials_given
 from fedrec.runs.registry import make_learner, make_method
 from tests import planned_runs
 from tests.conftest import ROOT
@@ -198,7 +198,8 @@ def made(tmp_path):
 def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path):
     project, clients = project_with(tmp_path), clients_of(planted_blocks())
     reported = set(project.seeds)
-    for name in project.tuning.searches:
+    # On each of its datasets a search has the same points but for the first: one of them stands for all.
+    for name in {search.key: name for name, search in project.tuning.searches.items()}.values():
         target = project.target(name)
         assert name.isidentifier()
         assert 1 < len(target.runs) <= project.tuning.trials_of(project.tuning.searches[name])
@@ -211,6 +212,15 @@ def test_every_search_of_the_project_can_be_planned_and_its_trials_made(tmp_path
             assert project.job(run).is_trial
         assert target.files[0] == f"tuning/{name}.csv"
     assert set(project.groups["tune"]) == set(project.tuning.searches)
+
+
+def test_the_number_of_trials_is_known_without_the_design(tmp_path):
+    tuning = project_with(tmp_path).tuning
+    searches = {search.key: search for search in tuning.searches.values()}.values()
+    given = {search.key: trials_given(search, tuning) for search in searches}
+    assert given == {search.key: len(design(search, tuning)) for search in searches}
+    # One has fewer points than trials.
+    assert any(given[search.key] < tuning.trials_of(search) for search in searches)
 
 
 def test_the_first_trial_has_the_values_without_the_search(tmp_path):
@@ -226,7 +236,7 @@ def test_the_first_trial_has_the_values_without_the_search(tmp_path):
 def test_what_trials_hold_is_what_runs_that_are_reported_have(tmp_path):
     """What was searched for another model says nothing about the one that is reported."""
     project = project_with(tmp_path)
-    for name, one in project.tuning.searches.items():
+    for name, one in {one.key: (name, one) for name, one in project.tuning.searches.items()}.values():
         reported, _, _ = resolve(project.methods, parse(one.method).name, one.paper, one.dataset)
         searched = {part.setting for part in one.ranges}
         for run in project.target(name).runs:

@@ -1,0 +1,115 @@
+"""The lines of the leaderboard: methods that are tuned alike under the shared protocol, and controls.
+
+A line has the runs with the settings that its search found, or none: where a search is not finished, or had
+fewer trials than it is given now, no other settings stand in for what it would find.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedrec.config.methods import entries_of, resolve
+from fedrec.config.names import parse
+from fedrec.config.papers import BOTH
+from fedrec.config.protocol import rules_name
+from fedrec.config.tuning import Search, found_by, name_with_found
+from fedrec.plan.runs import RunId, run_of
+from fedrec.plan.trials import trials_given
+from fedrec.plan.workspace import Workspace
+
+LEADERBOARD = "leaderboard"
+"""The table, and the name of its layout."""
+_CLEAN = BOTH[1]
+RunsByProtocol = Mapping[str, Sequence[RunId]]
+"""The runs of a line, one per seed, by the short name of their protocol."""
+
+
+@dataclass(frozen=True)
+class LeaderboardLine:
+    """A method on a dataset."""
+
+    dataset: str
+    method: str
+    """Its name without settings."""
+    search: str | None = None
+    """The name of its search; None of a control."""
+    backbone: str | None = None
+    trials: int | None = None
+    """Of its search; None where that is not finished."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What its search found."""
+    runs: RunsByProtocol = field(default_factory=dict)
+    """Those with what was found; none where its search is not finished."""
+    before: RunsByProtocol = field(default_factory=dict)
+    """Those with the settings of a paper; none of a method of no paper, and where there are no `runs`."""
+
+    def content(self) -> dict[str, Any]:
+        """The line as a plan holds it: of runs the folders."""
+        return asdict(self) | {"runs": _folders(self.runs), "before": _folders(self.before)}
+
+
+def leaderboard_lines(workspace: Workspace) -> list[LeaderboardLine]:
+    """A line for every method that has a search, and every control, on each dataset that is available."""
+    searches = workspace.tuning.alike
+    datasets = workspace.available(dict.fromkeys(search.dataset for search in searches))
+    compared = {parse(name).name for name in workspace.configuration["methods"]}
+    lines: list[LeaderboardLine] = []
+    for dataset in datasets:
+        lines += [_control(workspace, name, dataset, compared) for name in workspace.tuning.controls]
+        lines += [_tuned(workspace, search, compared) for search in searches if search.dataset == dataset]
+    return lines
+
+
+def runs_of_lines(lines: Sequence[LeaderboardLine]) -> list[RunId]:
+    """The runs that lines show, each once."""
+    groups = (group for line in lines for runs in (line.runs, line.before) for group in runs.values())
+    return list(dict.fromkeys(run for group in groups for run in group))
+
+
+def _control(workspace: Workspace, name: str, dataset: str, compared: Collection[str]) -> LeaderboardLine:
+    _, _, paper = resolve(workspace.methods, name, None, dataset)
+    protocols = _protocols(workspace, name in compared)
+    return LeaderboardLine(dataset, name, runs=_runs(workspace, paper, dataset, name, protocols))
+
+
+def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> LeaderboardLine:
+    method, dataset = parse(search.method).name, search.dataset
+    found = found_by(workspace.methods, search)
+    if found is None or found.trials < trials_given(search, workspace.tuning):
+        return LeaderboardLine(dataset, method, search.target, search.backbone)
+    name = name_with_found(workspace.methods, search)
+    protocols = _protocols(workspace, method in compared)
+    before: RunsByProtocol = {}
+    if entries_of(workspace.methods, parse(method))[-1].paper is not None:
+        before = _runs(workspace, workspace.paper_of(dataset), dataset, method, BOTH)
+    return LeaderboardLine(
+        dataset,
+        method,
+        search.target,
+        search.backbone,
+        found.trials,
+        found.settings,
+        _runs(workspace, search.paper, dataset, name, protocols),
+        before,
+    )
+
+
+def _protocols(workspace: Workspace, is_compared: bool) -> list[str]:
+    """The shared protocol; for what the configuration compares also those beside it, of their first seed."""
+    besides = [name for name in workspace.compared_protocols if name not in BOTH and rules_name(name) == name]
+    return [_CLEAN, *(besides if is_compared else [])]
+
+
+def _runs(
+    workspace: Workspace, paper: str, dataset: str, method: str, protocols: Sequence[str]
+) -> dict[str, list[RunId]]:
+    return {
+        protocol: [
+            run_of(workspace.methods, paper, dataset, protocol, method, seed) for seed in workspace.seeds
+        ]
+        for protocol in protocols
+    }
+
+
+def _folders(runs: RunsByProtocol) -> dict[str, list[str]]:
+    return {protocol: [run.folder for run in group] for protocol, group in runs.items()}

@@ -1,0 +1,272 @@
+"""The leaderboard: every method tuned alike under the clean protocol, what it reaches and what that costs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.plan.layouts import Layout
+from fedrec.plan.project import Project
+from fedrec.plan.targets import Target
+from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
+from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
+from fedrec.reporting.standings import KIND_LABELS
+from fedrec.reporting.subject import finished_runs, stem_of
+from fedrec.reporting.tables.leaderboard_rows import (
+    ACTIVITY_GROUPS,
+    AGAINST_SIDES,
+    LEADING_METRIC,
+    NOT_FINISHED,
+    NOT_TRAINED,
+    leaderboard_rows,
+)
+from fedrec.reporting.tables.leaderboard_words import answers
+from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, write_forms
+from fedrec.runs.exact import EXACT_METRICS, metric_title
+
+LAYOUT = Layout("table", needs=("runs", "splits", "models"))
+_METHOD = ReportColumn("title", "method", align="left")
+_KIND = ReportColumn("kind_label", "kind", align="left")
+_BEFORE = ("before_published", "before_clean")
+_LEADING_FORM = "{:.4f}"
+_Rows = Sequence[Mapping[str, Any]]
+
+
+def build(target: Target, project: Project) -> None:
+    """Write the tables of a target, and below the first the answers in words."""
+    records = finished_runs(target, project)
+    by_folder = {record.id.folder: record for record in records}
+    rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data")
+    found = answers(rows)
+    missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
+    tables = leaderboard_tables(rows, [*found, *exact_notes(records), *missing])
+    chapter = Chapter(
+        "Leaderboard: all methods tuned alike, without the leak",
+        "Every method has the same rule of freedom and the same budget for its search, under the clean "
+        f"protocol. Where there is no number, the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
+        order=0,
+        finding=found,
+    )
+    write_forms(stem_of(target, project), rows, tables, chapter)
+
+
+def leaderboard_tables(rows: _Rows, notes: Sequence[str]) -> list[ReportTable]:
+    """One over all datasets, two of each, and how ranks change."""
+    shown = [{**row, "kind_label": KIND_LABELS[row["kind"]], **_marks(row)} for row in rows]
+    datasets = list(dict.fromkeys(row["dataset"] for row in shown))
+    groups = {
+        dataset: _best_first([row for row in shown if row["dataset"] == dataset]) for dataset in datasets
+    }
+    tables = [_over_all(groups, notes)]
+    for dataset, of_dataset in groups.items():
+        tables += [_reached(dataset, of_dataset), _costs(dataset, of_dataset)]
+    return [*tables, *_neutral(groups), *_ranks(groups)]
+
+
+def _best_first(rows: _Rows) -> list[Mapping[str, Any]]:
+    return sorted(rows, key=lambda row: -(row.get(LEADING_METRIC) or 0.0))
+
+
+def _marks(row: Mapping[str, Any]) -> dict[str, str]:
+    """The marks behind numbers: the interval, that a run diverged, or why there is none."""
+    if row["state"]:
+        return {f"{LEADING_METRIC}_mark": f" {row['state']}"}
+    diverged = mark_of(row)
+    marks = {f"{name}_mark": diverged for name in (*EXACT_METRICS, *COMPARED_METRICS) if diverged}
+    for key in (LEADING_METRIC, *AGAINST_SIDES):
+        if f"{key}_low" in row:
+            low, high = row[f"{key}_low"], row[f"{key}_high"]
+            if key == LEADING_METRIC:
+                marks[f"{key}_mark"] = f"{diverged} [{low:.3f}, {high:.3f}]"
+            else:
+                marks[f"{key}_difference_mark"] = f" [{low:+.4f}, {high:+.4f}]"
+    return marks
+
+
+def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
+    """The leading metric on each dataset, and the mean rank of methods that have it on all."""
+    counted = [name for name, rows in groups.items() if sum(LEADING_METRIC in row for row in rows) > 1]
+    lines: dict[str, dict[str, Any]] = {}
+    for dataset, rows in groups.items():
+        ranks = _ranked(rows, LEADING_METRIC)
+        for row in rows:
+            line = lines.setdefault(
+                row["method"], {"title": row["title"], "kind_label": row["kind_label"], "ranks": {}, RUNS: []}
+            )
+            line[dataset] = row.get(LEADING_METRIC)
+            line[f"{dataset}_mark"] = mark_of(row)
+            line[RUNS] = [*line[RUNS], *row[RUNS]]
+            if row["method"] in ranks:
+                line["ranks"][dataset] = ranks[row["method"]]
+    for line in lines.values():
+        own = [line["ranks"].get(dataset) for dataset in counted]
+        line["rank"] = float(np.mean(own)) if own and None not in own else None
+    without = [line for line in lines.values() if line["rank"] is None]
+    return ReportTable(
+        caption="Leaderboard: exact NDCG@10 of the test items under the clean protocol, all methods tuned "
+        f"alike on each dataset. The mean rank is over {len(counted)} of {len(groups)} datasets, those on "
+        f"which more than one method has a number. {len(lines) - len(without)} of {len(lines)} methods have "
+        f"a number on all of these, and so a mean rank. {WHAT_IS_EXACT}",
+        columns=[
+            _METHOD,
+            _KIND,
+            ReportColumn("rank", "mean rank", "{:.1f}"),
+            *(ReportColumn(name, name, _LEADING_FORM, ranked=True) for name in groups),
+        ],
+        rows=sorted(lines.values(), key=lambda line: (line["rank"] is None, line["rank"] or 0.0)),
+        notes=notes,
+        part="all",
+    )
+
+
+def _reached(dataset: str, rows: _Rows) -> ReportTable:
+    central = next((row["central_against"] for row in rows if "central_against" in row), None)
+    best = next((row["title"] for row in rows if row["method"] == central), "not known yet")
+    return ReportTable(
+        caption=f"Leaderboard on {dataset}, clean protocol{_users(rows)}: exact metrics, NDCG@10 with its "
+        "95 % interval over users and seeds, and sampled metrics. Differences are in exact NDCG@10, with "
+        "95 % intervals over users. They are to the centralised method that is best on validation "
+        f"({best}), and to the method's own backbone. The p are of the randomisation test, adjusted by Holm "
+        f"over all of this table. {_origin(rows)}",
+        columns=[
+            _METHOD,
+            _KIND,
+            *(
+                ReportColumn(name, metric_title(name), _LEADING_FORM, ranked=True)
+                for name in _leading_first()
+            ),
+            *(
+                ReportColumn(name, f"sampled {name.upper()}", _LEADING_FORM, ranked=True)
+                for name in COMPARED_METRICS
+            ),
+            ReportColumn("central_difference", "to best centralised", "{:+.4f}"),
+            ReportColumn("central_holm", "p", "{:.2g}"),
+            ReportColumn("backbone_against", "backbone", align="left"),
+            ReportColumn("backbone_difference", "to backbone", "{:+.4f}"),
+            ReportColumn("backbone_holm", "p", "{:.2g}"),
+        ],
+        rows=rows,
+        notes=diverged_notes(rows, "title"),
+        part=f"{dataset} reached",
+    )
+
+
+def _costs(dataset: str, rows: _Rows) -> ReportTable:
+    names = ("least active", *("middle",) * (ACTIVITY_GROUPS - 2), "most active")
+    return ReportTable(
+        caption=f"Costs on {dataset}, clean protocol, means over seeds: kilobytes from and to a client in a "
+        "round, megabytes of all clients in all rounds, at four bytes a number, and seconds of training. "
+        "Seconds of different devices do not compare. The model of the first seed after the last round "
+        "shows each user ten items: the share of all items that anyone is shown, and the share of users "
+        "who have those in training. The AUC is that of the strongest attack on uploads, first seed. Exact "
+        "NDCG@10 is also of users in three groups of equal size by training rows. The last columns have "
+        "the trials of the search and the settings found. A dash: not measured.",
+        columns=[
+            _METHOD,
+            ReportColumn("kilobytes_down", "KB down", "{:,.1f}"),
+            ReportColumn("kilobytes_up", "KB up", "{:,.1f}"),
+            ReportColumn("megabytes", "MB in all", "{:,.0f}"),
+            ReportColumn("seconds", "seconds", "{:,.1f}"),
+            ReportColumn("coverage", "catalogue shown", "{:.3f}"),
+            ReportColumn("popularity", "popularity", "{:.3f}"),
+            ReportColumn("auc", "AUC, uploads", "{:.3f}"),
+            *(
+                ReportColumn(f"group_{number}", f"NDCG@10, {name}", _LEADING_FORM, ranked=True)
+                for number, name in enumerate(names, start=1)
+            ),
+            ReportColumn("trials", "trials"),
+            ReportColumn("settings", "found", align="left"),
+        ],
+        rows=[{**row, "settings": row["settings"] or row["state"] or "nothing to tune"} for row in rows],
+        notes=diverged_notes(rows, "title"),
+        part=f"{dataset} costs",
+    )
+
+
+def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
+    """Sampled metrics of the same settings under the neutral pool, where there are runs."""
+    tables = []
+    for dataset, rows in groups.items():
+        there = [row for row in rows if "runs_neutral_hr@10" in row]
+        if there:
+            tables.append(
+                ReportTable(
+                    caption=f"The same settings on {dataset} under the neutral protocol, whose clients draw "
+                    "neither held-out items nor candidates: sampled metrics, means over seeds. Exact "
+                    "metrics leak there.",
+                    columns=[
+                        _METHOD,
+                        *(
+                            ReportColumn(key, f"{name.upper()}, {protocol}", _LEADING_FORM, ranked=True)
+                            for name in COMPARED_METRICS
+                            for key, protocol in ((name, "clean"), (f"runs_neutral_{name}", "neutral"))
+                        ),
+                    ],
+                    rows=sorted(there, key=lambda row: -row["runs_neutral_ndcg@10"]),
+                    part=f"{dataset} neutral",
+                )
+            )
+    return tables
+
+
+def _ranks(groups: Mapping[str, _Rows]) -> list[ReportTable]:
+    """The ranks of methods of papers: as published, without the leak, and tuned alike without it."""
+    tables = []
+    for dataset, rows in groups.items():
+        keys = [*(f"{which}_ndcg@10" for which in _BEFORE), "ndcg@10", LEADING_METRIC]
+        there = [row for row in rows if all(key in row for key in keys)]
+        if len(there) < 2:
+            continue
+        ranks = [_ranked(there, key) for key in keys]
+        shown = [
+            {"title": row["title"], "kind_label": row["kind_label"], RUNS: row[RUNS]}
+            | {f"rank_{place}": of_key[row["method"]] for place, of_key in enumerate(ranks)}
+            | {f"rank_{place}_runs": row.get(f"{key}_runs", row[RUNS]) for place, key in enumerate(keys)}
+            for row in there
+        ]
+        headings = ("published rank", "clean rank", "tuned clean rank", "tuned clean rank, exact")
+        tables.append(
+            ReportTable(
+                caption=f"Ranks of {len(there)} methods of papers on {dataset}. The first two are with a "
+                "paper's settings: under its own protocol, which leaks, and under the clean one. The "
+                "others are with the settings found under the clean one. All are by sampled NDCG@10, the "
+                "last by exact NDCG@10, means over seeds; equal numbers share their mean rank.",
+                columns=[
+                    _METHOD,
+                    _KIND,
+                    *(
+                        ReportColumn(f"rank_{place}", heading, "{:g}")
+                        for place, heading in enumerate(headings)
+                    ),
+                ],
+                rows=sorted(shown, key=lambda row: row["rank_0"]),
+                part=f"{dataset} ranks",
+            )
+        )
+    return tables
+
+
+def _ranked(rows: _Rows, key: str) -> dict[str, float]:
+    """The rank of each method that has a number, 1 for the highest; equal ones share their mean rank."""
+    values = {row["method"]: row[key] for row in rows if key in row}
+    return {
+        method: 1 + sum(other > value for other in values.values())
+        + (sum(other == value for other in values.values()) - 1) / 2
+        for method, value in values.items()
+    }  # fmt: skip
+
+
+def _leading_first() -> list[str]:
+    return [LEADING_METRIC, *(name for name in EXACT_METRICS if name != LEADING_METRIC)]
+
+
+def _users(rows: _Rows) -> str:
+    users = next((row["users"] for row in rows if "users" in row), None)
+    return "" if users is None else f", {users:,} users"
+
+
+def _origin(rows: _Rows) -> str:
+    there = [row for row in rows if row[RUNS]]
+    return origin_sentence(provenance_of_rows(there)) if there else "There are no runs yet."

@@ -1,0 +1,243 @@
+"""The rows of the leaderboard: what each method reached, what that costs, and how it compares.
+
+A row without a finished search, or without runs, says so and has no number.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.audit.protocol_seeds import over_protocol_seeds
+from fedrec.audit.recommended import recommended
+from fedrec.audit.significance import compare, holm
+from fedrec.audit.uploads import attack_uploads
+from fedrec.config.methods import Methods, resolve, setting_text
+from fedrec.errors import ResultError
+from fedrec.evaluation.metrics import activity_groups, per_user
+from fedrec.federation.observe.recorder import extras
+from fedrec.plan.runs import STATE
+from fedrec.reporting.exact import exact_means
+from fedrec.reporting.subject import split_table, training_counts
+from fedrec.reporting.tables.table import RUNS
+from fedrec.runs.exact import exact_name, sampled_name
+from fedrec.runs.kinds import kind_of
+from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.record import RunRecord
+
+LEADING_METRIC = exact_name("ndcg@10")
+"""The metric that ranks methods."""
+ON_VALIDATION = "ndcg@10"
+"""The validation metric that chooses the best of a kind: among candidates, which every run keeps."""
+NOT_FINISHED = "search not finished"
+NOT_TRAINED = "not trained yet"
+ACTIVITY_GROUPS = 3
+AGAINST_SIDES = ("central", "backbone")
+"""The two comparisons of a method: with the best centralised one, and with its own backbone."""
+FEDERATED_KINDS = ("personalised", "federated")
+_MEGA = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The finished runs of a line that have numbers, and what each user adds to the leading metric."""
+
+    group: Sequence[RunRecord]
+    user: NDArray[np.int64]
+    values: NDArray[np.float64]
+    """Seeds x users."""
+
+
+def leaderboard_rows(
+    content: Mapping[str, Any], records: Mapping[str, RunRecord], methods: Methods, data: Path
+) -> list[dict[str, Any]]:
+    """One row per line of a plan's `content`; `records` are its finished runs by their folder."""
+    rows: list[dict[str, Any]] = []
+    for dataset in dict.fromkeys(line["dataset"] for line in content["lines"]):
+        lines = [line for line in content["lines"] if line["dataset"] == dataset]
+        measured = {line["method"]: one for line in lines if (one := _measured(_group(line, records)))}
+        _check_users(measured)
+        of_dataset = [
+            _about(line, content["titles"], methods)
+            | _numbers(_group(line, records), measured.get(line["method"]), data)
+            | _other_protocols(line, records)
+            for line in lines
+        ]
+        _compare(of_dataset, measured)
+        rows += of_dataset
+    return rows
+
+
+def _group(
+    line: Mapping[str, Any], records: Mapping[str, RunRecord], which: str = "runs", protocol: str = "clean"
+) -> list[RunRecord]:
+    """The finished runs of a line under a protocol."""
+    return [records[folder] for folder in line[which].get(protocol, ()) if folder in records]
+
+
+def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods) -> dict[str, Any]:
+    """The columns of a row that need no runs."""
+    settings, _, _ = resolve(methods, line["method"], None, line["dataset"])
+    found = ", ".join(f"{key} {setting_text(value)}" for key, value in line["settings"].items())
+    is_finished = line["search"] is None or line["trials"] is not None
+    return {
+        "dataset": line["dataset"],
+        "method": line["method"],
+        "title": titles[line["method"]],
+        "kind": kind_of(methods, line["method"], settings),
+        "backbone": line["backbone"],
+        "search": line["search"],
+        "trials": line["trials"],
+        "settings": found or None,
+        "state": NOT_TRAINED if is_finished else NOT_FINISHED,
+    }
+
+
+def _measured(group: Sequence[RunRecord]) -> _Measured | None:
+    numbered = [record for record in group if record.has_numbers()]
+    if not numbered or not all(record.exact_metrics for record in numbered):
+        return None
+    ranks = [record.ranks_of(LEADING_METRIC) for record in numbered]
+    _same_users({record.folder: found.user for record, found in zip(numbered, ranks, strict=True)})
+    values = np.stack([per_user(found.rank, sampled_name(LEADING_METRIC)) for found in ranks])
+    return _Measured(numbered, ranks[0].user, values)
+
+
+def _check_users(measured: Mapping[str, _Measured]) -> None:
+    """Methods on a dataset have the same users: they are paired by them."""
+    _same_users({one.group[0].folder: one.user for one in measured.values()})
+
+
+def _same_users(users: Mapping[Path, NDArray[np.int64]]) -> None:
+    first = next(iter(users), None)
+    for folder, found in users.items():
+        if first is not None and not np.array_equal(found, users[first]):
+            raise ResultError(
+                f"{folder}: has other users than {first}, so that they cannot be paired. "
+                "Train both on the same split."
+            )
+
+
+def _numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path) -> dict[str, Any]:
+    """All numbers of the runs of a row under the shared protocol; of none nothing."""
+    if not group:
+        return {RUNS: []}
+    row: dict[str, Any] = {"state": "", **origin_columns(group), **_costs(group), **_inside(group[0])}
+    numbered = [record for record in group if record.has_numbers()]
+    if numbered:
+        row |= {name: _mean(record.metric(name) for record in numbered) for name in COMPARED_METRICS}
+        row["validation"] = _mean(record.metric(ON_VALIDATION, "validation") for record in numbered)
+    row["seeds_shown"] = len(numbered)
+    if measured is None:
+        return row
+    over = over_protocol_seeds([measured.values])
+    row |= {name: one.mean for name, one in exact_means(group).items()}
+    row |= {f"{LEADING_METRIC}_low": over.low, f"{LEADING_METRIC}_high": over.high, "users": over.users}
+    return row | _of_groups(measured, data)
+
+
+def _of_groups(measured: _Measured, data: Path) -> dict[str, float]:
+    """The leading metric of users in groups of equal size by their training rows, the least active first."""
+    users, counts = training_counts(split_table(measured.group[0], data)[0])
+    here = np.isin(users, measured.user)
+    group = activity_groups(counts[here], ACTIVITY_GROUPS)
+    mean = measured.values.mean(0)
+    return {
+        f"group_{number + 1}": float(mean[group == number].mean())
+        for number in range(ACTIVITY_GROUPS)
+        if (group == number).any()
+    }
+
+
+def _costs(group: Sequence[RunRecord]) -> dict[str, float]:
+    """Kilobytes per client and round, megabytes of all clients in all rounds, and seconds of training."""
+    every = [_times(record) for record in group]
+    moved = [
+        times["clients"] * (times["bytes_down_per_client"] + times["bytes_up_per_client"]) for times in every
+    ]
+    clients = [len(record.ranks_of(ON_VALIDATION).user) for record in group]
+    return {
+        "kilobytes_down": _mean(times["bytes_down_per_client"].mean() for times in every) / 1000,
+        "kilobytes_up": _mean(times["bytes_up_per_client"].mean() for times in every) / 1000,
+        "megabytes": _mean(one.sum() for one in moved) / _MEGA,
+        "megabytes_per_client": _mean(
+            one.sum() / users for one, users in zip(moved, clients, strict=True)
+        ) / _MEGA,
+        "seconds": _mean((times["local_seconds"] + times["server_seconds"]).sum() for times in every),
+    }  # fmt: skip
+
+
+def _times(record: RunRecord) -> dict[str, NDArray[Any]]:
+    """The times and bytes of its rounds, before it diverged if it did: later ones trained nobody."""
+    times = record.columns("timing")
+    trained = times["round"] < (np.inf if record.diverged is None else max(2, record.diverged))
+    return {name: values[trained] for name, values in times.items()}
+
+
+def _inside(record: RunRecord) -> dict[str, float]:
+    """Coverage, popularity and AUC by the model of the first seed, or as measured while it was there."""
+    found = dict(record.audit or {})
+    has_model = record.keeps_model and (record.folder / STATE).is_file() and record.diverged is None
+    if not found and has_model:
+        # Opened for itself, so that no model stays in memory.
+        opened = RunRecord(record.folder)
+        found["recommended"] = recommended(opened)
+        if "users/traffic" in extras(opened.tensors):
+            found["uploads"] = attack_uploads(opened.tensors, opened.clients)
+    attacks = [
+        attack["auc"] for table in found.get("uploads", {}).values() for attack in table.values()
+        if attack["auc"] is not None
+    ]  # fmt: skip
+    return {**found.get("recommended", {}), **({"auc": max(attacks)} if attacks else {})}
+
+
+def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
+    """Sampled metrics under other protocols, and with the settings of a paper before they were tuned."""
+    found: dict[str, Any] = {}
+    for which in ("runs", "before"):
+        for protocol in line[which]:
+            numbered = [one for one in _group(line, records, which, protocol) if one.has_numbers()]
+            if numbered and (which, protocol) != ("runs", "clean"):
+                for name in COMPARED_METRICS:
+                    found[f"{which}_{protocol}_{name}"] = _mean(record.metric(name) for record in numbered)
+                    found[f"{which}_{protocol}_{name}_runs"] = folders_of(numbered)
+    return found
+
+
+def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) -> None:
+    """Compare the rows of a dataset with the best centralised one and with their backbones, user by user.
+
+    The best is chosen on validation. All p-values of the dataset are adjusted together.
+    """
+    central = best_on_validation([row for row in rows if row["method"] in measured], ("centralised",))
+    tested: list[tuple[dict[str, Any], str, float]] = []
+    for row in rows:
+        against = {"central": None if central is None else central["method"], "backbone": row["backbone"]}
+        for side, other in against.items():
+            own = row["method"]
+            if row["search"] is None or own not in measured or other not in measured or own == other:
+                continue
+            result = compare(measured[own].values.mean(0), measured[str(other)].values.mean(0))
+            row |= {
+                f"{side}_against": other,
+                f"{side}_difference": result.difference,
+                f"{side}_low": result.low,
+                f"{side}_high": result.high,
+            }
+            tested.append((row, side, result.randomisation))
+    for (row, side, p), adjusted in zip(tested, holm([p for _, _, p in tested]), strict=True):
+        row |= {f"{side}_p": p, f"{side}_holm": adjusted}
+
+
+def best_on_validation(rows: Sequence[dict[str, Any]], kinds: Sequence[str]) -> dict[str, Any] | None:
+    """The tuned row of these kinds that is best on validation; None without any."""
+    there = [row for row in rows if row["kind"] in kinds and row["search"] and LEADING_METRIC in row]
+    return max(there, key=lambda row: float(row["validation"]), default=None)
+
+
+def _mean(values: Any) -> float:  # noqa: ANN401 - whatever numbers
+    return float(np.mean(list(values)))

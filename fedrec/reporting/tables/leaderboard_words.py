@@ -1,0 +1,110 @@
+"""The answers of the leaderboard in words with numbers: made from its rows, and saying what they lack."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrec.audit.significance import ALPHA
+from fedrec.reporting.tables.leaderboard_rows import (
+    FEDERATED_KINDS,
+    LEADING_METRIC,
+    best_on_validation,
+)
+
+_Rows = Sequence[dict[str, Any]]
+_WHERE = "exact NDCG@10, clean protocol"
+
+
+def answers(rows: _Rows) -> list[str]:
+    """Whether personalisation helps, whether federated training reaches centralised, and at what price."""
+    return [_personalisation(rows), _federated(rows), _price(rows)]
+
+
+def _personalisation(rows: _Rows) -> str:
+    pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone"]]
+    done = [row for row in pairs if "backbone_difference" in row]
+    asked = "Does personalisation help once nothing leaks?"
+    if not done:
+        return (
+            f"{asked} No answer yet: {len(pairs)} of {len(pairs)} comparisons with a backbone tuned alike "
+            "lack finished searches or runs."
+        )
+    mean = float(np.mean([row["backbone_difference"] for row in done]))
+    return (
+        f"{asked} In {len(done)} comparisons with its own backbone tuned alike, it is "
+        f"{_outcomes(done, 'backbone', 'in')}. The mean difference is {mean:+.4f} ({_WHERE}, "
+        f"{_rest_on(done)}).{_lacking(len(pairs), len(done), 'comparisons')}"
+    )
+
+
+def _federated(rows: _Rows) -> str:
+    asked = "Does a federated method reach centralised training?"
+    best, datasets = _best_federated(rows), len({row["dataset"] for row in rows})
+    if not best:
+        return f"{asked} No answer yet: {datasets} of {datasets} datasets lack finished searches or runs."
+    parts = "; ".join(
+        f"{row['dataset']}: {row['title']} {row['central_difference']:+.4f} "
+        f"[{row['central_low']:+.4f}, {row['central_high']:+.4f}]"
+        for row in best
+    )
+    return (
+        f"{asked} The federated method that is best on validation is {_outcomes(best, 'central', 'on')}. "
+        f"Differences to the best centralised method: {parts} ({_WHERE}, "
+        f"{_seeds(best)}).{_lacking(datasets, len(best), 'datasets')}"
+    )
+
+
+def _price(rows: _Rows) -> str:
+    asked = "At which price?"
+    best = _best_federated(rows)
+    if not best:
+        return f"{asked} No answer yet: no federated method that could be compared has runs."
+    least, most = (f"{end(row['megabytes_per_client'] for row in best):.1f}" for end in (min, max))
+    moved = least if least == most else f"{least} to {most}"
+    attacked = [row["auc"] for row in best if "auc" in row]
+    exposed = (
+        f"Attacks on their uploads, measured on {len(attacked)} of {len(best)} datasets, find training items "
+        f"with an AUC of {max(attacked):.2f} at most."
+        if attacked
+        else f"Attacks on their uploads are measured on 0 of {len(best)} datasets: exposure is not known."
+    )
+    return (
+        f"{asked} These federated methods move {moved} MB per client in all of training, both ways (clean "
+        f"protocol, {_rest_on(best)}). {exposed}"
+    )
+
+
+def _best_federated(rows: _Rows) -> list[dict[str, Any]]:
+    """The federated row that is best on validation, on each dataset with a centralised one."""
+    found = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        there = [row for row in rows if row["dataset"] == dataset and LEADING_METRIC in row]
+        best = best_on_validation(there, FEDERATED_KINDS)
+        if best is not None and "central_difference" in best:
+            found.append(best)
+    return found
+
+
+def _outcomes(rows: _Rows, side: str, where: str) -> str:
+    """How many rows are better, worse, and undecided by p after Holm."""
+    decided = [row[f"{side}_difference"] for row in rows if row[f"{side}_holm"] < ALPHA]
+    better = sum(difference > 0 for difference in decided)
+    worse, open_ = len(decided) - better, len(rows) - len(decided)
+    return (
+        f"better {where} {better}, worse {where} {worse}, undecided {where} {open_} (p after Holm, {ALPHA})"
+    )
+
+
+def _rest_on(rows: _Rows) -> str:
+    return f"{', '.join(dict.fromkeys(row['dataset'] for row in rows))}, {_seeds(rows)}"
+
+
+def _seeds(rows: _Rows) -> str:
+    few, many = (end(row["seeds_shown"] for row in rows) for end in (min, max))
+    number = str(few) if few == many else f"{few} to {many}"
+    return f"{number} {'seed' if many == 1 else 'seeds'}"
+
+
+def _lacking(whole: int, done: int, things: str) -> str:
+    return "" if done == whole else f" Finished searches or runs lack in {whole - done} of {whole} {things}."

@@ -1,0 +1,303 @@
+"""The leaderboard of made runs: what it shows, compares and says, and what it does not."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from fedrec.cli.main import main
+from fedrec.config.protocol import short_name
+from fedrec.errors import ResultError
+from fedrec.files.sealed import write_sealed
+from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines
+from fedrec.plan.workspace import Stored
+from fedrec.reporting.build import build
+from fedrec.reporting.tables.leaderboard_rows import leaderboard_rows
+from fedrec.reporting.tables.leaderboard_words import answers
+from fedrec.reporting.tables.table import read_shown
+from fedrec.runs.record import AUDIT_FILE, RunRecord
+from tests.made_runs import write_rows, write_run
+from tests.projects import Made, configuration
+
+USERS = 60
+GOOD, FAIR, POOR = [1] * USERS, [1, 1, 20] * (USERS // 3), [20, 20, 4] * (USERS // 3)
+SEARCHED = ("mf", "ease", "fedmf", "pfedclr", "fedmf+plgc")
+RANKS = {"mf": FAIR, "ease": POOR, "fedmf": POOR, "pfedclr": GOOD, "popularity": POOR}
+"""Ranks among all items of those whose searches are finished."""
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A project with five searches on a dataset; that of PLGC is not finished."""
+    made = Made(tmp_path)
+    content = yaml.safe_load((made.folder / "config/tuning.yaml").read_text(encoding="utf-8"))
+    searches = {f"{name}@clean": content["searches"][f"{name}@clean"] for name in SEARCHED}
+    for search in searches.values():
+        search["datasets"] = ["alpha"]
+    changes = {"searches": searches, "controls": ["popularity"], "trials_per_setting": 2, "most_trials": 4}
+    made.write("config/tuning.yaml", yaml.safe_dump(content | changes))
+    set_found(made, dict.fromkeys(("mf", "fedmf", "pfedclr"), 4) | {"ease": 2})
+    return made
+
+
+def set_found(made, trials):
+    """Write what searches found, in so many trials each."""
+    settings = {"ease": {"penalty": 100.0}}
+    found = {
+        f"{name}@clean": {
+            "alpha": {"trials": number, "settings": settings.get(name, {"rate": 0.02, "d": 32}), "held": {}}
+        }
+        for name, number in trials.items()
+    }
+    made.write("config/found.yaml", yaml.safe_dump(found))
+
+
+def trained(made, ranks=RANKS, finals=None, **changes):
+    """The project, with runs of all lines; sampled values are `finals`."""
+    project = made.project(datasets=["alpha"], seeds=[0, 1], methods=[*RANKS], **changes)
+    for run in project.target(LEADERBOARD).runs:
+        name = run.method.partition("[")[0]
+        value = (finals or {}).get((name, short_name(run.protocol)), 0.5)
+        write_run(
+            project.results, run, project.methods,
+            final=value, ranks=[1] * USERS, exact=ranks[name], whole=True,
+        )  # fmt: skip
+    data = project.results / "data"
+    write_rows(data, "alpha", "clean", [1 + user % 3 for user in range(USERS)])
+    return project
+
+
+def rows_of(project):
+    target = project.target(LEADERBOARD)
+    records = {run.folder: RunRecord(project.results / run.folder) for run in target.runs}
+    rows = leaderboard_rows(target.content, records, project.methods, project.results / "data")
+    return {row["method"]: row for row in rows}
+
+
+def test_a_line_has_the_runs_with_what_its_search_found_and_no_others(made):
+    project = made.project(datasets=["alpha"], seeds=[0, 1], methods=["fedmf"])
+    lines = {line.method: line for line in leaderboard_lines(project)}
+    assert [run.method for run in lines["pfedclr"].runs["clean"]] == ["pfedclr[d=32][rate=0.02]"] * 2
+    assert (lines["fedmf+plgc"].trials, lines["fedmf+plgc"].runs, lines["fedmf+plgc"].before) == (
+        None,
+        {},
+        {},
+    )
+    assert {*lines["pfedclr"].before} == {"published", "clean"}
+    # EASE is of no paper: there is no rank of it before it was tuned.
+    assert lines["ease"].before == {}
+    assert not any("plgc" in run.method for run in project.target(LEADERBOARD).runs)
+
+
+def test_a_search_of_fewer_trials_than_others_have_is_not_finished(made):
+    set_found(made, {"mf": 4, "fedmf": 3})
+    lines = {line.method: line for line in leaderboard_lines(made.project(datasets=["alpha"]))}
+    assert (lines["mf"].trials, lines["fedmf"].trials, lines["fedmf"].runs) == (4, None, {})
+
+
+def test_other_protocols_are_asked_for_only_of_what_the_configuration_compares(made):
+    project = made.project(
+        datasets=["alpha"], methods=["fedmf"], protocols=["published", "clean", "neutral", "neutral-1"]
+    )
+    lines = {line.method: line for line in leaderboard_lines(project)}
+    assert ({*lines["fedmf"].runs}, {*lines["mf"].runs}) == ({"clean", "neutral"}, {"clean"})
+
+
+def test_nothing_else_asks_for_the_leaderboard_or_its_searches(made):
+    project = made.project(datasets=["alpha"])
+    tuned = {search.target for search in project.tuning.alike}
+    assert not {LEADERBOARD, *tuned} & {*project.groups["all"], *project.groups["audit"]}
+    assert {*project.groups["tune_clean"]} == {*project.groups["tune_clean_alpha"]} == tuned
+    assert LEADERBOARD in project.names_for_rules()
+
+
+def test_numbers_are_means_with_intervals_and_differences_are_paired(made):
+    rows = rows_of(trained(made))
+    assert rows["pfedclr"]["exact_ndcg@10"] == 1
+    assert rows["mf"]["exact_ndcg@10"] == pytest.approx(2 / 3)
+    assert rows["mf"]["exact_ndcg@10_low"] < 2 / 3 < rows["mf"]["exact_ndcg@10_high"]
+    difference = rows["pfedclr"]["exact_ndcg@10"] - rows["fedmf"]["exact_ndcg@10"]
+    assert rows["pfedclr"]["backbone_difference"] == pytest.approx(difference)
+    assert (rows["fedmf"]["backbone"], "backbone_difference" in rows["fedmf"]) == (None, False)
+    # A control is shown, and compared with nothing.
+    assert "central_difference" not in rows["popularity"]
+    assert rows["mf"]["megabytes"] == pytest.approx(10 * 10 * 8 / 1e6)
+
+
+def test_p_values_are_adjusted_for_all_comparisons_of_a_dataset(made):
+    rows = rows_of(trained(made))
+    tests = [
+        row[f"{side}_p"] for row in rows.values() for side in ("central", "backbone") if f"{side}_p" in row
+    ]
+    # With the best centralised: EASE or MF, FedMF, PFedCLR; with a backbone: PFedCLR.
+    assert len(tests) == 4
+    assert rows["pfedclr"]["backbone_holm"] >= 4 * min(tests) * 0.999
+
+
+def test_the_best_centralised_method_is_chosen_on_validation(made):
+    finals = {("ease", "clean"): 0.9, ("mf", "clean"): 0.2}
+    rows = rows_of(trained(made, finals=finals))
+    # MF finds more of the test items, and EASE of the validation items.
+    assert rows["mf"]["exact_ndcg@10"] > rows["ease"]["exact_ndcg@10"]
+    assert rows["pfedclr"]["central_against"] == "ease"
+
+
+def test_groups_by_activity_hold_the_users_they_should(made):
+    # The least active third has one training row: every third user from the first on.
+    rows = rows_of(trained(made))
+    assert [rows["mf"][f"group_{number}"] for number in (1, 2, 3)] == [1, 1, 0]
+
+
+def test_runs_of_other_users_are_refused(made):
+    project = trained(made)
+    run = next(run for run in project.target(LEADERBOARD).runs if run.method.startswith("mf["))
+    write_run(project.results, run, project.methods, ranks=[1] * 3, exact=[1] * 3, whole=True)
+    with pytest.raises(ResultError, match="other users than"):
+        rows_of(project)
+
+
+def test_a_line_without_a_finished_search_has_a_dash_and_says_why(made):
+    project = trained(made)
+    build(project.target(LEADERBOARD), project)
+    text = (project.results / "tables/leaderboard.md").read_text(encoding="utf-8")
+    (line,) = re.findall(
+        r"^\| FedMF\+PLGC +\| own tables +\| +– search not finished \|(.*)$", text, re.MULTILINE
+    )
+    assert not re.search(r"\d", line)
+    shown = read_shown(project.results / "tables/leaderboard.json")
+    assert shown.chapter is not None
+    assert len(shown.chapter.finding) == 3
+
+
+def test_ranks_are_among_methods_that_have_all_of_them(made):
+    finals = {("fedmf", "published"): 0.9, ("pfedclr", "published"): 0.8, ("mf", "published"): 0.1}
+    project = trained(made, finals=finals)
+    build(project.target(LEADERBOARD), project)
+    tables = read_shown(project.results / "tables/leaderboard.json").tables
+    (ranks,) = (table for table in tables if table.part == "alpha ranks")
+    assert {row["title"]: [row["rank_0"], row["rank_3"]] for row in ranks.rows} == {
+        "FedMF": [1, 3],
+        "PFedCLR": [2, 1],
+        "MF": [3, 2],
+    }
+
+
+def test_a_second_part_has_the_neutral_protocol_where_there_are_runs(made):
+    protocols = ["published", "clean", "neutral"]
+    project = trained(made, finals={("mf", "neutral"): 0.8}, protocols=protocols)
+    build(project.target(LEADERBOARD), project)
+    tables = read_shown(project.results / "tables/leaderboard.json").tables
+    (neutral,) = (table for table in tables if table.part == "alpha neutral")
+    assert neutral.rows[0]["title"] == "MF"
+    assert neutral.rows[0]["runs_neutral_hr@10"] == pytest.approx(0.8, rel=0.2)
+    assert not any("exact" in column.key for column in neutral.columns)
+
+
+def test_what_was_seen_inside_a_model_is_that_of_the_first_seed(made):
+    project = trained(made)
+    first, second = (run for run in project.target(LEADERBOARD).runs if run.method.startswith("pfedclr["))
+    attacks = {"norm": {"auc": 0.7}, "direction": {"auc": 0.9}, "consecutive": {"auc": None}}
+    seen = {"uploads": {"Q": attacks}, "recommended": {"coverage": 0.5, "popularity": 0.1}}
+    write_sealed(project.results / first.folder / AUDIT_FILE, seen)
+    write_sealed(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
+    row = rows_of(project)["pfedclr"]
+    assert (row["auc"], row["coverage"], row["popularity"]) == (0.9, 0.5, 0.1)
+
+
+def test_uploads_are_recorded_with_the_first_seed_of_methods_whose_uploads_are_attacked(made):
+    audit = {"methods": ["popularity"], "switches": ["pool"], "uploads": ["fedmf", "fedmf[ldp=0.5]"]}
+    project = made.project(datasets=["alpha"], seeds=[0, 1], audit=audit)
+    lines = {line.method: line.runs.get("clean", ()) for line in leaderboard_lines(project)}
+    recorded = {name: [project.job(run).records for run in runs] for name, runs in lines.items()}
+    assert recorded["fedmf"] == [("traffic",), ()]
+    assert recorded["pfedclr"] == [(), ()]
+
+
+def test_where_nothing_is_trained_the_page_has_it_once_a_search_found_something(made):
+    def audited():
+        project = made.project(datasets=["alpha"])
+        runs = frozenset(project.target(LEADERBOARD).runs)
+        stored = Stored(runs, datasets=frozenset({"alpha"}))
+        return replace(project, stored=stored).targets.audited()
+
+    assert LEADERBOARD in audited()
+    set_found(made, {})
+    assert LEADERBOARD not in audited()
+
+
+def test_all_its_searches_are_adopted_by_one_name(made, monkeypatch, capsys):
+    made.write("config/config.yaml", yaml.safe_dump(configuration(datasets=["alpha"])))
+    monkeypatch.chdir(made.folder)
+    assert main(["adopt", "tune_clean_alpha", "--mirror", "mirror"]) == 1
+    assert "5 of 5 searches are not finished" in capsys.readouterr().err
+
+
+# The answers in words
+
+
+def row(dataset, method, kind, value, validation, **more):
+    one = {
+        "dataset": dataset,
+        "method": method,
+        "title": method,
+        "kind": kind,
+        "search": "s",
+        "backbone": None,
+    }
+    numbers = {
+        "exact_ndcg@10": value,
+        "validation": validation,
+        "seeds_shown": 5,
+        "megabytes_per_client": 2.0,
+    }
+    return one | numbers | more
+
+
+def compared(side, difference, p):
+    names = {"difference": difference, "low": difference - 0.01, "high": difference + 0.01, "holm": p}
+    return {f"{side}_{name}": value for name, value in names.items()}
+
+
+def pair(dataset, difference, p):
+    more = {"backbone": "fedmf"} | compared("backbone", difference, p)
+    return row(dataset, "own", "personalised", 0.1, 0.1, **more)
+
+
+def test_the_first_answer_counts_comparisons_by_their_adjusted_p():
+    rows = [pair("a", 0.02, 0.001), pair("b", -0.04, 0.001), pair("c", 0.08, 0.2)]
+    rows.append({"dataset": "d", "method": "own", "kind": "personalised", "backbone": "fedmf", "search": "s"})
+    said = answers(rows)[0]
+    assert "In 3 comparisons" in said
+    assert "better in 1, worse in 1, undecided in 1" in said
+    assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds)" in said
+    assert "lack in 1 of 4 comparisons" in said
+
+
+def test_the_second_answer_is_of_the_federated_method_that_is_best_on_validation():
+    rows = [
+        row("a", "best on test", "federated", 0.9, 0.1, **compared("central", 0.5, 0.001)),
+        row("a", "best on validation", "federated", 0.2, 0.3, **compared("central", -0.2, 0.001)),
+        row("a", "mf", "centralised", 0.4, 0.4),
+        {"dataset": "b", "method": "mf", "kind": "centralised", "search": "s", "backbone": None},
+    ]
+    said = answers(rows)[1]
+    assert "better on 0, worse on 1, undecided on 0" in said
+    assert "a: best on validation -0.2000 [-0.2100, -0.1900]" in said
+    assert "lack in 1 of 2 datasets" in said
+
+
+def test_the_third_answer_has_bytes_and_exposure_as_far_as_they_are_known():
+    one = row("a", "fed", "federated", 0.2, 0.3, **compared("central", -0.2, 0.001))
+    other = one | {"dataset": "b", "megabytes_per_client": 3.5}
+    assert "move 2.0 to 3.5 MB per client" in answers([one, other])[2]
+    assert "0 of 2 datasets: exposure is not known" in answers([one, other])[2]
+    assert (
+        "on 1 of 2 datasets, find training items with an AUC of 0.91"
+        in answers([one | {"auc": 0.912}, other])[2]
+    )
+
+
+def test_without_runs_every_answer_says_that_there_is_none():
+    rows = [{"dataset": "a", "method": "own", "kind": "personalised", "backbone": "fedmf", "search": "s"}]
+    assert all("No answer yet" in said and not re.search(r"\d\.\d", said) for said in answers(rows))
