@@ -138,13 +138,26 @@ def _other_gains(
     gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers
 ) -> Iterator[tuple[PrintedKey, Contradiction]]:
     for key, gain in gains.items():
-        sign = _sign(key)
-        low, high = (sign * bound for bound in _given(gain, numbers))
-        low, high = min(low, high), max(low, high)
-        if not _is_within(numbers[key], (low, high)):
+        ways = [_given(gain, numbers)]
+        if gain.mean:
+            # A mean may be of gains as their numbers give them, where these are others than printed.
+            ways.append(_mean([_as_given(part, gains, numbers) for part in gain.mean]))
+        bounds = [sorted(_sign(key) * bound for bound in way) for way in ways]
+        (low, high), *_ = bounds
+        if not any(_is_within(numbers[key], (least, most)) for least, most in bounds):
             given = (low + high) / 2
             parts = "the printed gains" if gain.mean else "the printed numbers that it compares"
             yield key, Contradiction((given,), f"{parts} give {given:.2f}", is_gain=True)
+
+
+def _as_given(key: PrintedKey, gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers) -> Interval:
+    """A printed gain, or what its own numbers give where it is another one."""
+    low, high = sorted(_sign(key) * bound for bound in _range(numbers[key]))
+    if key not in gains:
+        return low, high
+    least, most = _given(gains[key], numbers)
+    first, last = sorted(_sign(key) * bound for bound in (least, most))
+    return (low, high) if _is_within(numbers[key], (first, last)) else (least, most)
 
 
 def _given(gain: PrintedGain, numbers: Numbers) -> Interval:
@@ -154,10 +167,14 @@ def _given(gain: PrintedGain, numbers: Numbers) -> Interval:
         for key in gain.mean:
             bounds = sorted(_sign(key) * bound for bound in _range(numbers[key]))
             ranges.append((bounds[0], bounds[1]))
-        return sum(low for low, _ in ranges) / len(ranges), sum(high for _, high in ranges) / len(ranges)
+        return _mean(ranges)
     best = max(gain.below, key=lambda key: numbers[key].value)
     base, own = _range(numbers[best]), _range(numbers[gain.above])
     return 100 * (own[0] / base[1] - 1), 100 * (own[1] / base[0] - 1)
+
+
+def _mean(ranges: Sequence[Interval]) -> Interval:
+    return sum(low for low, _ in ranges) / len(ranges), sum(high for _, high in ranges) / len(ranges)
 
 
 def _is_within(number: Printed, given: Interval) -> bool:

@@ -1,8 +1,8 @@
 """Whether our runs reproduce a claim under its paper's own protocol: only then is it judged under another.
 
-Two numbers are asked for: that of the line it is about, and that of its rival. Of a claim over several lines
-the rival is the strongest in print, and the one that it is compared with here. Where a paper draws its
-numbers and does not print them, the claim itself has to be found instead.
+The claim itself has to be found there. And where the paper prints numbers, two of them: that of the line it
+is about, and that of its rival. Of a claim over several lines the rival is the strongest in print, and the
+one that it is compared with here.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from fedrec.runs.exact import sampled_name
 BY_NUMBERS = "printed numbers"
 BY_EFFECT = "claim found"
 """Which of the two ways there are was taken."""
+_NOT_FOUND = "the claim is not found under its paper's protocol"
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Gate:
 def gate_of(case: Case, rival: str | None, is_found: bool | None, evidence: Evidence) -> Gate:
     """Whether a case, in a metric that its paper prints, is reproduced.
 
-    `rival` is the line that it is compared with, if there is one; `is_found` says whether the claim holds
+    `rival` is the line that it is compared with, if there is one; `is_found` says whether the claim is found
     under the published protocol, None where that is not known.
     """
     numbers = printed_numbers(case)
     if not numbers and is_found is None:
         return Gate(BY_EFFECT, lacking=case.claim.lines)
     if not numbers:
-        return Gate(BY_EFFECT, () if is_found else ("the claim is not found under its paper's protocol",))
+        return Gate(BY_EFFECT, () if is_found else (_NOT_FOUND,))
     strongest = max(case.claim.over, key=numbers.__getitem__)
     names = dict.fromkeys(name for name in (case.claim.line, strongest, rival) if name is not None)
     diverged = {one.line for one in lines_that_diverged(case, PUBLISHED, evidence)}
@@ -57,6 +58,8 @@ def gate_of(case: Case, rival: str | None, is_found: bool | None, evidence: Evid
             ours, within = float(of_users.mean()), tolerance(of_users)
             if abs(ours - numbers[name]) > within:
                 misses.append(f"{name}: ours {ours:.4f}, print {numbers[name]:.4f} ± {within:.4f}")
+    if not misses and is_found is False:
+        misses.append(_NOT_FOUND)
     return Gate(BY_NUMBERS, tuple(misses), tuple(lacking))
 
 

@@ -70,7 +70,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     found = (
         f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
-        "those that our runs reproduce under the papers' own protocols."
+        "those whose effect and numbers our runs find under the papers' own protocols."
     )
     under = [
         f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."

@@ -268,7 +268,7 @@ def _gated(finding: Finding, in_print: Case, published: Finding, evidence: Evide
     """A finding of a case as far as the case, in the metric in print, is reproduced."""
     if finding.verdict == UNTESTED:
         return finding
-    is_found = None if published.verdict == UNTESTED else published.verdict == HOLDS
+    is_found = None if published.verdict == UNTESTED else published.verdict in (HOLDS, SMALLER)
     rival = None if finding.effect is None else finding.effect.compared.rival
     gate = gate_of(in_print, rival, is_found, evidence)
     if gate.misses:
