@@ -3,8 +3,8 @@
     fedrec fetch ml-100k && fedrec prepare ml-100k --out results/data/ml-100k
     python -m benchmarks.times results/data/ml-100k > docs/numbers/times.csv
 
-Of every user the time from the first row to the last; and of the users in the mean, the share of all other
-users' rows that are later than their own last one, which is held out for test.
+It measures the time from each user's first row to the last. In the mean over users, it also measures the
+share of all other users' rows that are later than the user's last row, which is held out for test.
 """
 
 import argparse

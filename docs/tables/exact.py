@@ -20,7 +20,7 @@ _SEEDS = range(5)
 
 @cache
 def from_store(store: Path = REFERENCE) -> tuple[Row, ...]:
-    """Of each dataset and metric: by how much PFedRec is above the best of its federated baselines.
+    """By how much PFedRec is above the best of its federated baselines, for each dataset and metric.
 
     The mean over five seeds and all users with its interval over users; the best is the one by that metric.
     """

@@ -142,7 +142,7 @@ def orders() -> str:
 
 
 def clusters() -> str:
-    """What the first tests of clusters of misses gave, beside print."""
+    """The first tests of clusters of misses, beside print."""
     return markdown(
         ("cluster", "paper", "dataset", "run", "printed HR@10 / NDCG@10", "this run"),
         (
@@ -249,7 +249,7 @@ def trained_again() -> str:
 
 
 def searches() -> str:
-    """What every search found, beside the values without it; its numbers where its table is kept."""
+    """The findings of every search, beside the values without it; its numbers where its table is kept."""
     from fedrec.config.methods import load_methods
     from fedrec.config.tuning import found_by, load_tuning
 
@@ -276,7 +276,7 @@ def kept_trials(target: str) -> list[Row]:
 
 
 def _found(search: "Search", found: "Found") -> tuple[str, str, str]:
-    """What a search found, what was there without it, and in how many trials."""
+    """The values that a search found, those without it, and its number of trials."""
     from fedrec.config.methods import setting_text
 
     values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())

@@ -1,6 +1,6 @@
 """The effect of a claim: the difference of two lines in a metric of the test items, from finished runs.
 
-Of several lines that a claim is compared with, the rival is the best one on validation, at the round that
+Among several lines that a claim is compared with, the rival is the best on validation, at the round that
 each run reports: no number of test chooses it. Users and seeds are paired: a difference is each user's own,
 under each seed.
 
@@ -28,7 +28,7 @@ from fedrec.runs.origins import divergence_columns
 from fedrec.runs.record import RunRecord, UserRanks
 
 LEVEL = 0.95
-"""Of the intervals."""
+"""The level of intervals."""
 NOT_KEPT = "exact ranks are not kept"
 UNEVEN = "exact ranks favour held-out items and candidates where clients never draw them"
 """Why a run has no exact ranks to judge by."""
@@ -57,9 +57,9 @@ class Compared:
     rival: str
     """The line that the claim's own is compared with."""
     runs: tuple[RunId, ...]
-    """Of the claim's own line, one per seed."""
+    """Runs of the claim's own line, one per seed."""
     runs_against: tuple[RunId, ...]
-    """Of the rival, with the same seeds."""
+    """Runs of the rival, with the same seeds."""
     not_run: tuple[str, ...] = ()
     """Lines it should be compared with, and no run of which is there."""
 
@@ -78,7 +78,7 @@ class Effect:
     high: float
     """The interval of the value, over users and seeds."""
     least: float
-    """What the effect must be above for its claim: 0, or minus what may be lost."""
+    """The least effect for its claim: 0, or minus the loss that is allowed."""
     p: float
     """Two-sided, of the hypothesis that the effect is `least`."""
     base: float
@@ -102,7 +102,7 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by: finished runs, and which runs those should be."""
+    """The finished runs that judge claims, and which runs those should be."""
 
     results: Path
     """Where runs are."""
@@ -152,7 +152,7 @@ class Evidence:
         return "" if record.has_exact_ranks else NOT_KEPT
 
     def values(self, runs: Sequence[RunId], metric: str) -> NDArray[np.float64] | None:
-        """What each user adds to a metric in each run: runs x users.
+        """The part of each user in a metric, in each run: runs x users.
 
         None where there are no runs, or the ranks of one are not kept. The runs are of one dataset under one
         protocol.
@@ -166,7 +166,7 @@ class Evidence:
 
 
 def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Compared | None:
-    """What is compared under a condition; None where the claim's line or all rivals lack numbers.
+    """The lines that are compared under a condition; None where the claim's line or all rivals lack numbers.
 
     They are of the seeds that every line has numbers of.
     """

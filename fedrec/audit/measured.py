@@ -14,7 +14,7 @@ _EXPOSED = ("published", "only-pool", "clean")
 
 
 def measured(run: RunRecord) -> dict[str, Any]:
-    """What a run shows inside: `exposure` by its draws, `uploads` where it kept some, what is `recommended`.
+    """The inside of a run: `exposure` by its draws, `uploads` where it kept some, what is `recommended`.
 
     Nothing of a run that diverged: there is no model whose scores could follow its draws.
     """

@@ -17,7 +17,7 @@ CHANGES = (("relative gain", 1.0), ("relative loss", -1.0))
 """How metrics of changes in percent end, and the sign that makes each a gain."""
 _SIZES = ("users", "items", "interactions", "sparsity")
 _SLACK = 1e-9
-"""What arithmetic alone may add to a difference."""
+"""The part of a difference that arithmetic alone may add."""
 
 Numbers = Mapping[PrintedKey, Printed]
 Interval = tuple[float, float]
@@ -25,7 +25,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Contradiction:
-    """What the rest of a paper gives for a number that it prints."""
+    """The values that the rest of a paper gives for a number that it prints."""
 
     others: tuple[float, ...]
     why: str
@@ -38,7 +38,7 @@ class PrintedGain:
     """The printed numbers that a printed gain is made of."""
 
     below: tuple[PrintedKey, ...] = ()
-    """Of these the best is what it is a gain over."""
+    """The best of these is what it is a gain over."""
     above: PrintedKey | None = None
     mean: tuple[PrintedKey, ...] = ()
     """The gains that it is the mean of, where it is no gain of its own."""
@@ -104,7 +104,7 @@ def _gain_of(
     metric: str,
     numbers: Numbers,
 ) -> PrintedGain | None:
-    """What the gain of a line is made of; None where it is no gain, or a part of it is not printed."""
+    """The parts of the gain of a line; None where it is no gain, or a part of it is not printed."""
     if line.mean:
         mean = [_change_key(artefact, lines[label], dataset, metric, numbers) for label in line.mean]
         known = tuple(key for key in mean if key is not None)

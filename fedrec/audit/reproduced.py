@@ -1,8 +1,8 @@
 """Whether our runs reproduce a claim under its paper's own protocol: only then is it judged under another.
 
-The claim itself has to be found there. And where the paper prints numbers, two of them: that of the line it
-is about, and that of its rival. Of a claim over several lines the rival is the strongest in print, and the
-one that it is compared with here.
+The claim itself has to be found there. Where the paper prints numbers, ours must come near them: near that of
+the line the claim is about, and near that of its rival. A claim over several lines has two rivals: the
+strongest in print, and the one that it is compared with here.
 """
 
 from dataclasses import dataclass

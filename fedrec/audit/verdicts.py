@@ -4,9 +4,9 @@ A claim is judged where our runs reproduce it under its paper's own protocol (`f
 its effect under a condition decides (`fedrec.audit.effects`): its interval, and Holm's correction over all
 claims that are decided with it.
 
-What diverged might have come to more, so that only what more could not change is said: a claim whose own line
-diverged holds, or is left open; one whose rival diverged is reversed, or is left open. So is one of whose
-rivals some were never run: it is compared with the others.
+A line that diverged might have come to more. So only verdicts stand that more could not change: a claim
+whose own line diverged holds, or is left open; one whose rival diverged is reversed, or is left open. Where
+some rivals were never run, a claim is compared with the others.
 """
 
 import shlex
@@ -85,7 +85,7 @@ class PrintedEffect:
 
 @dataclass(frozen=True)
 class Bar:
-    """What an effect must reach."""
+    """The bar that an effect must reach."""
 
     may_lose: float
     """The share of the rival's metric that a claim to cost little allows to be lost; 0 for any other."""
@@ -95,7 +95,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of a claim on one dataset, in one metric, under one condition."""
+    """The verdict on a claim on one dataset, in one metric, under one condition."""
 
     effect: Effect | None
     verdict: str
@@ -112,7 +112,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim on one dataset in one metric, under all conditions."""
+    """The verdicts on a claim on one dataset in one metric, under all conditions."""
 
     claim: Claim
     artefact: Artefact
@@ -155,12 +155,12 @@ def verdict_on(kind: str, full: float | None, found: Effect) -> str:
 
 
 def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
-    """What is left of a verdict where rivals were `not_run`: one that is better refutes a claim over all."""
+    """The verdict where rivals were `not_run`: one that is better refutes a claim over all."""
     return UNTESTED if not_run and verdict != REVERSED else verdict
 
 
 def verdict_despite(verdict: str, claim: Claim, diverged: Collection[str]) -> str:
-    """What is left of a verdict where some lines of a claim `diverged`; see `DIVERGENCE_RULE`."""
+    """The verdict where some lines of a claim `diverged`; see `DIVERGENCE_RULE`."""
     if not diverged:
         return verdict
     own, others = claim.line in diverged, any(line != claim.line for line in diverged)
@@ -184,7 +184,7 @@ def printed_effect(case: Case) -> PrintedEffect | None:
 
 
 def bar_of(kind: str, expected: PrintedEffect | None) -> Bar:
-    """What an effect must reach for a claim of a kind, in the metric that is printed."""
+    """The bar for a claim of a kind, in the metric that is printed."""
     if kind != "costs_little":
         return Bar(0.0, None if expected is None else SHARE * expected.value)
     lost = -expected.value / expected.base if expected is not None and expected.base else 0.0
@@ -249,7 +249,7 @@ def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
 
 
 def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Finding:
-    """What the effect of a case says under a condition, whether the case is reproduced or not."""
+    """The finding of a case under a condition, whether the case is reproduced or not."""
     compared = compared_lines(case, condition, evidence)
     effect = None if compared is None else effect_of(compared, case.metric, bar.may_lose, evidence)
     diverged = tuple(lines_that_diverged(case, condition, evidence))

@@ -23,7 +23,7 @@ _USERS_AT_ONCE = 4096
 class ItemModel(Learner, ABC):
     """Scores an item by the sum of its weights from a user's training items; learns all in the first round.
 
-    Weights are items x items numbers. What computes them holds some more such matrices for a moment.
+    Weights are items x items numbers. Computing them needs some more such matrices for a moment.
     """
 
     logits = False

@@ -14,9 +14,9 @@ from fedrec.config.printed import PrintedKey, published
 NOT_TO_BE_HAD = "dataset not to be had"
 """The cause for which there will never be a number of ours."""
 AT_MOST, FITS, ALWAYS = BOUNDS = ("at_most", "fits", "always")
-"""What bounds a cause; each has exactly one of these."""
+"""The bounds of a cause; each has exactly one of these."""
 FIELDS = ("paper", "table", "dataset", "method", "variant", "metric")
-"""What a printed number is named by."""
+"""The fields that name a printed number."""
 _WITHOUT_BOUND = (NOT_TO_BE_HAD, "another machine", "counted otherwise")
 """Causes of numbers that nothing of ours can stand beside."""
 

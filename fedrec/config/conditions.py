@@ -11,7 +11,7 @@ class Condition:
     """A protocol, and with which settings methods are trained under it."""
 
     key: str
-    """What its columns in a csv begin with."""
+    """The beginning of the names of its columns in a csv."""
     title: str
     """For headings."""
     protocol: str

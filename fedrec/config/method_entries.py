@@ -43,17 +43,17 @@ class SourcedValue:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found on a dataset."""
+    """The finding of a search on a dataset."""
 
     trials: int
     settings: Mapping[str, Any]
     """The best values of what was searched."""
     held: Mapping[str, Any]
-    """What every trial had of all other settings."""
+    """All other settings of every trial."""
 
 
 FoundByPlace = Mapping[str, Mapping[str, Found]]
-"""What searches found, by what was searched for and by dataset."""
+"""Findings of searches, by place and by dataset."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class MethodEntry:
     composed: ValuesByPlace = field(default_factory=dict)
     """Values that differ with one backbone under one paper, by both: `fedmf@plgc`."""
     found: FoundByPlace = field(default_factory=dict)
-    """What searches found under a paper; of a plug-in, by backbone and paper as above."""
+    """Findings of searches under a paper; of a plug-in, by backbone and paper as above."""
 
     @cached_property
     def papers_named(self) -> tuple[str, ...]:

@@ -3,11 +3,11 @@ and what the user sets. Unknown, misspelt and impossible settings are refused.
 
 A method is named by its composition (see `fedrec.config.names`). In the file a key with `+` describes a
 plug-in: its settings join those of the backbone, or take their place, and `composed` holds what differs with
-one backbone under one paper (`fedmf@plgc`). What differs under a paper stands with the setting. A value given
+one backbone under one paper (`fedmf@plgc`). A difference under a paper stands with the setting. A value given
 as text is a number, a choice, a text, the path of a file, `true` or `false`, `null`, or integers joined by
 `x` (`layers=32x16x8`, `layers=none`).
 
-What searches found stands in `config/found.yaml` and comes first, that of a plug-in with a backbone before
+The findings of searches stand in `config/found.yaml` and come first, that of a plug-in with a backbone before
 that of the backbone. On a dataset without a search it is what was found on MovieLens 100K, unless
 `config/methods.yaml` has a value for the dataset itself.
 
@@ -160,7 +160,7 @@ def _differing(
 def _found_values(
     found: Mapping[str, Found], dataset: str, stated: Collection[str]
 ) -> dict[str, tuple[Any, str]]:
-    """What a search found on a dataset; else on the common one, but for what is `stated` of the dataset."""
+    """The finding on a dataset; else on the common one, but for what is `stated` of the dataset."""
     if dataset in found:
         here = found[dataset]
         return {key: (value, f"{SEARCHED}, {here.trials} trials") for key, value in here.settings.items()}

@@ -1,7 +1,8 @@
 """Searches for what papers do not state: which settings, over which ranges, on which datasets.
 
 `config/tuning.yaml` names them. A search belongs to a method, to the paper under whose protocol it is made
-(`fedncf@pfedclr`), and to a dataset. What that paper states is not searched; a grid that it states may be.
+(`fedncf@pfedclr`), and to a dataset. A setting that the paper states is not searched; a grid that it states
+may be.
 Trials differ from the runs that are reported in what is searched alone: what was found is refused once
 anything else differs. `fedrec.plan.trials` knows the trials.
 
@@ -144,12 +145,12 @@ def held_settings(search: Search, methods: Methods) -> Settings:
 
 
 def found_by(methods: Methods, search: Search) -> Found | None:
-    """What a search found, as `methods` have it; None where it found nothing yet."""
+    """The finding of a search, as `methods` have it; None where it found nothing yet."""
     return _found(methods, search.method, search.key.rpartition("@")[2], search.dataset)
 
 
 def _found(methods: Methods, method: str, place: str, dataset: str) -> Found | None:
-    """What was found for a method under a paper's protocol, or the shared one."""
+    """The finding for a method under a paper's protocol, or the shared one."""
     composition = parse(method)
     where = place if composition.plugin is None else f"{composition.backbone}@{place}"
     return entries_of(methods, composition)[-1].found.get(where, {}).get(dataset)
@@ -161,9 +162,7 @@ def name_with_found(methods: Methods, search: Search) -> str:
     So a run has what was found under the shared protocol: no paper's settings do.
     """
     found = found_by(methods, search)
-    values = {} if found is None else found.settings
-    changes = tuple((key, setting_text(value)) for key, value in values.items())
-    return canonical(methods, str(replace(parse(search.method), changes=changes)))
+    return search.method if found is None else _spelt(methods, search.method, found)
 
 
 def tuned_name(methods: Methods, method: str, dataset: str) -> tuple[str, str] | None:
@@ -175,9 +174,15 @@ def tuned_name(methods: Methods, method: str, dataset: str) -> tuple[str, str] |
     found = _found(methods, composition.name, SHARED_PROTOCOL, dataset)
     if found is None:
         return None
-    changes = {key: setting_text(value) for key, value in found.settings.items()} | dict(composition.changes)
     _, _, paper = resolve(methods.unsearched, composition.name, None, dataset)
-    return paper, canonical(methods, str(replace(composition, changes=tuple(changes.items()))))
+    return paper, _spelt(methods, method, found)
+
+
+def _spelt(methods: Methods, method: str, found: Found) -> str:
+    """A method with the settings of a finding spelt out; changes in its name come before these."""
+    composition = parse(method)
+    changes = {key: setting_text(value) for key, value in found.settings.items()} | dict(composition.changes)
+    return canonical(methods, str(replace(composition, changes=tuple(changes.items()))))
 
 
 def has_tuned(methods: Methods) -> bool:
@@ -195,7 +200,7 @@ def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
 
 
 def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning) -> list[Mistake]:
-    """What is wrong with what searches found."""
+    """The mistakes in the findings of searches."""
     searches = {(search.key, search.dataset): search for search in tuning.searches.values()}
     keys = [key for key, _ in searches]
     mistakes: list[Mistake] = []
@@ -212,7 +217,7 @@ def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning)
 
 
 def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: Methods) -> Iterator[Mistake]:
-    """What was found is searched, and the trials that found it are like the runs that have it."""
+    """A finding is of searched settings, and its trials are like the runs that have it."""
     ranges = [one.setting for one in search.ranges]
     for setting in found["settings"]:
         if setting not in ranges:

@@ -20,7 +20,7 @@ class Interactions:
 
     `row` is each interaction's row in the raw file, `row_orders` its row in a paper's own copy;
     `missing_row_orders` are the papers that have such a copy which is not available.
-    `timed` tells whether `time` was recorded, or is the position of the item's first row in the file.
+    `timed` tells whether `time` was recorded, or stands for times that the file lacks.
     """
 
     dataset: str

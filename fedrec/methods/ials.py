@@ -33,7 +33,7 @@ _NUMBERS_AT_ONCE = 1 << 19
 
 @dataclass(frozen=True)
 class Met:
-    """Who met whom, of each user or of each item: those of k at `met[first[k]:first[k] + size[k]]`."""
+    """The items of each user, or the users of each item: those of k at `met[first[k]:first[k] + size[k]]`."""
 
     met: Tensor
     first: Tensor
@@ -43,7 +43,7 @@ class Met:
     def of(cls, owner: Tensor, met: Tensor, owners: int) -> "Met":
         """Those that each of so many owners met."""
         size = torch.bincount(owner, minlength=owners)
-        # Who met nobody begins nowhere, and is filled up from any place that there is.
+        # A row without any begins nowhere, and is filled up from any place that there is.
         first = (size.cumsum(0) - size).clamp(max=len(met) - 1)
         return cls(met[torch.argsort(owner, stable=True)], first, size)
 

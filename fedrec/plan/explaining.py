@@ -19,11 +19,11 @@ from fedrec.plan.runs import SUMMARY, RunId, run_of
 from fedrec.plan.workspace import Workspace
 
 _PROTOCOL, _SEED = "published", 0
-"""Of runs that causes name."""
+"""The seed of runs that causes name."""
 
 
 def line_of(folder: str) -> str:
-    """What the folders of runs have in common that differ in the seed alone."""
+    """The part of their folders that runs share which differ in the seed alone."""
     return str(PurePosixPath(folder).parent)
 
 

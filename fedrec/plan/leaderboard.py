@@ -35,9 +35,9 @@ class LeaderboardLine:
     """The name of its search; None of a control."""
     backbone: str | None = None
     trials: int | None = None
-    """Of its search; None where that is not finished."""
+    """The number of trials of its search; None where that is not finished."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What its search found."""
+    """The finding of its search."""
     runs: RunsByProtocol = field(default_factory=dict)
     """Those with what was found; none where its search is not finished."""
     before: RunsByProtocol = field(default_factory=dict)

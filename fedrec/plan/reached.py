@@ -31,7 +31,7 @@ def validation_reached(workspace: Workspace, *, exact: bool) -> Callable[[RunId]
 
 
 def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) -> float:
-    """What a finished trial reached on validation: among sampled candidates, or exactly, among all items."""
+    """The validation result of a finished trial: among sampled candidates, or exactly, among all items."""
     if not exact:
         return float(summary["metrics"][AT]["validation"][CHOSEN_BY])
     # Imported here: most plans read no table, and pyarrow takes a while to import.

@@ -392,7 +392,7 @@ class Targets:
         trials = sorted({trial for group in tried.values() for trial in group})
         reads = [
             *(files_of(one.form, one.target)[0] for one in sources),
-            # Who is inactive, of tables that have numbers of such users.
+            # Tables that have numbers of inactive users name them.
             *(
                 file
                 for one in sources

@@ -20,17 +20,17 @@ from fedrec.reporting.tables.tuning import is_over, trial_results
 
 @dataclass(frozen=True)
 class Adoption:
-    """What became of searches, by the names of their targets."""
+    """The outcome of searches, by the names of their targets."""
 
     found: Mapping[str, Found]
     lacking: Mapping[str, str]
-    """What searches lack that are not finished."""
+    """The trials that unfinished searches lack."""
     stale: Mapping[str, str] = field(default_factory=dict)
     """Why what was found before, or now, no longer holds."""
 
 
 def collect(project: Project, names: Iterable[str]) -> Adoption:
-    """What the searches called `names` found, where they are finished."""
+    """The findings of the searches called `names`, where they are finished."""
     found: dict[str, Found] = {}
     lacking: dict[str, str] = {}
     for name in names:
@@ -76,7 +76,7 @@ def _methods_with(content: Mapping[str, Any], project: Project) -> Methods:
 
 
 def _lacking(name: str, project: Project) -> str:
-    """What a search lacks until a setting can be chosen; nothing where it is finished."""
+    """The trials that a search lacks until a setting can be chosen; nothing where it is finished."""
     target = project.target(name)
     unavailable: Mapping[str, str] = target.content["unavailable"]
     if unavailable:

@@ -74,7 +74,7 @@ def card_text(methods: Methods, name: str) -> str:
 
 
 def _found(entry: MethodEntry) -> Iterator[str]:
-    """What searches found, a line each."""
+    """The findings of searches, a line each."""
     for place, datasets in entry.found.items():
         where = f"with {place.replace('@', ' under ')}" if entry.backbones else f"under {place}"
         for dataset, one in datasets.items():

@@ -38,7 +38,7 @@ AMPLIFIED = 100.0
 """How many times as far as the loop is from itself, when its initial values move by one part in 10^12."""
 _ORACLE = "loop"
 _ANY = 0.5
-"""What stands for any rate in the identity of a program."""
+"""The number that stands for any rate in the identity of a program."""
 _ALWAYS = 3
 """Programs of one shape that are all compared; of further ones, those of rounds that are powers of 2."""
 
@@ -199,7 +199,7 @@ class CheckedEngine(Engine):
         settings = task.method.settings
         if not isinstance(settings, MutableMapping):
             return self._identity(task.program)
-        # What settings know of themselves, for messages, is a name with all rates in it.
+        # Settings know their composition's name for messages, with all rates in it.
         attributes: dict[str, Any] = getattr(settings, "__dict__", {})
         before = dict(settings), dict(attributes)
         settings.update(_alike(settings))

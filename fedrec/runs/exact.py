@@ -1,7 +1,7 @@
 """Exact metrics: of the rank of a test item among all items, where sampled ones rank it among candidates."""
 
 EXACT = "exact_"
-"""What the name of an exact metric begins with: `exact_hr@10` is HR@10 among all items."""
+"""The beginning of the name of an exact metric: `exact_hr@10` is HR@10 among all items."""
 UNEVEN_POOL = "exclude_train_and_candidates"
 """The pool under which candidates alone are never pushed down: fair among them, and not among all items."""
 EXACT_METRICS = tuple(f"{EXACT}{name}@{cutoff}" for cutoff in (10, 20) for name in ("hr", "ndcg", "mrr"))

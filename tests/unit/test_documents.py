@@ -214,6 +214,21 @@ def test_no_objection_is_said_to_wait_for_runs_that_are_stored():
         assert (waits in text) == (protocol not in there), protocol
 
 
+def test_runs_of_clusters_are_stored_and_have_the_numbers_of_their_table():
+    known = published()
+    store = RunStore(ROOT / "results/reference")
+    for row in rows("clusters"):
+        record = store.record(row["folder"])
+        for metric, name in (("hr@10", "hr"), ("ndcg@10", "ndcg")):
+            assert f"{record.metric(metric):.4f}" == row[name], row["folder"]
+            values = {
+                f"{number.value:.4f}"
+                for key, number in known.items()
+                if (key[0], key[2], key[5]) == (row["paper"], row["dataset"], metric)
+            }
+            assert row[f"printed_{name}"] in values, row["folder"]
+
+
 def test_the_front_page_says_how_many_printed_numbers_agree():
     """And how many of these rest on nothing that was searched for, or fitted."""
     with (ROOT / "results/reference/tables/coverage.csv").open(encoding="utf-8", newline="") as stream:

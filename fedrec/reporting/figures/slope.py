@@ -70,9 +70,9 @@ class SlopePanel:
     slopes: Sequence[Slope]
     heading: str
     chance: float | None = None
-    """What chance finds; None where no line of it is drawn."""
+    """The number of chance; None where no line of it is drawn."""
     digits: int = 2
-    """Of its numbers, behind the point."""
+    """The number of digits behind the point."""
 
 
 @dataclass(frozen=True)

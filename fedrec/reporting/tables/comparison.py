@@ -128,7 +128,7 @@ def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Seque
 
 
 def _over_seeds(records: Sequence[RunRecord], titles: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Of methods with runs under several seeds of a protocol their metrics over all of these."""
+    """Metrics over all seeds of a protocol, of methods with runs under several."""
     lines: dict[tuple[str, str, str], dict[str, list[RunRecord]]] = {}
     for record in records:
         key = rules_name(record.protocol), record.id.method, record.id.paper
@@ -231,11 +231,11 @@ def _best_first(rows: Sequence[dict[str, Any]], metric: str) -> list[dict[str, A
 
 
 def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) -> dict[str, str]:
-    """What stands behind the numbers of a row: that it diverged, and the interval of one of its metrics."""
+    """The marks behind the numbers of a row: that it diverged, and the interval of one of its metrics."""
     diverged = mark_of(row)
     marks = {f"{key}_{protocol}_mark": diverged for key in metrics if diverged}
     if row.get(with_interval) is not None:
-        # Of all items few are found: two digits would tell little of an exact one.
+        # Exact metrics are small: two digits would say little of one.
         digits = 3 if is_exact(with_interval) else 2
         low, high = (f"{row[f'{with_interval}_{end}']:.{digits}f}" for end in ("low", "high"))
         interval = f" [{low}, {high}]"

@@ -58,7 +58,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def _what(records: Sequence[RunRecord]) -> str:
-    """What the numbers of a table are, as far as there are any."""
+    """A description of the numbers of a table, as far as there are any."""
     return _WHAT.format(_NEUTRAL if any(rules_name(run.protocol) == "neutral" for run in records) else "")
 
 

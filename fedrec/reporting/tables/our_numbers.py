@@ -1,6 +1,6 @@
 """Our number beside each printed one, from the csv of every table and figure that shows one, and its runs.
 
-What else is said of a number is read from the runs behind it: within what tolerance it agrees, what their
+All else about a number is read from the runs behind it: within what tolerance it agrees, what their
 settings rest on, and what the trials of searches that found some of these give in its place.
 """
 
@@ -33,7 +33,7 @@ from fedrec.runs.record import RunRecord, UserRanks
 
 Basis = Literal["checked", "searched", "neither"]
 BASES: tuple[Basis, ...] = ("checked", "searched", "neither")
-"""What settings rest on: some were fitted to print, or else some were searched for, or neither."""
+"""The kinds of settings: some were fitted to print, or else some were searched for, or neither."""
 _CHECKED = "checked"
 _COLUMNS = {
     **{name: name for name in ("users", "items", "interactions", "sparsity", "share_of_users")},
@@ -53,7 +53,7 @@ _OF_TRAINING = ("epochs", "time_total")
 
 @dataclass(frozen=True)
 class Tried:
-    """What a run that explains a number gives in its place, and how far it may be from print."""
+    """The number of a run that explains another, and how far it may be from print."""
 
     method: str
     value: float
@@ -78,7 +78,7 @@ class Ours:
     searched: tuple[str, ...] = ()
     """Settings behind a metric that the paper does not state, so that they were searched for."""
     tried: tuple[Tried, ...] = ()
-    """What the trials of these searches give."""
+    """The numbers of the trials of these searches."""
     basis: Basis = "neither"
     is_copied: bool = False
     """Whether it is a setting, and was copied from print."""
@@ -104,7 +104,7 @@ def ours_in(
 
 
 def tried_run(record: RunRecord, metric: str) -> Tried | None:
-    """What a finished run gives for a metric; None of one that diverged: its number is no result."""
+    """The metric of a finished run; None of one that diverged: its number is no result."""
     if record.diverged is not None:
         return None
     values = per_user(record.user_ranks().rank, metric)
@@ -136,7 +136,7 @@ class _OurNumber:
 
 
 class _RunsBehind:
-    """What the runs behind numbers say; each is read once."""
+    """The facts of the runs behind numbers; each is read once."""
 
     def __init__(self, project: Project, tried: Mapping[str, Sequence[str]]) -> None:
         self._project = project
@@ -157,13 +157,13 @@ class _RunsBehind:
         return self._settings(number, SEARCHED)
 
     def basis(self, number: _OurNumber) -> Basis:
-        """What the settings behind it rest on."""
+        """The kind of the settings behind it."""
         if self._settings(number, _CHECKED):
             return "checked"
         return "searched" if self.searched(number) else "neither"
 
     def tried(self, number: _OurNumber) -> tuple[Tried, ...]:
-        """What the trials of the searches behind it give; none of a metric that trials do not keep."""
+        """The numbers of the trials of the searches behind it; none of a metric that trials do not keep."""
         if not number.is_of_all:
             return ()
         lines = dict.fromkeys(line_of(folder) for folder in number.runs)
@@ -201,7 +201,7 @@ class _RunsBehind:
 
 
 def _joined(before: Ours, number: _OurNumber, behind: _RunsBehind) -> Ours:
-    """What is known of our number, with that of one more protocol."""
+    """The facts about our number, with that of one more protocol."""
     joined = replace(
         before,
         runs=tuple(dict.fromkeys((*before.runs, *number.runs))),
@@ -258,7 +258,7 @@ def _divergence(row: Mapping[str, str], metric: str) -> str:
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
-    """What the numbers of a row of a csv are called in print, how many times as large, and they."""
+    """The numbers of a row of a csv: the name in print, the factor, and the number."""
     if "metric" in row:
         yield row["metric"], 1.0, row.get("value", "")
         for ending, sign in CHANGES:

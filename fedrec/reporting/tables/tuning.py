@@ -30,7 +30,7 @@ _NEAR = (0.01, 0.05)
 _PARTS = 3
 """Into how many parts a range is cut, to see where it is good."""
 _BESIDE = "hr@10"
-"""What is shown beside that by which trials are compared among candidates."""
+"""The metric shown beside the one that compares trials among candidates."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TrialResult:
     """How far it came, from 0."""
     record: RunRecord
     score: float
-    """What it is compared by."""
+    """The number that compares it."""
 
     @property
     def diverged(self) -> int | None:
@@ -154,7 +154,7 @@ def _trials_table(
 
 
 def _compared(exact: bool) -> str:
-    """What the columns of metrics are."""
+    """The titles of the columns of metrics."""
     if exact:
         return "NDCG@10 among all items on validation, by which they are compared"
     return "NDCG@10 among candidates, by which they are compared, and HR@10, both on validation"
@@ -169,7 +169,7 @@ def _halving_sentence(content: Mapping[str, Any]) -> str:
 
 
 def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
-    """What was chosen, how flat the optimum is, and how it becomes part of the configuration."""
+    """The chosen trial, how flat the optimum is, and how it becomes part of the configuration."""
     if not is_over(content):
         rounds = content["stages"][-1]["rounds"]
         return [f"Nothing is chosen yet: these are the trials after round {rounds}. Ask once more."]

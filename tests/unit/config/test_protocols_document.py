@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.row_orders import order_row, orders_of
 from benchmarks.times import times_row
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.protocol_file import load_protocols
@@ -322,6 +323,19 @@ def test_the_columns_of_neutral_are_those_of_clean_but_for_the_pool():
     told = [other for choice, other in lines if choice != "choice"]
     assert len(told) == 8
     assert [other == "as `clean`" for other in told] == [False, *[True] * 7]
+
+
+def test_an_order_of_rows_decides_which_test_items_are_cold(without_times, protocols):
+    """`order`, the file: u has A, B, C; v has C, D, A; w has items of its own, which are always cold."""
+    rules = replace(protocols["published-fedrap"], candidates=1)
+    rows = {name: order_row(make_split(one, rules)) for name, one in orders_of(without_times).items()}
+    assert {name: row["cold"] for name, row in rows.items()} == {
+        "an item's first appearance": 1.0,
+        # u's and v's test items, A and C in some order, are for training of the other.
+        "first row the latest": 1 / 3,
+        "last row the latest": 1 / 3,
+    }
+    assert all((row["users"], row["own"]) == (3, 0.0) for row in rows.values())
 
 
 def test_times_of_histories_are_counted_by_hand():

@@ -6,7 +6,7 @@ is compared with itself, and does not agree. Every cause can fail. Those of the 
 causes:`) are bounded: by the largest difference that they explain, or by a run that must come as near to
 print as a number that agrees. A setting is unstated where a search looked for it, and one of its trials comes
 so near. Print is against itself where the rest of the paper gives another number. A gain has the cause of the
-numbers that it compares. What differs without any such cause is unexplained.
+numbers that it compares. A difference without any such cause is unexplained.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ TAKEN_OVER = "taken over"
 COPIED = "copied"
 AGAINST_ITSELF = "print against itself"
 GAIN_ALONE = "gain alone"
-"""Of a gain that differs: all numbers that it compares agree."""
+"""A gain that differs, though all numbers that it compares agree."""
 POINTS = 0.02
 """How far ours may be from a printed gain, in hundreds of percent, or from a count, as a share of print."""
 CHAPTER = Chapter(
@@ -70,12 +70,12 @@ _RANKINGS = tuple(dict.fromkeys(metric.partition("@")[0].upper() for metric in M
 
 @dataclass(frozen=True)
 class Explanations:
-    """What can explain that printed numbers have no equal among ours."""
+    """Explanations why printed numbers have no equal among ours."""
 
     causes: Sequence[Cause] = ()
     """Those of the configuration."""
     fits: Mapping[tuple[str, PrintedKey], Tried | None] = field(default_factory=dict)
-    """What the run that a cause names gives for a number, if it is there; None of one that diverged."""
+    """The number of the run that a cause names, if it is there; None of one that diverged."""
     contradictions: Mapping[PrintedKey, Contradiction] = field(default_factory=dict)
     gains: Mapping[PrintedKey, PrintedGain] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def _fits(target: Target, project: Project) -> dict[tuple[str, PrintedKey], Tried | None]:
-    """What the runs that causes name give for the printed metrics that each is about."""
+    """The numbers of the runs that causes name, for the printed metrics that each is about."""
     there = set(target.runs)
     found: dict[tuple[str, PrintedKey], Tried | None] = {}
     for cause in target.content["causes"]:
@@ -145,11 +145,11 @@ def _tolerance(number: Printed, own: Ours) -> float:
 def _standing(
     key: PrintedKey, number: Printed, own: Ours | None, explanations: Explanations
 ) -> tuple[str, str]:
-    """What became of a printed number in a word or two, and why in a sentence where one is known."""
+    """The standing of a printed number, and why in a sentence where one is known."""
     if number.taken_from is not None:
         return TAKEN_OVER, f"{number.taken_from} printed this very number, with settings of its own"
     if own is None or (own.published is None and "published" not in own.diverged):
-        # What explains a difference explains none that nobody has seen.
+        # No cause explains a difference that nobody has seen.
         gone = (one for one in explanations.causes if one["cause"] == NOT_TO_BE_HAD and is_about(one, key))
         return next(((NOT_TO_BE_HAD, str(one["why"])) for one in gone), (NOT_RUN, ""))
     if own.is_copied:
@@ -171,7 +171,7 @@ def _standing(
 
 
 def _diverged(key: PrintedKey, number: Printed, own: Ours, explanations: Explanations) -> tuple[str, str]:
-    """What became of a number behind which a run diverged: only another run can explain it."""
+    """The standing of a number behind which a run diverged: only another run can explain it."""
     before = own.published is not None and _agrees(number, own, number.value)
     near = "; the number from before would agree" if before else ""
     why = f"a run behind it diverged {own.diverged['published']}{near}"
@@ -210,7 +210,7 @@ def _by_trials(number: Printed, own: Ours) -> tuple[str, str] | None:
 
 
 def _what_was_tried(key: PrintedKey, number: Printed, own: Ours, explanations: Explanations) -> str:
-    """What did not explain a number: runs that causes name, and trials of searches."""
+    """The attempts that did not explain a number: runs that causes name, and trials of searches."""
     told = []
     for cause in explanations.causes if key[5] in METRICS else ():
         if FITS in cause and is_about(cause, key):

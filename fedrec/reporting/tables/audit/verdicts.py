@@ -355,7 +355,7 @@ def _shown(rows: Sequence[Row], conditions: Sequence[Condition], *, repeated: bo
 
 
 def _under(row: Row, key: str) -> Row:
-    """What a row says of a condition."""
+    """The cells of a row for a condition."""
     return {
         **_interval(row, key),
         f"{key}_seeds": _seeds_words(row.get(f"{key}_seeds")),
