@@ -18,7 +18,7 @@ from fedrec.config.catalogue import Dataset, TableFormat, load_catalogue
 from fedrec.config.protocol import Protocol
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.data.prepare import prepare
-from fedrec.data.split import make_split
+from fedrec.data.temporal import split_by
 from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import write_text
 
@@ -39,7 +39,7 @@ def benchmark_prepare(dataset: Dataset, raw: Path, protocol: Protocol, repeats: 
         seconds["read"].append(_timed(_merely_read, raw / file.path, file.format)[0])
         taken, prepared = _timed(prepare, dataset, raw)
         seconds["prepare"].append(taken)
-        seconds["split"].append(_timed(make_split, prepared.interactions, protocol)[0])
+        seconds["split"].append(_timed(split_by, prepared.interactions, protocol)[0])
     median = {name: statistics.median(values) for name, values in seconds.items()}
     return {
         "dataset": dataset.name,

@@ -15,7 +15,8 @@ from torch import Tensor
 from fedrec.config.document import read
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.protocol import Protocol
-from fedrec.data.split import Split, make_split
+from fedrec.data.split import Split
+from fedrec.data.temporal import split_by
 from fedrec.federation.clients import Clients
 from fedrec.federation.comparison import learnt_values as values_of
 from fedrec.federation.comparison import shares_apart as apart
@@ -46,7 +47,7 @@ def split_of(rows, items, protocol="clean", **changes) -> Split:
     entries = read(ROOT / "config/protocols.yaml").content
     known = {name: Protocol(name=name, **settings) for name, settings in entries.items()}
     rules = known[protocol] if protocol in known else _step_between(known, protocol)
-    return make_split(made_interactions(rows, items=items), replace(rules, **changes))
+    return split_by(made_interactions(rows, items=items), replace(rules, **changes))
 
 
 def _step_between(known: Mapping[str, Protocol], name: str) -> Protocol:

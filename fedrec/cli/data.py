@@ -77,14 +77,16 @@ def _split(parsed: argparse.Namespace) -> None:
     """Split a prepared dataset by a protocol."""
     from fedrec.config.protocol_file import load_protocols, protocol_named
     from fedrec.data.interactions import read_interactions_file
-    from fedrec.data.split import make_split, write_split
+    from fedrec.data.split import write_split
+    from fedrec.data.temporal import split_by
 
     protocol = protocol_named(load_protocols(parsed.protocols), parsed.protocol)
-    split = make_split(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
+    split = split_by(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
     if len(split.dropped):
+        where = "" if protocol.cut is None else " before or after the time of the cut"
         print(
-            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows, or unseen "
-            "items, to be split and take no part; they are listed in the metadata of split.parquet.",
+            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows{where}, or "
+            "unseen items, to be split and take no part; they are listed in the metadata of split.parquet.",
             file=sys.stderr,
         )
     write_split(split, parsed.data / protocol.name)
@@ -93,15 +95,16 @@ def _split(parsed: argparse.Namespace) -> None:
 def _describe(parsed: argparse.Namespace) -> None:
     """Statistics of a dataset and its splits."""
     from fedrec.data.interactions import read_interactions_file
-    from fedrec.data.split import how_to_split, read_split
+    from fedrec.data.split import how_to_split
     from fedrec.data.statistics import describe_interactions, describe_split
+    from fedrec.data.temporal import interactions_split_by, split_in
     from fedrec.files.sealed import write_sealed
 
     interactions = read_interactions_file(parsed.data / "interactions.parquet")
     described = describe_interactions(interactions)
-    splits = {name: read_split(parsed.data / name) for name in parsed.protocol}
+    splits = {name: split_in(parsed.data / name) for name in parsed.protocol}
     for name, split in splits.items():
-        if split.interactions != interactions.content_hash():
+        if split.interactions != interactions_split_by(interactions, split.protocol).content_hash():
             raise SplitError(
                 f"{parsed.data / name}: was split from other interactions than {parsed.data} holds now. Make "
                 f"it again: {how_to_split(parsed.data / name)}"

@@ -31,6 +31,7 @@ CONDITIONS = (
     Condition("clean", "clean, untuned", "clean"),
     Condition("tuned", "clean, tuned", "clean", tuned=True),
     Condition("neutral", "neutral, untuned", "neutral"),
+    Condition("temporal", "temporal, untuned", "temporal"),
 )
 """Those that give verdicts. Untuned: with the paper's settings, as they are under its own protocol."""
 MAIN = CONDITIONS[0]

@@ -77,6 +77,8 @@ class Protocol:
     ranked_score: Literal["probability", "logit"]
     rank_ties: Literal["target_last", "target_mean"]
     round_rule: Literal["best_validation", "best_test", "last"]
+    cut: float | None = None
+    """Share of rows before the one time that splits all users; None where each user's last is held out."""
 
     @property
     def paper(self) -> str | None:
@@ -84,8 +86,8 @@ class Protocol:
         return paper_of(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """All settings, for metadata."""
-        return asdict(self)
+        """All settings, for metadata; a cut only where there is one."""
+        return {name: value for name, value in asdict(self).items() if name != "cut" or value is not None}
 
     def recipe(self) -> str:
         """All settings in one canonical line."""

@@ -120,7 +120,7 @@ def _check_data(project: Project, path: str) -> None:
     dataset, *rest = path.split("/")
     _ = project.catalogue[dataset]
     if len(rest) == 2:
-        project.protocol(rest[0])
+        project.check_split(dataset, rest[0])
         _check_file(rest[1], _SPLIT_FILES)
     else:
         _check_file("/".join(rest), (*_DATASET_FILES, *(f"<protocol>/{file}" for file in _SPLIT_FILES)))

@@ -12,7 +12,7 @@ from urllib.request import url2pathname
 
 from fedrec.config.catalogue import Dataset, RawFile
 from fedrec.config.papers import Artefact
-from fedrec.config.protocol import paper_of
+from fedrec.config.protocol import Protocol, paper_of
 from fedrec.data.locate import located
 from fedrec.plan.layouts import Layout
 
@@ -49,6 +49,13 @@ def why_split_unavailable(
     return reason
 
 
+def why_not_at_one_time(dataset: Dataset, protocol: Protocol) -> str | None:
+    """Why `dataset` cannot be split at the one time of `protocol`; None where it can, or there is no cut."""
+    if protocol.cut is None or dataset.time == "file":
+        return None
+    return "it has no times, and the protocol splits all users at one time"
+
+
 def why_file_unavailable(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:
     """Why `file` is not available; None where it is on this machine or a source answers.
 
@@ -78,9 +85,12 @@ def is_local(file: RawFile, raw: Path, mirror: Path | None, home: Path = Path())
 
 
 def without(artefact: Artefact, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """Why datasets of an artefact, or their published splits (`dataset/protocol`), are unavailable."""
+    """Why datasets of an artefact, or splits of them that it shows (`dataset/protocol`), are unavailable."""
+    protocols = dict.fromkeys((f"published-{artefact.paper}", *artefact.protocols))
     own = [
-        name for dataset in artefact.datasets for name in (dataset, f"{dataset}/published-{artefact.paper}")
+        name
+        for dataset in artefact.datasets
+        for name in (dataset, *(f"{dataset}/{protocol}" for protocol in protocols))
     ]
     return {name: unavailable[name] for name in own if name in unavailable}
 

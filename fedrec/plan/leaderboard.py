@@ -68,7 +68,7 @@ def runs_of_lines(lines: Sequence[LeaderboardLine]) -> list[RunId]:
 
 def _control(workspace: Workspace, name: str, dataset: str, compared: Collection[str]) -> LeaderboardLine:
     _, _, paper = resolve(workspace.methods, name, None, dataset)
-    protocols = _protocols(workspace, name in compared)
+    protocols = _protocols(workspace, dataset, name in compared)
     return LeaderboardLine(dataset, name, runs=_runs(workspace, paper, dataset, name, protocols))
 
 
@@ -78,7 +78,7 @@ def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> L
     if found is None or found.trials < trials_given(search, workspace.tuning):
         return LeaderboardLine(dataset, method, search.target, search.backbone)
     name = name_with_found(workspace.methods, search)
-    protocols = _protocols(workspace, method in compared)
+    protocols = _protocols(workspace, dataset, method in compared)
     before: RunsByProtocol = {}
     if entries_of(workspace.methods, parse(method))[-1].paper is not None:
         before = _runs(workspace, workspace.paper_of(dataset), dataset, method, BOTH)
@@ -94,9 +94,11 @@ def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> L
     )
 
 
-def _protocols(workspace: Workspace, is_compared: bool) -> list[str]:
+def _protocols(workspace: Workspace, dataset: str, is_compared: bool) -> list[str]:
     """The shared protocol; for what the configuration compares also those beside it, of their first seed."""
-    besides = [name for name in workspace.compared_protocols if name not in BOTH and rules_name(name) == name]
+    besides = [
+        name for name in workspace.compared_on(dataset) if name not in BOTH and rules_name(name) == name
+    ]
     return [_CLEAN, *(besides if is_compared else [])]
 
 

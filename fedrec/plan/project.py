@@ -254,6 +254,7 @@ class Project(Workspace):
         if paper != OWN:
             self.check_paper(paper)
         check_seed(int(seed))
+        self.check_split(dataset, protocol)
         return RunId(paper, dataset, protocol, spelling, int(seed))
 
     def job(self, run: RunId) -> RunJob:

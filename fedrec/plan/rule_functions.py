@@ -11,6 +11,7 @@ from fedrec.errors import FedrecError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cluster_resources import ResourceEstimator
+from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.project import Project, RunJob
 
 CONFIGURATION = Path("config/config.yaml")
@@ -22,6 +23,7 @@ class Wildcards(Protocol):
 
     path: str
     target: str
+    protocol: str
 
     def items(self) -> Iterable[tuple[str, str]]:
         """Their names and values."""
@@ -92,6 +94,11 @@ class RuleFunctions:
     def splits(self, wildcards: Wildcards) -> list[str]:
         """The files that a training run reads."""
         return self.results(self.job(wildcards).reads)
+
+    def split_code(self, wildcards: Wildcards) -> str:
+        """The fingerprint of the code that splits by a protocol, with that of cuts only where there is one."""
+        cut = self.project.protocol(wildcards.protocol).cut
+        return code_fingerprint("fedrec.data.split" if cut is None else "fedrec.data.temporal")
 
     def settings(self, wildcards: Wildcards) -> str:
         """The settings of a training run, as text."""

@@ -185,7 +185,7 @@ def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None
     return [
         run_of(workspace.methods, paper, dataset, protocol, name, seed)
         for name in names
-        for protocol in (workspace.compared_protocols if protocols is None else protocols)
+        for protocol in (workspace.compared_on(dataset) if protocols is None else protocols)
         for seed in workspace.seeds
     ]
 

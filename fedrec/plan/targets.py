@@ -291,11 +291,13 @@ class Targets:
     def _of_dataset(self, name: str, layout: Layout, dataset: str) -> Target:
         workspace = self._workspace
         names = workspace.configuration["methods"]
-        content = {
+        content: dict[str, Any] = {
             "dataset": dataset,
             "seeds": workspace.seeds,
             "titles": [title(workspace.methods, method) for method in names],
         }
+        if unavailable := workspace.unavailable([dataset]):
+            content["unavailable"] = unavailable
         runs = compared(workspace, dataset)
         return self._target(
             name, layout, runs, content, layout.needs, [dataset], names, beside=with_seeds_alike

@@ -23,7 +23,12 @@ from fedrec.config.tuning import Tuning, check_found, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.files.sealed import sealed
-from fedrec.plan.available import why_file_unavailable, why_split_unavailable, why_unavailable
+from fedrec.plan.available import (
+    why_file_unavailable,
+    why_not_at_one_time,
+    why_split_unavailable,
+    why_unavailable,
+)
 from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
@@ -111,6 +116,11 @@ class Workspace:
         named: list[str] = self.configuration["protocols"]
         return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 
+    def compared_on(self, dataset: str) -> list[str]:
+        """Those of them by which a dataset can be split."""
+        missing = self.unavailable([dataset])
+        return [name for name in self.compared_protocols if f"{dataset}/{name}" not in missing]
+
     @property
     def keeps_diverged(self) -> bool:
         """Whether a run that diverges is a result; otherwise it is an error, and its run not finished."""
@@ -136,7 +146,7 @@ class Workspace:
         return {}
 
     def unavailable(self, names: Iterable[str]) -> dict[str, str]:
-        """Why datasets of `names`, or published splits of them (`dataset/protocol`), are unavailable."""
+        """Why datasets of `names`, or splits of them (`dataset/protocol`), are unavailable."""
         reasons: dict[str, str] = {}
         for name in names:
             if name not in self._unavailable:
@@ -176,21 +186,26 @@ class Workspace:
         """The full names behind `protocols` for one dataset: `published` is each of its papers' own.
 
         A paper's protocol is left out, and listed in the table of statistics, where its own order of rows is
-        unavailable.
+        unavailable; so is one that needs times, where there are none.
         """
         missing = self.unavailable([dataset])
         names: list[str] = []
         for protocol in protocols:
-            if protocol == "published":
-                own = [f"published-{paper}" for paper in self.catalogue[dataset].papers]
-                names += [name for name in own if f"{dataset}/{name}" not in missing]
-            else:
-                names.append(protocol)
-        return names
+            own = [f"published-{paper}" for paper in self.catalogue[dataset].papers]
+            names += own if protocol == "published" else [protocol]
+        return [name for name in names if f"{dataset}/{name}" not in missing]
 
     def protocol(self, name: str) -> Protocol:
         """A protocol by its full name."""
         return protocol_named(self.protocols, name)
+
+    def check_split(self, dataset: str, protocol: str) -> None:
+        """Raise `ConfigurationError` where a dataset has no times to split it by a protocol."""
+        if why := why_not_at_one_time(self.catalogue[dataset], self.protocol(protocol)):
+            raise ConfigurationError(
+                f"{dataset} cannot be split by '{protocol}': {why}. Take another protocol, or a dataset with "
+                "times."
+            )
 
     def raw_files(self, dataset: str) -> list[Path]:
         """The raw files of a dataset, where they lie or are to be fetched to.
@@ -266,6 +281,12 @@ class Workspace:
                 dataset, paper, self.raw, self.mirror, self.root
             )
             for paper in dataset.row_orders
+        }
+        # Only what is asked for is left out.
+        splits |= {
+            f"{name}/{protocol}": why_not_at_one_time(dataset, self.protocol(protocol))
+            for protocol in self.compared_protocols
+            if protocol not in BOTH
         }
         return {split: why for split, why in splits.items() if why is not None}
 

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from fedrec.config.methods import setting_text
 from fedrec.config.names import folder_name
-from fedrec.data.split import Split, read_split
+from fedrec.data.split import Split
+from fedrec.data.temporal import split_in
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import protocol_scores
@@ -360,7 +361,7 @@ class RunRecord:
                 f"{self.folder}: its split is not in {folder}. Name the folder of its dataset's splits, for "
                 f"example results/data/{self.summary['dataset']}: --data of a command, data= in Python."
             )
-        split = read_split(folder)
+        split = split_in(folder)
         if split.content_hash() != self.summary["split"]:
             raise ResultError(
                 f"{self.folder}: was trained on another split than {folder} holds now. Train it again."

@@ -4,7 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedrec.config.protocol import SWITCHES, full_name
-from fedrec.data.split import Split, how_to_split, read_split
+from fedrec.data.split import Split, how_to_split
+from fedrec.data.temporal import split_in
 from fedrec.errors import SplitError, did_you_mean, nearest
 
 _FILE, _CANDIDATES = "split.parquet", "candidates.parquet"
@@ -47,4 +48,4 @@ def _state(path: Path) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _read(folder: Path, *_states: tuple[int, int]) -> Split:
     """Runs that follow each other in a process are most often of one split; nobody changes it."""
-    return read_split(folder)
+    return split_in(folder)

@@ -66,7 +66,7 @@ rule split:
     # Before any run: many wait for it, and the longest of them is to start first.
     priority: 1_000_000_000
     params:
-        fingerprint=code_fingerprint("fedrec.data.split"),
+        fingerprint=RULES.split_code,
         recipe=lambda wildcards: PROJECT.protocol(wildcards.protocol).recipe(),
         folder=subpath(input.interactions, parent=True),
     message:

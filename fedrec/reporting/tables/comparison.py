@@ -91,7 +91,7 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     protocols = _protocols(rows)
     return ReportTable(
-        caption=f"Methods on {found[0].dataset}, {found[0].users:,} users: test HR@10 [95 % interval over "
+        caption=f"Methods on {found[0].dataset}, {_users(found)}: test HR@10 [95 % interval over "
         "users] and NDCG@10 at the round each protocol reports. The published protocol leaks the held-out "
         f"item, the clean one does not{_besides(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
         "Settings of the paper named, but for those in brackets and the rounds. "
@@ -117,7 +117,7 @@ def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Seque
     """The exact metrics of the same runs, best methods first under clean."""
     protocols = _protocols([row for row in rows if EXACT_METRIC in row])
     return ReportTable(
-        caption=f"Exact metrics of the same runs on {found[0].dataset}, {found[0].users:,} users: HR@10 "
+        caption=f"Exact metrics of the same runs on {found[0].dataset}, {_users(found)}: HR@10 "
         f"[95 % interval over users], NDCG and MRR. {WHAT_IS_EXACT}{seeds_sentence(found)}",
         columns=[*_NAMES, *_numbers(_EXACT_SHOWN, protocols), *_numbers(_EXACT_CLEAN, [CLEAN])],
         rows=_best_first(_merged(rows, EXACT_METRICS, EXACT_METRIC), EXACT_METRIC),
@@ -199,6 +199,15 @@ def _protocols(rows: Sequence[Row]) -> list[str]:
     """The protocols that have columns, by their short names: with another seed they have none."""
     there = dict.fromkeys(short_name(row["protocol"]) for row in rows)
     return [PUBLISHED, CLEAN, *(name for name in there if name not in BOTH and rules_name(name) == name)]
+
+
+def _users(found: Sequence[MethodScore]) -> str:
+    """How many users there are, and how many under protocols besides the two, where these have others."""
+    others = {
+        one.protocol: one.users for one in found if one.protocol not in BOTH and one.users != found[0].users
+    }
+    under = (f"{users:,} under {protocol}" for protocol, users in others.items())
+    return ", ".join((f"{found[0].users:,} users", *under))
 
 
 def _besides(protocols: Sequence[str]) -> str:

@@ -39,7 +39,11 @@ _WHAT = (
     "Numbers at the round each protocol reports: published is the paper's published protocol, which leaks "
     "the held-out item, clean the honest one{}. "
 )
-_NEUTRAL = ", neutral the same with neither held-out items nor their candidates among the negatives"
+_BESIDES = {
+    "neutral": ", neutral the same with neither held-out items nor their candidates among the negatives",
+    "temporal": ", temporal the same with one time that splits all users, of whom few take part",
+}
+"""What the protocols besides these are, where there are runs under them."""
 
 
 def build(target: Target, project: Project) -> None:
@@ -59,7 +63,8 @@ def build(target: Target, project: Project) -> None:
 
 def _what(records: Sequence[RunRecord]) -> str:
     """A description of the numbers of a table, as far as there are any."""
-    return _WHAT.format(_NEUTRAL if any(rules_name(run.protocol) == "neutral" for run in records) else "")
+    there = {rules_name(run.protocol) for run in records}
+    return _WHAT.format("".join(words for name, words in _BESIDES.items() if name in there))
 
 
 def with_exact(subject: Subject, tables: Sequence[ReportTable], rows: Sequence[Row]) -> list[ReportTable]:

@@ -9,7 +9,7 @@ import pytest
 
 from fedrec import __version__
 from fedrec.cli.main import main
-from fedrec.data.split import read_split
+from fedrec.data.split import TRAIN, read_split
 from fedrec.plan.fingerprint import run_fingerprint
 from tests.conftest import ROOT, entry
 
@@ -86,6 +86,60 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     listed = capsys.readouterr().out
     assert "alpha            at hand" in listed
     assert "beta             unavailable" in listed
+
+
+@pytest.fixture
+def prepared(project, tmp_path):
+    """Prepares the small dataset, with a thirteenth user that left at once; protocols have short lists."""
+    with (tmp_path / "mirror/alpha.csv").open("a") as stream:
+        stream.write("12,0,4,0\n12,1,4,0\n12,2,4,0\n")
+
+    def prepare(*catalogue):
+        assert run("prepare", "alpha", *catalogue, "--raw", "raw", "--out", "data/alpha") == 0
+
+    text = (ROOT / "config/protocols.yaml").read_text().replace("candidates: 99", "candidates: 5")
+    (tmp_path / "protocols.yaml").write_text(text)
+    assert run("fetch", "alpha", "--catalogue", project, "--raw", "raw") == 0
+    prepare("--catalogue", project)
+    return prepare
+
+
+SPLIT_AT_ONE_TIME = (
+    "split",
+    "--data",
+    "data/alpha",
+    "--protocol",
+    "temporal",
+    "--protocols",
+    "protocols.yaml",
+)
+
+
+@pytest.mark.usefixtures("prepared")
+def test_a_split_at_one_time_is_made_described_and_trained_on(tmp_path, capsys):
+    assert run(*SPLIT_AT_ONE_TIME) == 0
+    said = "alpha, temporal: 1 users have too few rows before or after the time of the cut"
+    assert said in capsys.readouterr().err
+    split = read_split(tmp_path / "data/alpha/temporal")
+    # All others have a row at each of the times 0 to 7. Of 99 rows 75 lie before the time 6, and 87 before 7.
+    assert sorted({*split.user.tolist()}) == list(range(12))
+    assert split.dropped.tolist() == [12]
+    assert len(split.pairs_of(TRAIN)[0]) == 12 * 5
+    assert run("describe", "--data", "data/alpha", "--protocol", "temporal", "--out", "alpha.json") == 0
+    assert json.loads((tmp_path / "alpha.json").read_text())["splits"]["temporal"]["users"] == 12
+    methods = ("--methods", ROOT / "config/methods.yaml", "--set", "rounds=2", "--protocol", "temporal")
+    for method in ("fedmf", "popularity", "fism"):
+        assert run("train", "--data", "data/alpha", *methods, "--method", method, "--out", method) == 0
+        summary = json.loads((tmp_path / method / "run.json").read_text())
+        assert (summary["protocol"]["name"], summary["protocol"]["cut"]) == ("temporal", 0.8)
+        assert 0 <= summary["metrics"]["best_validation"]["test"]["hr@10"] <= 1
+
+
+def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_catalogue, capsys):
+    prepared("--catalogue", write_catalogue(alpha=entry("alpha.csv", time="constant")))
+    assert run(*SPLIT_AT_ONE_TIME) == 1
+    assert "alpha, temporal: its interactions have no times" in capsys.readouterr().err
+    assert not (tmp_path / "data/alpha/temporal").exists()
 
 
 @pytest.mark.parametrize(

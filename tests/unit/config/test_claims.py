@@ -1,5 +1,6 @@
 """The papers' claims as configuration, and the runs behind them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -103,11 +104,13 @@ def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
         "pfedclr", "pfedclr[ldp=0.5]",
     }  # fmt: skip
     assert len(runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])) == 2 * 2 * 2 * 2
-    neutral = set(runs_of_claim(claim, METHODS, [0, 1], None, (), CONDITIONS)) - set(
+    besides = set(runs_of_claim(claim, METHODS, [0, 1], None, (), CONDITIONS)) - set(
         runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])
     )
-    assert {run.protocol for run in neutral} == {"neutral"}
-    assert len(neutral) == 2 * 2 * 2
+    assert Counter(run.protocol for run in besides) == {"neutral": 2 * 2 * 2, "temporal": 2 * 2 * 2}
+    missing = {"ml-1m/temporal": "no times"}
+    less = runs_of_claim(claim, METHODS, [0, 1], None, missing, CONDITIONS)
+    assert Counter(run.protocol for run in besides.intersection(less)) == {"neutral": 8, "temporal": 4}
 
 
 def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes():
@@ -126,8 +129,10 @@ def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes():
 
 def test_conditions_are_those_of_the_protocols_that_are_named():
     assert conditions_among(()) == conditions_among(["published"]) == (MAIN,)
-    assert conditions_among(["published", "clean", "neutral"], tuned=True) == CONDITIONS
-    assert not any(one.tuned for one in conditions_among(["published", "clean", "neutral"]))
+    named = ["published", "clean", "neutral", "temporal"]
+    assert conditions_among(named, tuned=True) == CONDITIONS
+    assert not any(one.tuned for one in conditions_among(named))
+    assert [one.key for one in conditions_among(["temporal"])] == ["clean", "temporal"]
     assert len({one.key for one in CONDITIONS}) == len(CONDITIONS)
 
 

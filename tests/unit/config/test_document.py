@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from fedrec.config.catalogue import load_catalogue
@@ -184,6 +186,19 @@ def test_neutral_is_clean_with_another_pool_and_a_number_is_another_seed(protoco
         assert [differs(f"{rules}-{seed}", rules) for seed in (1, 2)] == [{"seed": 1}, {"seed": 2}]
         assert {rules_name(f"{rules}-{seed}") for seed in (1, 2)} == {rules_name(rules)} == {rules}
     assert rules_name("published-pfedrec") == "published-pfedrec"
+
+
+def test_temporal_is_clean_at_one_time_and_others_say_nothing_of_a_cut(protocols):
+    temporal = protocols["temporal"]
+    assert replace(temporal, name="clean", cut=None) == protocols["clean"]
+    assert temporal.as_dict() == protocols["clean"].as_dict() | {"name": "temporal", "cut": 0.8}
+    assert [name for name, one in protocols.items() if "cut" in one.as_dict()] == ["temporal"]
+    # Stored runs and splits have this text.
+    assert protocols["clean"].recipe() == (
+        '{"candidate_lists":"separate","candidates":99,"equal_times":"random","name":"clean","negative_pool":'
+        '"exclude_train","no_times":"random","rank_ties":"target_mean","ranked_score":"logit",'
+        '"repeated_pairs":"drop","round_rule":"best_validation","seed":0}'
+    )
 
 
 def test_a_protocol_with_a_number_may_differ_in_its_seed_alone(tmp_path):

@@ -19,7 +19,8 @@ from fedrec.plan.artefact_status import artefact_status, artefact_text, list_art
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId, papers_in
 from fedrec.plan.selection import judged_under
-from fedrec.plan.targets import Target
+from fedrec.plan.targets import Target, splits_of
+from fedrec.plan.training_summary import training_summary
 from fedrec.plan.workspace import Stored
 from tests.conftest import ROOT, entry
 from tests.planned_runs import finish
@@ -273,6 +274,33 @@ def test_verdicts_ask_for_runs_under_protocols_that_the_configuration_names(with
     assert [one["key"] for one in target.content["conditions"]] == ["clean", "neutral"]
     # What the configuration trains anyway is not under the protocol, so that these ask for none of it.
     assert {run.protocol for run in project.target("verdicts").runs} <= {"published-pfedclr", "clean"}
+
+
+def test_at_one_time_only_datasets_with_times_are_asked_for(made):
+    """Those without are left out, which the summary of what is trained says."""
+    entries = made_entries()
+    entries["beta"]["time"] = "constant"
+    made.set_entries(entries)
+    project = made.project(protocols=["published", "clean", "temporal"])
+    protocols = {
+        name: {run.protocol for run in project.target(f"{name}_comparison").runs}
+        for name in ("alpha", "beta")
+    }
+    assert protocols == {
+        "alpha": {"published-pfedrec", "clean", "temporal"},
+        "beta": {"published-fedrap", "clean"},
+    }
+    assert project.splits(["alpha", "beta"], ["temporal"]) == splits_of("alpha", ["temporal"])
+    assert project.unavailable(["alpha", "beta"]) == {
+        "beta/temporal": "it has no times, and the protocol splits all users at one time"
+    }
+    assert "beta/temporal" in training_summary(project, [], ["beta_comparison"])
+    assert "beta/temporal" not in training_summary(project, [], ["alpha_comparison"])
+    assert made.project().unavailable(["beta"]) == {}
+    parts = {"paper": "fedrap", "protocol": "temporal", "method": "fedmf", "seed": "0"}
+    assert project.run_at(dataset="alpha", **parts).protocol == "temporal"
+    with pytest.raises(ConfigurationError, match="beta cannot be split by 'temporal': it has no times"):
+        project.run_at(dataset="beta", **parts)
 
 
 def test_where_nothing_is_trained_verdicts_are_under_the_protocols_that_there_are_runs_of(made):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.rule_functions import RuleFunctions, load_project
 from tests.projects import Made, configuration
 
@@ -31,6 +32,15 @@ def test_a_run_is_asked_for_by_the_parts_of_its_path(project):
     assert rules.memory(RUN, 2) == 2 * rules.memory(RUN, 1)
     assert rules.minutes(RUN, 2) == 2 * rules.minutes(RUN, 1)
     assert rules.group(RUN) == "short"
+
+
+def test_the_code_of_cuts_in_time_counts_for_splits_with_one_alone(project):
+    of = {name: RuleFunctions(project).split_code(Wildcards(protocol=name)) for name in ("clean", "temporal")}
+    assert of == {
+        "clean": code_fingerprint("fedrec.data.split"),
+        "temporal": code_fingerprint("fedrec.data.temporal"),
+    }
+    assert of["clean"] != of["temporal"]
 
 
 def test_a_target_is_asked_for_by_its_name(project):
