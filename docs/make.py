@@ -30,6 +30,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "authors": speed.authors,
     "clusters": results.clusters,
     "orders": results.orders,
+    "cuts": results.cuts,
     "shared": speed.shared,
     "since": speed.since,
     "products": speed.products,

@@ -141,6 +141,31 @@ def orders() -> str:
     )
 
 
+def cuts() -> str:
+    """Whom a split at one time leaves, at the cut of `temporal` and at a later one."""
+    rows = {(row["dataset"], row["cut"]): row for row in numbers("cuts")}
+    return markdown(
+        (
+            "dataset", "users", "stay at 0.8", "at 0.9", "left before", "joined after", "of rows before, %",
+            "median rows of those who stay", "of all", "cold test items, %", "later met rivals, %",
+        ),
+        (
+            (
+                dataset,
+                f"{int(row['users']):,}",
+                f"{int(row['stay']):,} ({row['stay_percent']} %)",
+                f"{int(rows[dataset, '0.9']['stay']):,} ({rows[dataset, '0.9']['stay_percent']} %)",
+                f"{int(row['left']):,}",
+                f"{int(row['joined']):,}",
+                *(row[name] for name in ("rows_percent", "median_rows", "median_rows_of_all")),
+                *(row[name] for name in ("cold_percent", "later_percent")),
+            )
+            for (dataset, cut), row in rows.items()
+            if cut == "0.8"
+        ),
+    )  # fmt: skip
+
+
 def clusters() -> str:
     """The first tests of clusters of misses, beside print."""
     return markdown(

@@ -40,15 +40,7 @@ def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Int
     """The interactions of which `protocol` holds out each user's last two: all, where it has no cut."""
     if protocol.cut is None:
         return interactions
-    if not interactions.timed:
-        raise SplitError(
-            f"{interactions.dataset}, {protocol.name}: its interactions have no times, so it cannot be split "
-            "at one. Use a protocol without `cut`, or a dataset with times."
-        )
-    rows = _counted_rows(interactions, protocol)
-    time = interactions.time[rows]
-    is_before = time < np.sort(time)[int(protocol.cut * len(time))]
-    before, after = rows[is_before], rows[~is_before]
+    before, after = rows_around(interactions, protocol, protocol.cut)
     stays = np.bincount(interactions.user[before], minlength=interactions.users) >= FEWEST_BEFORE
     stays &= np.bincount(interactions.user[after], minlength=interactions.users) > 0
     if not stays.any():
@@ -58,6 +50,24 @@ def interactions_split_by(interactions: Interactions, protocol: Protocol) -> Int
         )
     kept = np.concatenate((before, _first_of_users(interactions, after, protocol)))
     return _where(interactions, np.sort(kept[stays[interactions.user[kept]]]))
+
+
+def rows_around(
+    interactions: Interactions, protocol: Protocol, cut: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows before the time that splits off the share `cut` of all rows, and those from it on.
+
+    Repeated pairs count as `protocol` says. Raises `SplitError` where there are no times.
+    """
+    if not interactions.timed:
+        raise SplitError(
+            f"{interactions.dataset}, {protocol.name}: its interactions have no times, so it cannot be split "
+            "at one. Use a protocol without `cut`, or a dataset with times."
+        )
+    rows = _counted_rows(interactions, protocol)
+    time = interactions.time[rows]
+    is_before = time < np.sort(time)[int(cut * len(time))]
+    return rows[is_before], rows[~is_before]
 
 
 def split_in(folder: Path) -> Split:

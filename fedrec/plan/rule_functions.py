@@ -96,7 +96,7 @@ class RuleFunctions:
         return self.results(self.job(wildcards).reads)
 
     def split_code(self, wildcards: Wildcards) -> str:
-        """The fingerprint of the code that splits by a protocol, with that of cuts only where there is one."""
+        """The fingerprint of the code that splits by a protocol, with that of cuts where there is one."""
         cut = self.project.protocol(wildcards.protocol).cut
         return code_fingerprint("fedrec.data.split" if cut is None else "fedrec.data.temporal")
 

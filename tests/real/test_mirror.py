@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.cuts import CUTS, cut_row
+from docs.tables.numbers import numbers
 from fedrec.data.fetch import fetch
 from fedrec.data.prepare import prepare
 from fedrec.data.split import TEST, VALIDATION, make_split
@@ -103,6 +105,21 @@ def test_parts_by_items_drop_who_is_left_with_too_little_or_knows_too_much(prepa
     assert published == [0, 134, 574]
     # Three users know so many of the most popular items that two lists of 99 cannot be drawn.
     assert clean == [3, 134, 574]
+
+
+def test_splits_at_one_time_leave_the_users_that_the_page_says(prepared, protocols):
+    """And the numbers beside them, of every dataset with times."""
+    rows = numbers("cuts")
+    timed = [name for name in KNOWN if name not in PARTS and prepared(name).interactions.timed]
+    assert [(row["dataset"], float(row["cut"])) for row in rows] == [
+        (name, cut) for name in timed for cut in CUTS
+    ]
+    for row in rows:
+        interactions = prepared(row["dataset"]).interactions
+        found = cut_row(interactions, protocols["temporal"], float(row["cut"]))
+        assert {name: str(round(value, 1)) for name, value in found.items()} == {
+            name: row[name] for name in found
+        }
 
 
 def test_the_printed_sparsity_of_tafeng_fits_all_its_rows(prepared, catalogue):

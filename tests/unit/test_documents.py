@@ -17,6 +17,7 @@ from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
 from fedrec.config.printed import published
+from fedrec.config.protocol_file import load_protocols
 from fedrec.config.tuning import found_by, load_tuning
 from fedrec.federation.engines.engine import ENGINES
 from fedrec.files.sealed import read_sealed
@@ -202,6 +203,16 @@ def test_what_objections_say_of_their_tables_is_so():
     assert sum(fedmf > pfedrec for *_, pfedrec, fedmf in ranks.values()) == 1
 
 
+def test_the_cut_of_temporal_leaves_more_users_than_a_later_one_on_five_datasets():
+    """The argument for it in docs/protocols.md."""
+    cut = load_protocols(ROOT / "config/protocols.yaml")["temporal"].cut
+    stay = {(row["dataset"], float(row["cut"])): int(row["stay"]) for row in rows("cuts")}
+    datasets = list(dict.fromkeys(dataset for dataset, _ in stay))
+    more = {name: stay[name, cut] - stay[name, 0.9] for name in datasets}
+    assert (cut, len(datasets)) == (0.8, 6)
+    assert {name: gain for name, gain in more.items() if gain <= 0} == {"ml-1m": -37}
+
+
 def test_no_objection_is_said_to_wait_for_runs_that_are_stored():
     store = RunStore(ROOT / "results/reference")
     there = {Path(name).parts[3] for dataset in store.datasets() for name in store.names_on(dataset)}
@@ -210,6 +221,7 @@ def test_no_objection_is_said_to_wait_for_runs_that_are_stored():
         ("neutral", "column of their own where there are runs: not yet run"),
         ("neutral", "asks it of all claims: not yet run"),
         ("clean-1", "Another draw of candidates: not yet run"),
+        ("temporal", "Claims under it: not yet run"),
     ):
         assert (waits in text) == (protocol not in there), protocol
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.cuts import cut_row
 from benchmarks.row_orders import order_row, orders_of
 from benchmarks.times import times_row
 from fedrec.config.catalogue import load_catalogue
@@ -348,4 +349,26 @@ def test_times_of_histories_are_counted_by_hand():
         "within_day_percent": 50.0,
         # After second 20 there are two of the three rows of the other user, after the day none.
         "later_rows_of_others_percent": 100 * (2 / 3 + 0) / 2,
+    }
+
+
+def test_whom_a_split_at_one_time_leaves_is_counted_by_hand(protocols):
+    """One time for all users: of ten rows five lie before the time 5."""
+    stays = [(0, A, 1), (0, B, 2), (0, C, 5), (0, D, 6), (0, E, 7)]
+    left, joined, met_one = [(1, A, 3), (1, B, 4)], [(2, A, 8)], [(3, A, 4), (3, F, 9)]
+    interactions = made_interactions([*stays, *left, *joined, *met_one], items=12)
+    assert cut_row(interactions, replace(protocols["temporal"], candidates=1), 0.5) == {
+        "users": 4,
+        "stay": 1,
+        "stay_percent": 25.0,
+        "left": 1,
+        "joined": 2,
+        "rows_percent": 40.0,
+        "median_rows": 5.0,
+        # Of 5, 2, 1 and 2 rows.
+        "median_rows_of_all": 2.0,
+        # D and E, of the nine items besides A, B and C.
+        "later_percent": pytest.approx(100 * 2 / 9),
+        # Nobody is trained on C.
+        "cold_percent": 100.0,
     }
