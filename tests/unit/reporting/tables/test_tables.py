@@ -386,8 +386,9 @@ def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
         # A user less: what all have is compared.
         made("clean-1", 0, (1, 20, 20)),
         made("neutral", 0, (1, 1, 1, 1)),
+        made("temporal", 0, (1, 20)),
     ]
-    rows, (sampled, _, seeds) = comparison(runs, METHODS)
+    rows, (sampled, exact, seeds) = comparison(runs, METHODS)
     (row,) = (row for row in rows if row.get("protocol_seeds"))
     (shown,) = seeds.rows
 
@@ -397,6 +398,9 @@ def test_a_comparison_has_a_table_over_seeds_of_the_protocol(tmp_path):
     assert row["exact_hr@10"] == row["exact_hr@10_high"] == 0.0
     assert shown["hr@10_mark"] == f" [{row['hr@10_low']:.3f}, {row['hr@10_high']:.3f}]"
     assert not any("clean-1" in column.key for column in sampled.columns)
+    # Other users than of the two protocols are counted in captions, fewer of a split at one time.
+    for table in (sampled, exact):
+        assert "ml-100k, 4 users, 2 under temporal: " in table.caption
     assert "clean: 2 seeds each" in sampled.caption
     assert "clean-1" not in sampled.caption
 
