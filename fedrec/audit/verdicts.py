@@ -39,10 +39,11 @@ JUDGED_BY = "hr@10"
 SHARE = 0.5
 """How much of the printed effect there must be for a claim to hold."""
 SMALL = 0.05
-"""The loss, as a share of the metric without what causes it, that is small whatever the paper printed."""
-HOLDS, SMALLER, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERGES, UNTESTED = VERDICTS = (
+"""The loss or gain, as a share of the metric it is a change of, that is small whatever the paper printed."""
+HOLDS, SMALLER, TOO_FEW, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERGES, UNTESTED = VERDICTS = (
     "holds",
     "smaller",
+    "too few users",
     "not found",
     "reversed",
     "costs more",
@@ -59,11 +60,14 @@ RULE = (
     "claim itself must hold under that protocol. The rival is the line that is best on validation. A claim "
     "to be better holds where the interval of the effect lies above 0 and the effect is at least "
     f"{SHARE:g} of the printed one, where one is printed in that metric; with less of it, it is smaller. "
-    "Below 0 it is reversed, and with an interval over 0 not found. A claim to cost little holds where the "
-    "interval lies above minus the margin, costs more where it lies below, and is not found otherwise. The "
-    f"margin is the share that is lost in print, or {SMALL:.0%}, whichever is more, of the metric without "
-    f"what costs. A verdict stands where its p is below {ALPHA:g} after Holm's correction over all claims "
-    "decided with it; otherwise the claim is not found. A claim over several lines some of which were not "
+    "Below 0 it is reversed. A claim to cost little holds where the interval lies above minus the margin, "
+    "and costs more where it lies below. The margin is the share that is lost in print, or "
+    f"{SMALL:.0%}, whichever is more, of the metric without what costs. These verdicts stand where their p "
+    f"is below {ALPHA:g} after Holm's correction over all claims decided with it. Of any other claim there "
+    "are too few users to tell where its interval reaches what the claim needs; where it ends below, the "
+    f"claim is not found. A claim to be better needs {SHARE:g} of the printed effect, or {SMALL:.0%} of its "
+    "rival's metric where no effect is printed in that metric; a claim to cost little needs to stay above "
+    "minus the margin. A claim over several lines some of which were not "
     "run is compared with the others, and may be said to be reversed alone."
 )
 """The rule, for captions."""
@@ -108,6 +112,8 @@ class Finding:
     p_holm: float | None = None
     """The p of the effect after Holm's correction; None where nothing was decided."""
     diverged: tuple[Divergence, ...] = ()
+    full: float | None = None
+    """That of the bar of the effect."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,15 @@ def verdict_on(kind: str, full: float | None, found: Effect) -> str:
         return SMALLER if full is not None and found.value < full else HOLDS
     if found.high < found.least:
         return COSTS_MORE if kind == "costs_little" else REVERSED
-    return NOT_FOUND
+    return verdict_if_unsure(kind, full, found)
+
+
+def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
+    """The verdict on a claim whose effect may be chance: does its interval reach what the claim needs?"""
+    needed = found.least
+    if kind != "costs_little":
+        needed = max(found.least, SMALL * found.base if full is None else full)
+    return NOT_FOUND if found.high < needed else TOO_FEW
 
 
 def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
@@ -261,7 +275,7 @@ def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Fi
         verdict = verdict_without(verdict_on(case.claim.kind, bar.full, effect), compared.not_run)
     if verdict != UNTESTED or not lacks_runs(case, condition, evidence):
         verdict = verdict_despite(verdict, case.claim, {one.line for one in diverged})
-    return Finding(effect, verdict, diverged=diverged)
+    return Finding(effect, verdict, diverged=diverged, full=bar.full)
 
 
 def _gated(finding: Finding, in_print: Case, published: Finding, evidence: Evidence) -> Finding:
@@ -309,10 +323,11 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
 
 def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
-    """A finding with its p after Holm's correction: what is not beyond chance is not found."""
+    """A finding with its p after Holm's correction: what is not beyond chance does not stand."""
     if p < ALPHA or finding.effect is None:
         return replace(finding, p_holm=p)
-    verdict = verdict_without(NOT_FOUND, finding.effect.compared.not_run)
+    unsure = verdict_if_unsure(claim.kind, finding.full, finding.effect)
+    verdict = verdict_without(unsure, finding.effect.compared.not_run)
     diverged = {one.line for one in finding.diverged}
     return replace(finding, p_holm=p, verdict=verdict_despite(verdict, claim, diverged))
 

@@ -133,8 +133,8 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
         ["ml-100k"],
     )
     assert count["verdicts"] == [
-        ["holds", 1], ["smaller", 0], ["not found", 0], ["reversed", 1], ["costs more", 0],
-        ["not reproduced", 1], ["not testable here", 1],
+        ["holds", 1], ["smaller", 0], ["too few users", 0], ["not found", 0], ["reversed", 1],
+        ["costs more", 0], ["not reproduced", 1], ["not testable here", 1],
     ]  # fmt: skip
     assert (count["elsewhere"], count["not_counted"], count["one_seed"]) == (1, 0, 2)
 
