@@ -167,7 +167,9 @@ def test_front_page_and_report_count_the_verdicts_of_the_reference():
             assert f"{verdict} {count}" in text
         assert f"Exact ranks decide {summary.by_exact_ranks}, " in text
         assert f"; {summary.with_one_seed} have one seed." in text
-        assert f"Not counted: {summary.not_counted} on filmtrust and tafeng." in text
+        assert f"Not counted: {summary.not_counted} on filmtrust and tafeng" in text
+        assert f", {summary.repeated} that repeat another." in text
+        assert f"{summary.found_published} hold there, with other numbers." in text
         assert UNTUNED in text
 
 

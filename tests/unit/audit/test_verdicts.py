@@ -130,6 +130,19 @@ def test_an_exact_effect_has_no_printed_one_to_be_smaller_than(tmp_path):
     assert (sampled.printed, exact.printed) == (pytest.approx(0.2301), None)
 
 
+def test_an_exact_effect_is_smaller_than_the_exact_one_in_print(tmp_path):
+    """Print has 0.0297 among all items, for FedMF with dual personalisation is PFedRec."""
+    claim = narrow("pfedrec-dualper-helps-fedmf")
+    for gained, verdict in ((10, SMALLER), (20, HOLDS)):
+        train(tmp_path, claim, {"FedMF": users(652, 1000), "FedMF+DualPer": users(716, 1000)})
+        for key, own in (("published", 192), ("clean", 162 + gained)):
+            for name, hits in (("FedMF", 162), ("FedMF+DualPer", own)):
+                train(tmp_path, claim, {name: users(600, 1000)}, keys=(key,), exact=users(hits, 1000))
+        whole = judge([claim], evidence(tmp_path))[1]
+        assert whole.printed == pytest.approx(0.1919 - 0.1622)
+        assert (verdict_on("gain", whole.found["clean"].full, whole.found["clean"].effect)) == verdict
+
+
 def test_noise_may_cost_an_exact_metric_the_share_that_it_costs_in_print(tmp_path):
     reproduce(tmp_path, NOISE)
     train(tmp_path, NOISE, {"w/o LDP": users(400, 400), "w/ LDP": users(392, 400)}, keys=("clean",))
@@ -240,6 +253,39 @@ def test_exact_ranks_decide_where_all_compared_runs_have_them(tmp_path):
     assert deciding() == ["exact_hr@10"]
     train(tmp_path, GAIN, {"w/ AF": users(20)}, keys=("clean",), has_exact=False)
     assert deciding() == ["hr@10"]
+
+
+def test_two_claims_that_compare_the_same_runs_are_one_that_counts(tmp_path):
+    """FedMF with dual personalisation is PFedRec; FedMF is the best of the federated lines, too."""
+    wide, narrow_ = narrow("pfedrec-beats-federated"), narrow("pfedrec-dualper-helps-fedmf")
+    ranks = {"pfedrec": users(80), "fedmf": users(60), "fedncf": users(20), "fedrecon": users(30)}
+    assert set(ranks) == set(wide.lines)
+
+    def repeats(*claims):
+        found = judge(claims, evidence(tmp_path))
+        return {(one.claim.id, one.metric): one.found["clean"].repeats for one in found}
+
+    train(tmp_path, wide, ranks, keys=("clean",))
+    for claims in ((wide, narrow_), (narrow_, wide)):
+        assert repeats(*claims) == {
+            (wide.id, "hr@10"): "",
+            (wide.id, "exact_hr@10"): narrow_.id,
+            (narrow_.id, "hr@10"): "",
+            (narrow_.id, "exact_hr@10"): "",
+        }
+    train(tmp_path, wide, {"fedrecon": users(70)}, keys=("clean",))
+    assert set(repeats(wide, narrow_).values()) == {""}
+
+
+def test_a_claim_that_repeats_another_corrects_nothing(tmp_path):
+    claim = replace(GAIN, over=(*GAIN.over, "FedMF"))
+    reproduce(tmp_path, claim)
+    train(tmp_path, claim, MARGINAL | {"FedMF": users(5)}, keys=("clean",), has_exact=False)
+    wide, counted = (
+        one.found["clean"] for one in judge([claim, GAIN], evidence(tmp_path)) if one.metric == "hr@10"
+    )
+    assert (wide.repeats, counted.repeats) == (GAIN.id, "")
+    assert counted.p_holm == counted.effect.p
 
 
 def test_ndcg_decides_nothing(tmp_path):
@@ -382,14 +428,14 @@ def test_where_a_line_diverged_only_what_more_could_not_change_is_said(tmp_path,
 
 def test_a_line_that_diverged_and_is_not_surely_above_may_have_come_to_more(tmp_path):
     """It would hold alone; among two it is not beyond chance, and left open."""
-    claim = replace(narrow("fedrap-sparsity-helps"), datasets=("ml-100k",))
+    claim = replace(narrow("fedrap-sparsity-helps"), datasets=("ml-100k", "ml-1m"))
     ranks = {"FedRAP": users(24), "FedRAP-No": users(20), "FedRAP-L2": users(10)}
     train(tmp_path, claim, ranks, keys=("clean",), has_exact=False)
     train(tmp_path, claim, ranks | {"FedRAP": users(90)}, keys=("published",), has_exact=False)
     diverge(tmp_path, claim, "FedRAP", 7)
-    alone = judge([claim], evidence(tmp_path))[0].found["clean"]
+    alone = judge([replace(claim, datasets=("ml-100k",))], evidence(tmp_path))[0].found["clean"]
     assert alone.verdict == HOLDS
-    both = judge([claim, claim], evidence(tmp_path))[0].found["clean"]
+    both = judge([claim], evidence(tmp_path))[0].found["clean"]
     assert both.verdict == DIVERGES
 
 

@@ -169,8 +169,8 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
     text = written(tmp_path, [claim], seeds=range(5))["md"]
     first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
     assert first == (
-        "We judge 1 of 1 claims, each on one dataset, by HR@10: those whose effect and numbers our runs find "
-        "under the papers' own protocols. Under the clean protocol: reversed 1."
+        "We judge 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
+        "papers' own protocols. Under the clean protocol: reversed 1."
     )
     assert "Exact ranks decide 1, sampled ones the others; 0 have one seed." in second
     table, *_ = text.split("\n\nWhat becomes of")
