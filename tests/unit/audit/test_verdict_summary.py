@@ -62,9 +62,11 @@ def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced()
     ]
     assert summarise_verdicts(rows).found_published == 2
     _, rest = summary_sentences(rows)
-    assert "Not judged: not reproduced 3. Of those not reproduced 2 hold there, with other numbers." in rest
+    assert (
+        "Not judged: not reproduced 3. Of those not reproduced 2 are found there, with other numbers." in rest
+    )
     _, rest = summary_sentences(rows[-1:])
-    assert "hold there" not in rest
+    assert "found there" not in rest
 
 
 def test_what_repeats_another_claim_is_counted_by_itself():
