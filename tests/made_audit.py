@@ -175,6 +175,7 @@ def _claim(paper: str, name: str, text: str, found: dict[str, tuple[str, float] 
     for dataset, one in found.items():
         for metric in ("hr@10", "ndcg@10"):
             row = {**about, "dataset": dataset, "metric": metric, "printed": 0.25, "not_counted": ""}
+            row["clean_repeats"] = ""
             row["clean_decides"] = "yes" if metric == "hr@10" else ""
             if one is None:
                 lacking = {"reason": f"{dataset}: not trained here (clean)", "command": "snakemake x"}

@@ -26,6 +26,9 @@ SIX = {
     "popularity": "popularity",
 }
 _PROTOCOLS = ("published", "clean")
+_SWITCHED = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
+"""Datasets on which methods are shown under several protocols."""
+_STEPS = ("published", "only-pool", "clean")
 _LINES_TO_SHOW = 5
 """Lines of audits from which on a dataset is shown."""
 _BEFORE_ITS_SEARCH = """\
@@ -209,29 +212,32 @@ def methods() -> str:
 
 
 def protocols() -> str:
-    """HR@10 of every method under three protocols, and its rank, on two datasets."""
-    rows = {(row["dataset"], row["method"]): row for row in numbers("audit_protocols")}
-    datasets = list(dict.fromkeys(dataset for dataset, _ in rows))
-    steps = ("published", "only_pool", "clean")
+    """HR@10 of methods under three protocols, and their ranks by it, on two datasets."""
+    head = [f"{name} {step.replace('-', ' ')}" for name in _SWITCHED.values() for step in _STEPS]
+    found = {(dataset, step): switched(dataset, step) for dataset in _SWITCHED for step in _STEPS}
 
-    def ranked(dataset: str, method: str, step: str) -> str:
-        value = float(rows[dataset, method][step])
-        others = (float(row[step]) for (where, _), row in rows.items() if where == dataset)
-        return f"{rows[dataset, method][step]} ({1 + sum(other > value for other in others)})"
+    def ranked(values: Mapping[str, float], method: str) -> str:
+        rank = 1 + sum(other > values[method] for other in values.values())
+        return f"{values[method]:.4f} ({rank})"
 
-    names = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
-    head = [f"{names[dataset]} {step.replace('_', ' ')}" for dataset in datasets for step in steps]
-    order = sorted(
-        dict.fromkeys(method for _, method in rows),
-        key=lambda method: -float(rows[datasets[0], method]["clean"]),
-    )
+    clean = found[next(iter(_SWITCHED)), "clean"]
     return markdown(
         ("method", *head),
         (
-            (method, *(ranked(dataset, method, step) for dataset in datasets for step in steps))
-            for method in order
+            (method, *(ranked(values, method) for values in found.values()))
+            for method in sorted(clean, key=clean.__getitem__, reverse=True)
         ),
     )
+
+
+def switched(dataset: str, step: str) -> dict[str, float]:
+    """HR@10 of methods with PFedCLR's settings at a step from `published` to `clean`, by their titles."""
+    rows = (row for table in ("audit_protocols", "audit_protocols_pfedclr") for row in _csv_of(table))
+    return {
+        row["title"]: float(row["hr@10"])
+        for row in rows
+        if (row["dataset"], row["step"], row["paper"]) == (dataset, step, "pfedclr")
+    }
 
 
 def datasets() -> str:

@@ -1,7 +1,8 @@
 """How many claims survive: the one count of verdict rows that README, page and terminal state.
 
 A row is one claim on one dataset, by the metric that decides. Rows on datasets that cannot tell methods apart
-are counted by themselves (`not_counted` of `config/claims.yaml`).
+are counted by themselves (`not_counted` of `config/claims.yaml`), and so are those that repeat the comparison
+of another claim.
 """
 
 from collections import Counter
@@ -9,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrec.audit.verdicts import JUDGED_BY, OPEN, UNTESTED, verdict_counts
+from fedrec.audit.verdicts import (
+    HOLDS,
+    JUDGED_BY,
+    NOT_REPRODUCED,
+    OPEN,
+    SMALLER,
+    UNTESTED,
+    verdict_counts,
+)
 from fedrec.config.conditions import CONDITIONS, MAIN, Condition
 from fedrec.runs.exact import is_exact
 
@@ -17,7 +26,7 @@ ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
-UNTUNED = "Settings were tuned under the published protocols, none under another."
+UNTUNED = "Settings were tuned under the published protocols alone."
 """Searches run under the papers' own protocols alone (`fedrec.plan.trials`)."""
 
 
@@ -26,13 +35,17 @@ class VerdictSummary:
     """Verdict rows under one condition by what became of them."""
 
     counts: Mapping[str, int]
-    """Rows of each verdict, on datasets that count."""
+    """Rows of each verdict, of all that are counted."""
     by_exact_ranks: int = 0
     """Those of the judged that exact ranks decide."""
     with_one_seed: int = 0
     """Those of the judged that rest on one seed."""
+    found_published: int = 0
+    """Those of the not reproduced that our runs find under the paper's own protocol, with other numbers."""
     not_counted: int = 0
     """Rows on datasets that do not count."""
+    repeated: int = 0
+    """Rows that repeat the comparison of another claim, on datasets that count."""
 
     @property
     def judged(self) -> int:
@@ -41,7 +54,7 @@ class VerdictSummary:
 
     @property
     def rows(self) -> int:
-        """All rows on datasets that count."""
+        """All rows that are counted."""
         return sum(self.counts.values())
 
 
@@ -50,16 +63,26 @@ def deciding_rows(rows: Iterable[Mapping[str, Any]], condition: Condition = MAIN
     return [row for row in rows if row.get(f"{condition.key}_decides") == YES]
 
 
+def is_counted(row: Mapping[str, Any], condition: Condition = MAIN) -> bool:
+    """Whether a verdict row is among those that are counted, if it decides."""
+    return not row["not_counted"] and not row.get(f"{condition.key}_repeats")
+
+
 def summarise_verdicts(rows: Iterable[Mapping[str, Any]], condition: Condition = MAIN) -> VerdictSummary:
     """Count verdict rows, as the table makes them or as its csv has them."""
     deciding = deciding_rows(rows, condition)
-    counted = [row for row in deciding if not row["not_counted"]]
-    judged = [row for row in counted if row[f"{condition.key}_verdict"] not in OPEN]
+    counted = [row for row in deciding if is_counted(row, condition)]
+    verdict_of = f"{condition.key}_verdict"
+    judged = [row for row in counted if row[verdict_of] not in OPEN]
+    missed = [row for row in counted if row[verdict_of] == NOT_REPRODUCED]
+    not_counted = sum(bool(row["not_counted"]) for row in deciding)
     return VerdictSummary(
-        Counter(str(row[f"{condition.key}_verdict"]) for row in counted),
+        Counter(str(row[verdict_of]) for row in counted),
         by_exact_ranks=sum(is_exact(str(row["metric"])) for row in judged),
         with_one_seed=sum(len(str(row[f"{condition.key}_seeds"]).split()) == 1 for row in judged),
-        not_counted=len(deciding) - len(counted),
+        found_published=sum(row["published_verdict"] in (HOLDS, SMALLER) for row in missed),
+        not_counted=not_counted,
+        repeated=len(deciding) - len(counted) - not_counted,
     )
 
 
@@ -70,7 +93,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     found = (
         f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
-        "those whose effect and numbers our runs find under the papers' own protocols."
+        "those that our runs reproduce under the papers' own protocols."
     )
     under = [
         f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."
@@ -82,11 +105,16 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{summary.with_one_seed} have one seed."
     )
     left_open = _counted(summary, is_open=True)
+    there = f" Of those {NOT_REPRODUCED} {summary.found_published} are found there, with other numbers."
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
+    left_out = [
+        f"{summary.not_counted} on {' and '.join(names)}" if names else "",
+        f"{summary.repeated} that repeat another" if summary.repeated else "",
+    ]
     rest = [
         basis if summary.judged else "",
-        f"Not judged: {left_open}." if left_open else "",
-        f"Not counted: {summary.not_counted} on {' and '.join(names)}." if names else "",
+        f"Not judged: {left_open}.{there * bool(summary.counts.get(NOT_REPRODUCED))}" if left_open else "",
+        f"Not counted: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
     return [" ".join([found, *under]), " ".join(filter(None, rest))]

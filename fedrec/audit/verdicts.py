@@ -32,17 +32,18 @@ from fedrec.config.papers import Artefact
 from fedrec.config.protocol import short_name
 from fedrec.plan.runs import SUMMARY, RunId
 from fedrec.plan.selection import runs_by_line
-from fedrec.runs.exact import EXACT
+from fedrec.runs.exact import EXACT, is_exact
 
 JUDGED_BY = "hr@10"
 """The metric that decides a claim as a whole: of exact ranks where they are kept, else of sampled ones."""
 SHARE = 0.5
 """How much of the printed effect there must be for a claim to hold."""
 SMALL = 0.05
-"""The loss, as a share of the metric without what causes it, that is small whatever the paper printed."""
-HOLDS, SMALLER, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERGES, UNTESTED = VERDICTS = (
+"""The loss or gain, as a share of the metric it is a change of, that is small whatever the paper printed."""
+HOLDS, SMALLER, TOO_FEW, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERGES, UNTESTED = VERDICTS = (
     "holds",
     "smaller",
+    "too few users",
     "not found",
     "reversed",
     "costs more",
@@ -55,15 +56,19 @@ OPEN = (NOT_REPRODUCED, DIVERGES, UNTESTED)
 RULE = (
     "A claim is judged only where our runs reproduce it under its paper's own protocol. The line that it is "
     "about, the strongest rival in print and the rival that it is compared with must each come within 0.02 "
-    "of print, or as near as half of its 95% interval over users. Where a paper prints no number, the "
+    "of print, or as near as half of its 95% interval over users. Where exact ranks decide, exact numbers "
+    "that the paper prints are asked, too. Where a paper prints no number, the "
     "claim itself must hold under that protocol. The rival is the line that is best on validation. A claim "
     "to be better holds where the interval of the effect lies above 0 and the effect is at least "
     f"{SHARE:g} of the printed one, where one is printed in that metric; with less of it, it is smaller. "
-    "Below 0 it is reversed, and with an interval over 0 not found. A claim to cost little holds where the "
-    "interval lies above minus the margin, costs more where it lies below, and is not found otherwise. The "
-    f"margin is the share that is lost in print, or {SMALL:.0%}, whichever is more, of the metric without "
-    f"what costs. A verdict stands where its p is below {ALPHA:g} after Holm's correction over all claims "
-    "decided with it; otherwise the claim is not found. A claim over several lines some of which were not "
+    "Below 0 it is reversed. A claim to cost little holds where the interval lies above minus the margin, "
+    "and costs more where it lies below. The margin is the share that is lost in print, or "
+    f"{SMALL:.0%}, whichever is more, of the metric without what costs. These verdicts stand where their p "
+    f"is below {ALPHA:g} after Holm's correction over all claims decided with it. Of any other claim there "
+    "are too few users to tell where its interval reaches what the claim needs; where it ends below, the "
+    f"claim is not found. A claim to be better needs {SHARE:g} of the printed effect, or {SMALL:.0%} of its "
+    "rival's metric where no effect is printed in that metric; a claim to cost little needs to stay above "
+    "minus the margin. A claim over several lines some of which were not "
     "run is compared with the others, and may be said to be reversed alone."
 )
 """The rule, for captions."""
@@ -108,6 +113,10 @@ class Finding:
     p_holm: float | None = None
     """The p of the effect after Holm's correction; None where nothing was decided."""
     diverged: tuple[Divergence, ...] = ()
+    repeats: str = ""
+    """The claim whose comparison is this very one, and that is counted in its stead; empty for most."""
+    full: float | None = None
+    """That of the bar of the effect."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,7 @@ def judge(claims: Iterable[Claim], evidence: Evidence) -> list[Judgement]:
     """A verdict on every claim, for each dataset it is made on and each metric, under all conditions."""
     found = [judgement for claim in claims for judgement in _judged(claim, evidence)]
     for condition in evidence.conditions:
-        found = _corrected(found, condition.key)
+        found = _corrected(_counted_once(found, condition.key), condition.key)
     return found
 
 
@@ -151,7 +160,15 @@ def verdict_on(kind: str, full: float | None, found: Effect) -> str:
         return SMALLER if full is not None and found.value < full else HOLDS
     if found.high < found.least:
         return COSTS_MORE if kind == "costs_little" else REVERSED
-    return NOT_FOUND
+    return verdict_if_unsure(kind, full, found)
+
+
+def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
+    """The verdict on a claim whose effect may be chance: does its interval reach what the claim needs?"""
+    needed = found.least
+    if kind != "costs_little":
+        needed = max(found.least, SMALL * found.base if full is None else full)
+    return NOT_FOUND if found.high < needed else TOO_FEW
 
 
 def verdict_without(verdict: str, not_run: Sequence[str]) -> str:
@@ -213,19 +230,23 @@ def _judged(claim: Claim, evidence: Evidence) -> Iterator[Judgement]:
 def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
     """The judgements of a case in a metric of ranks as its paper has them, then of exact ones.
 
-    Print is of the former alone, and so is what is reproduced. Where ranks in print are exact, all are.
+    What is reproduced is asked of the former, and of the latter as far as it is printed. Where ranks in print
+    are exact, all are.
     """
     exact = replace(case, metric=f"{EXACT}{case.metric}")
-    in_print = exact if case.artefact.options.get("ranks") == "catalogue" else case
-    expected = printed_effect(in_print)
-    bar = bar_of(case.claim.kind, expected)
-    published = _found(in_print, PUBLISHED, bar, evidence)
+    in_print = exact if case.artefact.has_exact_ranks else case
     cases = {one.metric: one for one in (in_print, exact)}
-    bars = dict.fromkeys(cases, replace(bar, full=None)) | {in_print.metric: bar}
+    expected = {metric: printed_effect(one) for metric, one in cases.items()}
+    bar = bar_of(case.claim.kind, expected[in_print.metric])
+    bars = {
+        metric: replace(bar, full=None) if effect is None else bar_of(case.claim.kind, effect)
+        for metric, effect in expected.items()
+    }
+    published = _found(in_print, PUBLISHED, bar, evidence)
     found = {
         metric: {
             condition.key: _gated(
-                _found(one, condition, bars[metric], evidence), in_print, published, evidence
+                one, _found(one, condition, bars[metric], evidence), in_print, published, evidence
             )
             for condition in evidence.conditions
         }
@@ -234,11 +255,10 @@ def _in_metric(case: Case, evidence: Evidence) -> Iterator[Judgement]:
     missing = _missing(case, evidence)
     paths = [str((evidence.training or evidence.results) / run.folder / SUMMARY) for run in missing]
     for metric, one in cases.items():
-        is_printed = one is in_print
+        effect = expected[metric]
         yield Judgement(
-            one.claim, one.artefact, one.dataset, metric,
-            expected.value if is_printed and expected is not None else None,
-            published if is_printed else _found(one, PUBLISHED, bars[metric], evidence),
+            one.claim, one.artefact, one.dataset, metric, None if effect is None else effect.value,
+            published if one is in_print else _found(one, PUBLISHED, bars[metric], evidence),
             {
                 key: replace(finding, decides=case.metric == JUDGED_BY and metric == _deciding(found, key))
                 for key, finding in found[metric].items()
@@ -261,16 +281,16 @@ def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Fi
         verdict = verdict_without(verdict_on(case.claim.kind, bar.full, effect), compared.not_run)
     if verdict != UNTESTED or not lacks_runs(case, condition, evidence):
         verdict = verdict_despite(verdict, case.claim, {one.line for one in diverged})
-    return Finding(effect, verdict, diverged=diverged)
+    return Finding(effect, verdict, diverged=diverged, full=bar.full)
 
 
-def _gated(finding: Finding, in_print: Case, published: Finding, evidence: Evidence) -> Finding:
-    """A finding of a case as far as the case, in the metric in print, is reproduced."""
+def _gated(case: Case, finding: Finding, in_print: Case, published: Finding, evidence: Evidence) -> Finding:
+    """A finding of a case as far as the case is reproduced: in the metric in print, and in its own."""
     if finding.verdict == UNTESTED:
         return finding
     is_found = None if published.verdict == UNTESTED else published.verdict in (HOLDS, SMALLER)
     rival = None if finding.effect is None else finding.effect.compared.rival
-    gate = gate_of(in_print, rival, is_found, evidence)
+    gate = gate_of(in_print, rival, is_found, evidence, by_exact_ranks=is_exact(case.metric))
     if gate.misses:
         return replace(finding, verdict=NOT_REPRODUCED, reason="; ".join(gate.misses), way=gate.way)
     if gate.lacking:
@@ -285,18 +305,40 @@ def _deciding(found: Mapping[str, Mapping[str, Finding]], key: str) -> str:
     return next((metric for metric in others if found[metric][key].effect is not None), first)
 
 
+def _counted_once(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
+    """Judgements of which those say so that compare the very runs of another claim, by the same metric.
+
+    The claim over the fewest lines is counted, as the comparison is the most of it; the first among equals.
+    """
+    places: dict[tuple[str, Sequence[RunId], Sequence[RunId]], list[int]] = {}
+    for place, one in enumerate(judgements):
+        finding = one.found[key]
+        if finding.decides and finding.effect is not None:
+            compared = finding.effect.compared
+            places.setdefault((one.metric, compared.runs, compared.runs_against), []).append(place)
+    marked = list(judgements)
+    for same in places.values():
+        counted, *others = sorted(same, key=lambda place: len(judgements[place].claim.over))
+        for place in others:
+            one = judgements[place]
+            finding = replace(one.found[key], repeats=judgements[counted].claim.id)
+            marked[place] = replace(one, found={**one.found, key: finding})
+    return marked
+
+
 def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
     """Judgements after Holm's correction of what is decided under a condition.
 
     One family are all that decide a claim as a whole on datasets that count. Any other metric is one by
-    itself, and so is what does not count.
+    itself, and so is what does not count, or repeats another.
     """
-    families: dict[tuple[bool, str], list[int]] = {}
+    families: dict[tuple[bool, bool, str], list[int]] = {}
     for place, one in enumerate(judgements):
         finding = one.found[key]
         if finding.verdict not in OPEN:
             kind = "" if finding.decides else one.metric
-            families.setdefault((one.dataset in one.claim.not_counted, kind), []).append(place)
+            family = one.dataset in one.claim.not_counted, bool(finding.repeats), kind
+            families.setdefault(family, []).append(place)
     corrected = list(judgements)
     for places in families.values():
         assert len(places) * LEAST_P < ALPHA, "no verdict on so many claims could stand: resample more often"
@@ -309,10 +351,11 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
 
 def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
-    """A finding with its p after Holm's correction: what is not beyond chance is not found."""
+    """A finding with its p after Holm's correction: what is not beyond chance does not stand."""
     if p < ALPHA or finding.effect is None:
         return replace(finding, p_holm=p)
-    verdict = verdict_without(NOT_FOUND, finding.effect.compared.not_run)
+    unsure = verdict_if_unsure(claim.kind, finding.full, finding.effect)
+    verdict = verdict_without(unsure, finding.effect.compared.not_run)
     diverged = {one.line for one in finding.diverged}
     return replace(finding, p_holm=p, verdict=verdict_despite(verdict, claim, diverged))
 

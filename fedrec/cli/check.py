@@ -1,9 +1,13 @@
-"""`fedrec check`: every file of the configuration, read and checked as Snakemake would; nothing is built."""
+"""`fedrec check`: every file of the configuration, read and checked as Snakemake would; nothing is built.
+
+What the reference lays over it is checked, too.
+"""
 
 import argparse
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_project, project_of
+from fedrec.config.reference import REFERENCE_CONFIGURATION
 
 if TYPE_CHECKING:
     from fedrec.cli.options import Commands
@@ -22,6 +26,9 @@ def _check(parsed: argparse.Namespace) -> None:
 
     project = project_of(parsed)
     validate_targets(project, parsed.targets)
+    if REFERENCE_CONFIGURATION.is_file():
+        parsed.configfile = [*parsed.configfile, REFERENCE_CONFIGURATION]
+        project_of(parsed)
     counts = {
         "datasets": len(project.catalogue),
         "methods and plug-ins": len(project.methods),

@@ -4,12 +4,13 @@ A cause names cells by their fields in `printed.csv`, and what bounds it, so tha
 difference that it explains, or a run that must come as near to print as a number that agrees.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
 from fedrec.config.methods import Methods, canonical
 from fedrec.config.printed import PrintedKey, published
+from fedrec.errors import did_you_mean
 
 NOT_TO_BE_HAD = "dataset not to be had"
 """The cause for which there will never be a number of ours."""
@@ -46,12 +47,34 @@ def check_causes(document: Document, methods: Methods) -> None:
                     f"{FITS}.",
                 )
             )
-        elif not any(is_about(cause, key) for key in published()):
-            mistakes.append(Mistake((*at, place), "is about no printed number. Its fields are misspelt."))
+        else:
+            mistakes += _unprinted((*at, place), cause)
         if FITS in cause:
             with told_at(document.place((*at, place, FITS))):
                 canonical(methods, cause[FITS])
     refuse(document, mistakes)
+
+
+def _unprinted(at: KeyPath, cause: Cause) -> list[Mistake]:
+    """The names of a cause that are of no printed number, or of none of those that its other fields name."""
+    unknown = [*_names_without(at, cause, published())]
+    if unknown:
+        return unknown
+    if not any(is_about(cause, key) for key in published()):
+        return [Mistake(at, "is about no printed number: its names are never printed together.")]
+    return [*_names_without(at, cause, [key for key in published() if is_about(cause, key)])]
+
+
+def _names_without(at: KeyPath, cause: Cause, keys: Collection[PrintedKey]) -> Iterator[Mistake]:
+    """The names of a cause that none of some printed numbers has."""
+    for number, name in enumerate(FIELDS):
+        known = sorted({key[number] for key in keys})
+        for place, given in enumerate(cause.get(name, ())):
+            if given not in known:
+                text = (
+                    f"'{given}' is of no printed number that the cause is about.{did_you_mean(given, known)}"
+                )
+                yield Mistake((*at, name, place), text)
 
 
 def is_about(cause: Cause, key: PrintedKey) -> bool:

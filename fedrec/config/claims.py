@@ -39,6 +39,8 @@ class Claim:
     """Those of the shown datasets on which the paper makes it."""
     not_counted: Mapping[str, str] = field(default_factory=dict)
     """Why what is found on some of these datasets is shown, and not counted among verdicts."""
+    exact: tuple[Artefact, ...] = ()
+    """The paper's tables of metrics that are exact."""
 
     @property
     def id(self) -> str:
@@ -97,6 +99,7 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
     return Claim(
         paper.name, name, content["text"], content["kind"], artefacts, content["line"], over, datasets,
         {dataset: reasons[dataset] for dataset in datasets if dataset in reasons},
+        tuple(artefact for artefact in paper.artefacts.values() if artefact.has_exact_ranks),
     )  # fmt: skip
 
 

@@ -69,6 +69,11 @@ class Artefact:
         return f"{self.paper}_{self.name}"
 
     @property
+    def has_exact_ranks(self) -> bool:
+        """Whether its metrics are exact: by ranks among all items."""
+        return self.options.get("ranks") == "catalogue"
+
+    @property
     def protocols(self) -> tuple[str, ...]:
         """The full names of the protocols it is shown under."""
         return tuple(full_name(name, self.paper) for name in self.options.get("protocols", BOTH))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from fedrec.errors import DivergenceError
 from fedrec.federation.model import (
     Citation,
     Client,
@@ -58,7 +59,13 @@ class ClosedForm(ServerRule):
         shared = server.shared
         total = len(server.who) * shared["G"].double()
         total.diagonal().add_(self.settings["penalty"])
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(total))
+        factor, failed = torch.linalg.cholesky_ex(total)
+        if failed:
+            raise DivergenceError(
+                f"round {server.round_}: training diverged; what clients sent has no solution, for noise "
+                "left their sum not positive definite. Lower ldp, or raise penalty."
+            )
+        inverse = torch.cholesky_inverse(factor)
         solved = -inverse / inverse.diagonal()
         solved.fill_diagonal_(0)
         shared["B"] = solved.to(shared["B"].dtype)

@@ -168,7 +168,9 @@ def test_front_page_and_report_count_the_verdicts_of_the_reference():
             assert f"{verdict} {count}" in text
         assert f"Exact ranks decide {summary.by_exact_ranks}, " in text
         assert f"; {summary.with_one_seed} have one seed." in text
-        assert f"Not counted: {summary.not_counted} on filmtrust and tafeng." in text
+        assert f"Not counted: {summary.not_counted} on filmtrust and tafeng" in text
+        assert f", {summary.repeated} that repeat another." in text
+        assert f"{summary.found_published} are found there, with other numbers." in text
         assert UNTUNED in text
 
 
@@ -279,16 +281,40 @@ def test_the_rounds_and_hours_of_the_front_page_are_right():
 def test_the_ranks_of_the_results_are_right():
     text = " ".join((ROOT / "docs/results.md").read_text(encoding="utf-8").split())
     (sentence,) = re.findall(r"opening the pool alone [^.]*\.", text)
-    on = [row for row in rows("audit_protocols") if row["dataset"] == "ml-100k"]
 
     def rank(method, step):
-        (value,) = (float(row[step]) for row in on if row["method"] == method)
-        return 1 + sum(float(row[step]) > value for row in on)
+        values = results.switched("ml-100k", step)
+        return 1 + sum(value > values[method] for value in values.values())
 
-    steps, others = ("published", "only_pool"), ("PFedCLR", "FedRAP", "FedEM")
+    steps, others = ("published", "only-pool"), ("PFedCLR", "FedRAP", "FedEM")
     ranks = [rank("draw-counter", step) for step in steps]
     ranks += [rank(method, step) for step in steps for method in others]
     assert list(map(int, re.findall(r"\b\d+\b", sentence))) == ranks
+
+
+def test_methods_at_the_steps_between_protocols_are_the_same_and_of_one_seed():
+    methods = {
+        frozenset(results.switched(dataset, step))
+        for dataset in ("ml-100k", "filmtrust")
+        for step in ("published", "only-pool", "clean")
+    }
+    assert len(methods) == 1
+    for table in ("audit_protocols", "audit_protocols_pfedclr"):
+        path = ROOT / f"results/reference/tables/{table}.csv"
+        with path.open(encoding="utf-8", newline="") as stream:
+            shown = [row for row in csv.DictReader(stream) if row["dataset"] in ("ml-100k", "filmtrust")]
+        assert {row["seeds"] for row in shown} == {"0"}
+
+
+def test_exact_and_sampled_metrics_are_compared_with_the_rival_of_the_verdict():
+    """Validation chooses it, and no number of test."""
+    path = ROOT / "results/reference/tables/verdicts.csv"
+    with path.open(encoding="utf-8", newline="") as stream:
+        verdicts = {(row["claim"], row["dataset"], row["metric"]): row for row in csv.DictReader(stream)}
+    for row in rows("exact"):
+        verdict = verdicts["pfedrec-beats-federated", row["dataset"], row["metric"]]
+        assert row["rival"] == verdict["clean_compared_with"]
+        assert row["difference"] == f"{float(verdict['clean']):+.4f}"
 
 
 def test_the_front_page_is_short():

@@ -113,7 +113,7 @@ def exact_rows(subject: Subject) -> list[dict[str, Any]]:
 
 def _is_exact(artefact: Artefact) -> bool:
     """Whether the metrics of an artefact are of ranks among all items."""
-    return artefact.options.get("ranks") == "catalogue"
+    return artefact.has_exact_ranks
 
 
 def metric_rows(subject: Subject) -> list[dict[str, Any]]:

@@ -132,7 +132,7 @@ class _OurNumber:
     @property
     def is_of_catalogue(self) -> bool:
         """Whether it is of ranks among all items."""
-        return bool(self.artefact.options.get("ranks") == "catalogue")
+        return self.artefact.has_exact_ranks
 
 
 class _RunsBehind:

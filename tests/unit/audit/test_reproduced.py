@@ -58,6 +58,44 @@ def test_an_exact_verdict_rests_on_the_sampled_numbers_that_are_printed(tmp_path
     assert found(tmp_path, metric="exact_hr@10").verdict == NOT_REPRODUCED
 
 
+IMPROVED = narrow("pfedrec-dualper-helps-fedmf")
+
+
+@pytest.mark.parametrize(
+    ("own", "rival", "reason"),
+    [
+        # Print has 0.1919 and 0.1622 among all items, and 0.7162 and 0.6515 among candidates.
+        (192, 162, ""),
+        (192, 200, "FedMF, exact: ours 0.2000, print 0.1622 ± 0.0248"),
+        (250, 162, "FedMF+DualPer, exact: ours 0.2500, print 0.1919 ± 0.0268"),
+    ],
+)
+def test_where_exact_ranks_decide_exact_numbers_in_print_must_agree_too(tmp_path, own, rival, reason):
+    clean = {"FedMF": users(200, 1000), "FedMF+DualPer": users(800, 1000)}
+    train(tmp_path, IMPROVED, clean, keys=("clean",))
+    for name, sampled, exact in (("FedMF", 652, rival), ("FedMF+DualPer", 716, own)):
+        ranks = {name: users(sampled, 1000)}
+        train(tmp_path, IMPROVED, ranks, keys=("published",), exact=users(exact, 1000))
+    sampled, exact = (found(tmp_path, IMPROVED, metric) for metric in ("hr@10", "exact_hr@10"))
+    assert (exact.verdict, exact.reason, exact.decides) == (NOT_REPRODUCED if reason else HOLDS, reason, True)
+    assert sampled.verdict == HOLDS
+    for name in IMPROVED.lines:
+        ranks = {name: users(652 if name == "FedMF" else 716, 1000)}
+        train(tmp_path, IMPROVED, ranks, keys=("published",), has_exact=False)
+    exact = found(tmp_path, IMPROVED, "exact_hr@10")
+    said = "not run under its paper's protocol: FedMF+DualPer, exact, FedMF, exact"
+    assert (exact.verdict, exact.reason) == (UNTESTED, said)
+
+
+def test_exact_numbers_are_asked_of_the_lines_that_have_some(tmp_path):
+    """Of PFedRec without noise there are some in print, of PFedRec with noise there are none."""
+    claim = narrow("pfedrec-noise-costs-little")
+    reproduce(tmp_path, claim, count=1000)
+    train(tmp_path, claim, dict.fromkeys(claim.lines, users(400, 400)), keys=("clean",))
+    assert found(tmp_path, claim).verdict == HOLDS
+    assert found(tmp_path, claim, "exact_hr@10").reason[:19] == "lambda 0, exact: ou"
+
+
 def test_of_several_rivals_the_strongest_in_print_and_the_one_compared_must_agree(tmp_path):
     """In print w/ CF is the strongest, with 0.8452; under clean FedMF is."""
     reproduce(tmp_path, LOW_RANK, count=1000)

@@ -11,10 +11,11 @@ from fedrec.audit.verdict_summary import (
     UNTUNED,
     VerdictSummary,
     deciding_rows,
+    is_counted,
     summarise_verdicts,
     summary_sentences,
 )
-from fedrec.audit.verdicts import OPEN, VERDICTS
+from fedrec.audit.verdicts import NOT_FOUND, OPEN, TOO_FEW, VERDICTS
 from fedrec.config.conditions import CONDITIONS, MAIN
 from fedrec.config.document import Document
 from fedrec.config.found_file import with_found
@@ -28,7 +29,8 @@ FIVE, ONE = "0 1 2 3 4", "0"
 
 def row(verdict, seeds=FIVE, **changes):
     about = {"metric": "hr@10", "dataset": "ml-100k", "not_counted": "", "clean_decides": "yes"}
-    return about | {"clean_verdict": verdict, "clean_seeds": seeds} | changes
+    about |= {"published_verdict": "not found", "clean_verdict": verdict, "clean_seeds": seeds}
+    return about | changes
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -51,6 +53,30 @@ def test_datasets_that_do_not_count_are_counted_by_themselves():
     first, rest = summary_sentences(rows)
     assert "We judge 1 of 1 claims" in first
     assert "Not counted: 1 on filmtrust." in rest
+
+
+def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced():
+    rows = [
+        *(row("not reproduced", published_verdict=one) for one in ("holds", "smaller", "reversed")),
+        row("holds", published_verdict="holds"),
+    ]
+    assert summarise_verdicts(rows).found_published == 2
+    _, rest = summary_sentences(rows)
+    assert (
+        "Not judged: not reproduced 3. Of those not reproduced 2 are found there, with other numbers." in rest
+    )
+    _, rest = summary_sentences(rows[-1:])
+    assert "found there" not in rest
+
+
+def test_what_repeats_another_claim_is_counted_by_itself():
+    rows = [
+        row("reversed"),
+        row("diverges", clean_repeats="pfedrec-one"),
+        row("holds", clean_repeats="pfedrec-one", dataset="filmtrust", not_counted="popularity finds all"),
+    ]
+    assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1, repeated=1)
+    assert "Not counted: 1 on filmtrust, 1 that repeat another." in summary_sentences(rows)[1]
 
 
 def test_rows_that_do_not_decide_are_not_counted():
@@ -79,12 +105,25 @@ def test_the_sentences_name_every_part_and_leave_out_empty_ones():
 
 
 def test_every_condition_that_judges_has_its_sentence():
-    other = {"neutral_decides": "yes", "neutral_verdict": "not found", "neutral_seeds": ONE}
+    other = {
+        "neutral_decides": "yes",
+        "neutral_repeats": "",
+        "neutral_verdict": "not found",
+        "neutral_seeds": ONE,
+    }
     rows = [row("reversed", **other)]
     (first, _) = summary_sentences(rows)
     assert first.endswith("Under the clean protocol: reversed 1. Under the neutral protocol: not found 1.")
     neutral = next(one for one in CONDITIONS if one.key == "neutral")
     assert summarise_verdicts(rows, neutral) == VerdictSummary({"not found": 1}, with_one_seed=1)
+
+
+def comparison(row):
+    """The clean runs of both sides of a row, and its metric."""
+    sides = (
+        frozenset(run for run in row[key].split() if "/clean/" in run) for key in ("runs", "runs_against")
+    )
+    return row["metric"], *sides
 
 
 def test_the_reference_is_counted_as_by_hand():
@@ -97,14 +136,18 @@ def test_the_reference_is_counted_as_by_hand():
     assert set(pairs.values()) == {1}
     assert set(pairs) == {(one["claim"], one["dataset"]) for one in rows if one["dataset"] != ALL}
     assert summary.not_counted == sum(one["dataset"] in ("filmtrust", "tafeng") for one in deciding)
-    assert summary.rows + summary.not_counted == len(deciding)
-    judged = [one for one in deciding if not one["not_counted"] and one["clean_verdict"] not in OPEN]
+    compared = Counter(comparison(one) for one in deciding if is_counted(one) and one["clean"])
+    assert set(compared.values()) == {1}
+    assert summary.repeated > 0
+    assert all(comparison(one) in compared for one in deciding if one["clean_repeats"])
+    assert summary.rows + summary.not_counted + summary.repeated == len(deciding)
+    judged = [one for one in deciding if is_counted(one) and one["clean_verdict"] not in OPEN]
     assert summary.judged == len(judged) > 0
     for one in judged:
         seeds = len(one["clean_seeds"].split())
         clean = [run for key in ("runs", "runs_against") for run in one[key].split() if "/clean/" in run]
         assert len(clean) == 2 * seeds, "every run behind it has its seeds: line and rival"
-        assert float(one["clean_p_holm"]) < 0.05 or one["clean_verdict"] == "not found"
+        assert float(one["clean_p_holm"]) < 0.05 or one["clean_verdict"] in (NOT_FOUND, TOO_FEW)
         assert one["clean_gate"]
     for one in deciding:
         if one["clean_verdict"] == "not reproduced":

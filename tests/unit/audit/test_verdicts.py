@@ -11,7 +11,9 @@ from fedrec.audit.verdicts import (
     HOLDS,
     NOT_FOUND,
     REVERSED,
+    SHARE,
     SMALLER,
+    TOO_FEW,
     UNTESTED,
     PrintedEffect,
     bar_of,
@@ -70,7 +72,7 @@ def test_a_claim_to_be_better(tmp_path, below, above, verdict):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("lost", "verdict"), [(8, HOLDS), (20, NOT_FOUND), (60, COSTS_MORE)])
+@pytest.mark.parametrize(("lost", "verdict"), [(8, HOLDS), (20, TOO_FEW), (60, COSTS_MORE)])
 def test_a_claim_to_cost_little_may_lose_a_twentieth(tmp_path, lost, verdict):
     # The printed loss, 0.001, is less than a twentieth of 1.
     found = tried(tmp_path, NOISE, {"w/o LDP": users(400, 400), "w/ LDP": users(400 - lost, 400)})
@@ -85,16 +87,22 @@ def test_a_claim_to_cost_little_may_lose_a_twentieth(tmp_path, lost, verdict):
         ("gain", 0.2, (0.099, 0.01, 0.19), SMALLER),
         # A figure prints nothing that there could be half of.
         ("beats", None, (0.001, 0.0001, 0.002), HOLDS),
-        ("beats", None, (0.001, -0.001, 0.003), NOT_FOUND),
         ("beats", 0.2, (-0.1, -0.2, 0.01), NOT_FOUND),
-        ("beats", 0.2, (0.2, -0.01, 0.41), NOT_FOUND),
+        # Whether the interval reaches half of the printed effect or, where none is printed, 0.05 x 0.5.
+        ("beats", 0.2, (0.04, -0.01, 0.099), NOT_FOUND),
+        ("beats", 0.2, (0.04, -0.02, 0.10), TOO_FEW),
+        ("beats", 0.2, (0.2, -0.01, 0.41), TOO_FEW),
+        ("beats", None, (0.001, -0.001, 0.0249), NOT_FOUND),
+        ("beats", None, (0.001, -0.024, 0.026), TOO_FEW),
+        # Where print has a loss any gain would be one.
+        ("gain", -0.1, (-0.01, -0.03, 0.01), TOO_FEW),
         ("beats", 0.2, (-0.1, -0.2, -0.01), REVERSED),
         # The margin is what is lost in print, 0.1 of 0.5, then 0.05 x 0.5.
         ("costs_little", -0.1, (-0.05, -0.09, -0.01), HOLDS),
         ("costs_little", -0.01, (-0.02, -0.024, -0.016), HOLDS),
-        ("costs_little", -0.01, (-0.02, -0.026, -0.014), NOT_FOUND),
+        ("costs_little", -0.01, (-0.02, -0.026, -0.014), TOO_FEW),
         ("costs_little", 0.3, (-0.03, -0.034, -0.026), COSTS_MORE),
-        ("costs_little", None, (-0.03, -0.034, -0.024), NOT_FOUND),
+        ("costs_little", None, (-0.03, -0.034, -0.024), TOO_FEW),
     ],
 )
 def test_the_rule(kind, expected, effect, verdict):
@@ -120,6 +128,19 @@ def test_an_exact_effect_has_no_printed_one_to_be_smaller_than(tmp_path):
     assert sampled.found["clean"].effect.value == exact.found["clean"].effect.value
     assert (sampled.found["clean"].verdict, exact.found["clean"].verdict) == (SMALLER, HOLDS)
     assert (sampled.printed, exact.printed) == (pytest.approx(0.2301), None)
+
+
+def test_an_exact_effect_is_smaller_than_the_exact_one_in_print(tmp_path):
+    """Print has 0.0297 among all items, for FedMF with dual personalisation is PFedRec."""
+    claim = narrow("pfedrec-dualper-helps-fedmf")
+    for gained, verdict in ((10, SMALLER), (20, HOLDS)):
+        train(tmp_path, claim, {"FedMF": users(652, 1000), "FedMF+DualPer": users(716, 1000)})
+        for key, own in (("published", 192), ("clean", 162 + gained)):
+            for name, hits in (("FedMF", 162), ("FedMF+DualPer", own)):
+                train(tmp_path, claim, {name: users(600, 1000)}, keys=(key,), exact=users(hits, 1000))
+        whole = judge([claim], evidence(tmp_path))[1]
+        assert whole.printed == pytest.approx(0.1919 - 0.1622)
+        assert (verdict_on("gain", whole.found["clean"].full, whole.found["clean"].effect)) == verdict
 
 
 def test_noise_may_cost_an_exact_metric_the_share_that_it_costs_in_print(tmp_path):
@@ -151,10 +172,34 @@ def test_a_verdict_stands_that_chance_among_all_does_not_explain(tmp_path):
     (alone,) = over(tmp_path / "one", ("ml-100k",)).values()
     assert (alone.verdict, alone.p_holm) == (SMALLER, alone.effect.p)
     assert 0.025 < alone.effect.p < 0.05
+    # The intervals end below half of the printed 0.2301 and 0.2452.
     two = over(tmp_path / "two", ("ml-100k", "ml-1m"))
     assert {one.verdict for one in two.values()} == {NOT_FOUND}
     assert [one.p_holm for one in two.values()] == pytest.approx([2 * alone.effect.p] * 2)
     assert all(one.effect.low > 0 for one in two.values()), "each alone would be smaller"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "needed", "verdict"),
+    [
+        (20, 24, 0.1, NOT_FOUND),
+        (20, 24, 0.05, TOO_FEW),
+        # Beyond chance alone, yet a claim to be better is not found by an effect below 0.
+        (24, 20, -0.1, NOT_FOUND),
+    ],
+)
+def test_what_is_beyond_chance_only_alone_is_not_found_or_has_too_few_users(
+    tmp_path, monkeypatch, before, after, needed, verdict
+):
+    claim = replace(GAIN, datasets=("ml-100k", "ml-1m"))
+    reproduce(tmp_path, claim)
+    ranks = {"w/ AF": users(before), "w/ CF": users(after)}
+    train(tmp_path, claim, ranks, keys=("clean",), has_exact=False)
+    monkeypatch.setattr(
+        "fedrec.audit.verdicts.printed_effect", lambda _: PrintedEffect(needed / SHARE, base=0.2)
+    )
+    first, *_ = judge([claim], evidence(tmp_path))
+    assert (first.found["clean"].verdict, first.found["clean"].p_holm > 0.05) == (verdict, True)
 
 
 def test_what_does_not_count_corrects_nothing_that_does(tmp_path):
@@ -208,6 +253,39 @@ def test_exact_ranks_decide_where_all_compared_runs_have_them(tmp_path):
     assert deciding() == ["exact_hr@10"]
     train(tmp_path, GAIN, {"w/ AF": users(20)}, keys=("clean",), has_exact=False)
     assert deciding() == ["hr@10"]
+
+
+def test_two_claims_that_compare_the_same_runs_are_one_that_counts(tmp_path):
+    """FedMF with dual personalisation is PFedRec; FedMF is the best of the federated lines, too."""
+    wide, narrow_ = narrow("pfedrec-beats-federated"), narrow("pfedrec-dualper-helps-fedmf")
+    ranks = {"pfedrec": users(80), "fedmf": users(60), "fedncf": users(20), "fedrecon": users(30)}
+    assert set(ranks) == set(wide.lines)
+
+    def repeats(*claims):
+        found = judge(claims, evidence(tmp_path))
+        return {(one.claim.id, one.metric): one.found["clean"].repeats for one in found}
+
+    train(tmp_path, wide, ranks, keys=("clean",))
+    for claims in ((wide, narrow_), (narrow_, wide)):
+        assert repeats(*claims) == {
+            (wide.id, "hr@10"): "",
+            (wide.id, "exact_hr@10"): narrow_.id,
+            (narrow_.id, "hr@10"): "",
+            (narrow_.id, "exact_hr@10"): "",
+        }
+    train(tmp_path, wide, {"fedrecon": users(70)}, keys=("clean",))
+    assert set(repeats(wide, narrow_).values()) == {""}
+
+
+def test_a_claim_that_repeats_another_corrects_nothing(tmp_path):
+    claim = replace(GAIN, over=(*GAIN.over, "FedMF"))
+    reproduce(tmp_path, claim)
+    train(tmp_path, claim, MARGINAL | {"FedMF": users(5)}, keys=("clean",), has_exact=False)
+    wide, counted = (
+        one.found["clean"] for one in judge([claim, GAIN], evidence(tmp_path)) if one.metric == "hr@10"
+    )
+    assert (wide.repeats, counted.repeats) == (GAIN.id, "")
+    assert counted.p_holm == counted.effect.p
 
 
 def test_ndcg_decides_nothing(tmp_path):
@@ -350,14 +428,14 @@ def test_where_a_line_diverged_only_what_more_could_not_change_is_said(tmp_path,
 
 def test_a_line_that_diverged_and_is_not_surely_above_may_have_come_to_more(tmp_path):
     """It would hold alone; among two it is not beyond chance, and left open."""
-    claim = replace(narrow("fedrap-sparsity-helps"), datasets=("ml-100k",))
+    claim = replace(narrow("fedrap-sparsity-helps"), datasets=("ml-100k", "ml-1m"))
     ranks = {"FedRAP": users(24), "FedRAP-No": users(20), "FedRAP-L2": users(10)}
     train(tmp_path, claim, ranks, keys=("clean",), has_exact=False)
     train(tmp_path, claim, ranks | {"FedRAP": users(90)}, keys=("published",), has_exact=False)
     diverge(tmp_path, claim, "FedRAP", 7)
-    alone = judge([claim], evidence(tmp_path))[0].found["clean"]
+    alone = judge([replace(claim, datasets=("ml-100k",))], evidence(tmp_path))[0].found["clean"]
     assert alone.verdict == HOLDS
-    both = judge([claim, claim], evidence(tmp_path))[0].found["clean"]
+    both = judge([claim], evidence(tmp_path))[0].found["clean"]
     assert both.verdict == DIVERGES
 
 

@@ -43,7 +43,20 @@ def test_a_bounded_cause_is_taken(bound):
             "'another copy of the data' .* is not allowed",
         ),
         ({"fits": "pfedclr[rang=5]"}, "Did you mean 'rank'"),
-        ({"at_most": 0.1, "method": ["PFedCRL"]}, "is about no printed number"),
+        (
+            {"at_most": 0.1, "method": ["PFedCLR", "PFedCRL"]},
+            r"causes\[0\].method\[1\]: 'PFedCRL' is of no printed number .* Did you mean 'PFedCLR'",
+        ),
+        # Each name is printed, and never both together.
+        (
+            {"at_most": 0.1, "paper": ["fedrap"], "method": ["FedEM"]},
+            r"causes\[0\]: is about no printed number: its names are never printed together",
+        ),
+        # FedEM is printed by its own paper, and not by this one.
+        (
+            {"at_most": 0.1, "paper": ["fedrap"], "method": ["FedRAP", "FedEM"]},
+            r"causes\[0\].method\[1\]: 'FedEM' is of no printed number that the cause is about",
+        ),
     ],
 )
 def test_a_cause_that_cannot_fail_or_means_nothing_is_refused(wrong, message):

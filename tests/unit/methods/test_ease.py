@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedrec.errors import DivergenceError
+from fedrec.runs.diverging import Diverging
 from tests.by_hand import clients_with
 from tests.federations import all_scores, learner_of, met_by
 
@@ -46,6 +48,16 @@ def test_every_column_is_the_ridge_regression_of_an_item_on_all_others(demo):
 def test_federated_it_is_the_same(demo):
     federated = all_scores(trained(demo, "penalty=20", name="fedease"), demo)
     assert all_scores(trained(demo, "penalty=20"), demo) == pytest.approx(federated, abs=1e-9)
+
+
+def test_noise_that_leaves_no_solution_is_a_divergence(demo):
+    changes = ("penalty=1", "ldp=100")
+    with pytest.raises(DivergenceError, match=r"^round 1: .*no solution.* Lower ldp, or raise penalty\.$"):
+        trained(demo, *changes, name="fedease")
+    kept = Diverging(learner_of("fedease", demo, *changes))
+    kept.train_round(1)
+    assert kept.notes(1)["diverged"]["round"] == 1
+    assert np.isnan(all_scores(kept, demo)).all()
 
 
 def test_single_precision_is_enough(demo):

@@ -17,6 +17,7 @@ from fedrec.audit.verdicts import (
     NOT_REPRODUCED,
     REVERSED,
     SMALLER,
+    TOO_FEW,
     UNTESTED,
 )
 from fedrec.config.conditions import CONDITIONS, MAIN
@@ -28,6 +29,7 @@ from fedrec.reporting.tables.table import Chapter, ReportTable, read_shown
 VERDICT_CLASSES = {
     HOLDS: "holds",
     SMALLER: "unsure",
+    TOO_FEW: "unsure",
     NOT_FOUND: "unsure",
     REVERSED: "reversed",
     COSTS_MORE: "reversed",

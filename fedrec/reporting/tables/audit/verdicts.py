@@ -17,6 +17,7 @@ from fedrec.audit.verdict_summary import (
     UNTUNED,
     YES,
     deciding_rows,
+    is_counted,
     summarise_verdicts,
     summary_sentences,
 )
@@ -127,12 +128,12 @@ def claim_counts(rows: Sequence[Row], papers: Mapping[str, Paper]) -> Iterator[d
     """What became of the claims of each paper, by the metric that decides, once for every tested dataset.
 
     `datasets` are those with runs to judge one claim by at the least: what is counted in `verdicts`;
-    `elsewhere` counts all others, and `not_counted` those on datasets that do not count.
+    `elsewhere` counts all others, and `not_counted` those that are left out.
     """
     verdict_of = f"{MAIN.key}_verdict"
     for paper in dict.fromkeys(str(row["paper"]) for row in rows):
         deciding = [row for row in deciding_rows(rows) if row["paper"] == paper]
-        own = [row for row in deciding if not row["not_counted"]]
+        own = [row for row in deciding if is_counted(row)]
         judged = [row for row in own if row[verdict_of] not in OPEN]
         datasets = list(dict.fromkeys(str(row["dataset"]) for row in own if row[verdict_of] != UNTESTED))
         reached = Counter(row[verdict_of] for row in own if row["dataset"] in datasets)
@@ -162,7 +163,8 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
     )
     caption = (
         f"How many claims survive, each counted once for every dataset, by {JUDGED_BY.upper()}. Judged are "
-        f"those that our runs reproduce. {UNTUNED} "
+        "those that our runs reproduce. Of claims that compare the very same runs the one over the fewest "
+        f"lines is counted. {UNTUNED} "
         + (f"Shown and not counted: {', '.join(left_out)}. " if left_out else "")
         + f"Effects are {EFFECTS} The runs behind each row are named in {name}.csv; `fedrec runs {name} ROW` "
         "lists them, by words of a row or its number."
@@ -175,7 +177,9 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
         *(ReportColumn(verdict, verdict) for verdict in VERDICTS),
         ReportColumn("by_exact_ranks", "judged by exact ranks"),
         ReportColumn("with_one_seed", "judged by one seed"),
+        ReportColumn("found_published", "not reproduced, found under published"),
         ReportColumn("not_counted", "not counted"),
+        ReportColumn("repeated", "repeat another"),
     )
     lines = []
     for condition in conditions:
@@ -190,7 +194,9 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
                     **{verdict: one.counts.get(verdict, 0) for verdict in VERDICTS},
                     "by_exact_ranks": one.by_exact_ranks,
                     "with_one_seed": one.with_one_seed,
+                    "found_published": one.found_published,
                     "not_counted": one.not_counted,
+                    "repeated": one.repeated,
                 }
             )
     return ReportTable(caption, columns, lines)
@@ -289,6 +295,7 @@ def _judged_by(finding: Finding, key: str) -> dict[str, Any]:
         f"{key}_p_holm": finding.p_holm,
         f"{key}_gate": finding.way,
         f"{key}_decides": YES if finding.decides else "",
+        f"{key}_repeats": finding.repeats,
         f"{key}_verdict": finding.verdict,
         f"{key}_reason": finding.reason,
     }
@@ -434,12 +441,19 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
         for row in rows
         if _is_not_so_in_print(row)
     ]
+    repeated = [
+        f"{row['text']}, {row['dataset']} ({row[f'{MAIN.key}_repeats']})"
+        for row in rows
+        if row.get(f"{MAIN.key}_repeats")
+    ]
+    once = f"Not counted, as another claim compares the very same runs: {'; '.join(repeated)}."
     print_itself = f"Print itself does not bear out: {'; '.join(unlike)}."
     misses = _misses(rows)
     return [
         *reasons,
         *([print_itself] if unlike else []),
         *([misses] if misses else []),
+        *([once] if repeated else []),
         *([how] if untrained else []),
         *([diverged] if told else []),
     ]

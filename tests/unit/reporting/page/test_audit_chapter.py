@@ -109,6 +109,7 @@ def test_the_summary_counts_claims_by_paper_where_they_were_tested(results):
     assert [(verdict, number) for verdict, _, number in tested["verdicts"]] == [
         ("holds", 1),
         ("smaller", 0),
+        ("too few users", 0),
         ("not found", 1),
         ("reversed", 1),
         ("costs more", 0),
@@ -147,8 +148,8 @@ def test_verdicts_that_decide_nothing_do_not_come_first(results):
 def test_the_summary_is_on_the_page(page):
     words = page.prose
     assert (
-        "PFedCLR holds 1 smaller 0 not found 1 reversed 1 costs more 0 2 of 3 claims judged on one dataset at "
-        "least, of ml-100k, lastfm-2k-c; 3 verdicts rest on one seed; 2 more on datasets without runs here"
+        "PFedCLR holds 1 smaller 0 too few users 0 not found 1 reversed 1 costs more 0 2 of 3 claims judged on one "
+        "dataset at least, of ml-100k, lastfm-2k-c; 3 verdicts rest on one seed; 2 more on datasets without runs here"
     ) in words
     assert "FedEM none of 1 claims could be tested here" in words
     assert '<span class="kind reversed">reversed 1</span>' in page.text

@@ -133,8 +133,8 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
         ["ml-100k"],
     )
     assert count["verdicts"] == [
-        ["holds", 1], ["smaller", 0], ["not found", 0], ["reversed", 1], ["costs more", 0],
-        ["not reproduced", 1], ["not testable here", 1],
+        ["holds", 1], ["smaller", 0], ["too few users", 0], ["not found", 0], ["reversed", 1],
+        ["costs more", 0], ["not reproduced", 1], ["not testable here", 1],
     ]  # fmt: skip
     assert (count["elsewhere"], count["not_counted"], count["one_seed"]) == (1, 0, 2)
 
@@ -169,8 +169,8 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
     text = written(tmp_path, [claim], seeds=range(5))["md"]
     first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
     assert first == (
-        "We judge 1 of 1 claims, each on one dataset, by HR@10: those whose effect and numbers our runs find "
-        "under the papers' own protocols. Under the clean protocol: reversed 1."
+        "We judge 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
+        "papers' own protocols. Under the clean protocol: reversed 1."
     )
     assert "Exact ranks decide 1, sampled ones the others; 0 have one seed." in second
     table, *_ = text.split("\n\nWhat becomes of")
