@@ -14,6 +14,7 @@ from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.asked import runs_asked
+from fedrec.plan.available import why_not_at_one_time
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.run_matching import RunMatcher, unfinished
@@ -152,15 +153,21 @@ def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:
 
 
 def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -> list[RunId]:
-    """Runs on the datasets of a step; where it names protocols, those under `clean` under these instead."""
+    """Runs on the datasets of a step; where it names protocols, those under `clean` under these instead.
+
+    Datasets without times have none under a protocol that splits at one time.
+    """
     datasets, protocols = step.get("datasets"), step.get("protocols")
     kept = [run for run in runs if datasets is None or run.dataset in datasets]
     if protocols is None:
         return [run for run in kept if short_name(run.protocol) not in _besides(project)]
-    for protocol in protocols:
-        project.protocol(protocol)
     clean = dict.fromkeys(run for run in kept if run.protocol == _CLEAN)
-    return [replace(run, protocol=protocol) for protocol in protocols for run in clean]
+    return [
+        replace(run, protocol=protocol.name)
+        for protocol in map(project.protocol, protocols)
+        for run in clean
+        if why_not_at_one_time(project.catalogue[run.dataset], protocol) is None
+    ]
 
 
 def _besides(project: Project) -> set[str]:

@@ -204,6 +204,22 @@ def test_a_step_of_other_protocols_has_the_runs_under_clean_under_these(project)
 
 
 @pytest.mark.usefixtures("plan")
+def test_a_step_of_a_protocol_that_needs_times_leaves_out_datasets_without(project, monkeypatch):
+    monkeypatch.setattr(
+        Project,
+        "_unavailable",
+        {**project._unavailable, "filmtrust": {}, "douban-book": {}, "lastfm-2k-b": {}},
+    )
+    step = {"targets": ["pfedclr_table1", "plgc_table2"], "seeds": [0], "protocols": ["clean", "temporal"]}
+    planned = [one.job.run for one in reference_plan(ordered(project, step), {})]
+    under_clean, under_temporal = (
+        {run.dataset for run in planned if run.protocol == protocol} for protocol in step["protocols"]
+    )
+    assert under_clean == {"ml-100k", "ml-1m", "filmtrust", "douban-book", "lastfm-2k-b"}
+    assert under_temporal == {"ml-100k", "ml-1m"}
+
+
+@pytest.mark.usefixtures("plan")
 def test_protocols_besides_are_asked_for_by_name_alone(project):
     """The reference shows a column of them where there are runs, and its other steps ask for none."""
     assert "neutral" in project.configuration["protocols"]
