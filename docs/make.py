@@ -46,6 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "machines": speed.machines,
     "datasets": results.datasets,
     "searches": results.searches,
+    "alike": results.alike,
     "goes": results.goes,
     "trained again": results.trained_again,
     "exact": exact.exact,

@@ -101,11 +101,12 @@ def six_lines() -> str:
 
 
 def claims() -> str:
-    """How many of the papers' claims survive, in the words of the report, and how many numbers agree."""
+    """How many of the papers' claims survive, how many numbers agree, and what the leaderboard shows."""
     from fedrec.audit.verdict_summary import summary_sentences
 
-    sentences = " ".join(summary_sentences(_csv_of("verdicts")))
-    return f"{fill(sentences, width=120)}\n\n{fill(_coverage(), width=120, break_long_words=False)}"
+    sentences = summary_sentences(_csv_of("verdicts"))
+    parts = (f"{sentences[0]} {sentences[-1]}", _coverage(), _leaderboard())
+    return "\n\n".join(fill(part, width=120, break_long_words=False) for part in parts)
 
 
 def _coverage() -> str:
@@ -118,6 +119,43 @@ def _coverage() -> str:
         f"Of {len(ranked):,} printed HR and NDCG {ours:,} have ours; {len(agreeing):,} "
         f"[agree](results/reference/tables/coverage.md), {alone:,} on settings neither fitted nor searched."
     )
+
+
+def _leaderboard() -> str:
+    """How methods compare that were tuned alike without the leak."""
+    from fedrec.audit.significance import ALPHA
+    from fedrec.reporting.tables.leaderboard_rows import FEDERATED_KINDS, best_on_validation
+
+    rows = [row for row in _csv_of("leaderboard") if row["central_difference"]]
+    pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone_difference"]]
+    decided = [float(row["backbone_difference"]) > 0 for row in pairs if float(row["backbone_holm"]) < ALPHA]
+    reached = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        best = best_on_validation([row for row in rows if row["dataset"] == dataset], FEDERATED_KINDS)
+        assert best is not None, f"{dataset}: no federated method is compared with a centralised one"
+        difference, low, high = (float(best[f"central_{name}"]) for name in ("difference", "low", "high"))
+        reached.append(f"{best['title']} on {dataset}, {difference:+.4f} [{low:+.4f}, {high:+.4f}]")
+    worse = len(decided) - sum(decided)
+    return (
+        "Tuned alike under the clean protocol ([leaderboard](results/reference/tables/leaderboard.md)), "
+        f"personalisation is better than its own backbone in {sum(decided)} of {len(pairs)} comparisons, "
+        f"worse in {worse}. The best federated method against the best centralised one: {'; '.join(reached)} "
+        "(exact NDCG@10, five seeds)."
+    )
+
+
+def alike() -> str:
+    """How many searches of the leaderboard are finished on each dataset, and what they took."""
+    rows = [row for row in _csv_of("leaderboard") if row["search"]]
+    lines = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        own = [row for row in rows if row["dataset"] == dataset]
+        finished = [row for row in own if row["trials"]]
+        missing = [row["title"] for row in own if not row["trials"]]
+        without = ", ".join(missing) if len(missing) < len(own) else "all"
+        trials = sum(int(row["trials"]) for row in finished)
+        lines.append((dataset, without if missing else "–", f"{len(finished)} of {len(own)}", f"{trials:,}"))
+    return markdown(("dataset", "not finished", "searches finished", "their trials"), lines, right=2)
 
 
 def _csv_of(table: str) -> list[Row]:

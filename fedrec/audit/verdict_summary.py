@@ -26,8 +26,8 @@ ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
-UNTUNED = "Settings were tuned under the published protocols alone."
-"""Searches run under the papers' own protocols alone (`fedrec.plan.trials`)."""
+UNTUNED = "Settings were tuned under the published protocols, unless a verdict is called tuned."
+"""Verdicts called tuned have settings that searches found under the clean protocol."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,10 @@ def summarise_verdicts(rows: Iterable[Mapping[str, Any]], condition: Condition =
 
 
 def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The count in words: first the judged claims, then all others; nothing where no claim was looked at."""
+    """The count in words; nothing where no claim was looked at.
+
+    First the claims judged under the main condition, last all others. Between them other conditions, if any.
+    """
     summary = summarise_verdicts(rows)
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
@@ -95,11 +98,12 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
         "those that our runs reproduce under the papers' own protocols."
     )
-    under = [
-        f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."
+    under = {
+        condition: f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."
         for condition in CONDITIONS
         if (words := _counted(summarise_verdicts(rows, condition), is_open=False))
-    ]
+    }
+    main = under.pop(MAIN, "")
     basis = (
         f"Exact ranks decide {summary.by_exact_ranks}, sampled ones the others; "
         f"{summary.with_one_seed} have one seed."
@@ -117,7 +121,8 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Not counted: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
-    return [" ".join([found, *under]), " ".join(filter(None, rest))]
+    parts = ((found, main), under.values(), rest)
+    return [" ".join(filter(None, part)) for part in parts if any(part)]
 
 
 def _counted(summary: VerdictSummary, *, is_open: bool) -> str:

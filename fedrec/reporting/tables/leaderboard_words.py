@@ -62,12 +62,14 @@ def _price(rows: _Rows) -> str:
         return f"{asked} No answer yet: no federated method that could be compared has runs."
     least, most = (f"{end(row['megabytes_per_client'] for row in best):.1f}" for end in (min, max))
     moved = least if least == most else f"{least} to {most}"
-    attacked = [row["auc"] for row in best if "auc" in row]
+    missing = [row["title"] for row in best if "auc" not in row]
+    not_attacked = f", those of {' and '.join(dict.fromkeys(missing))} not" if missing else ""
+    attacked = [row["auc"] for row in rows if row["kind"] in FEDERATED_KINDS and "auc" in row]
     exposed = (
-        f"Attacks on their uploads, measured on {len(attacked)} of {len(best)} datasets, find training items "
-        f"with an AUC of {max(attacked):.2f} at most."
+        f"Attacks on the uploads of {len(attacked)} federated rows find training items with an AUC of "
+        f"{min(attacked):.2f} to {max(attacked):.2f}{not_attacked}."
         if attacked
-        else f"Attacks on their uploads are measured on 0 of {len(best)} datasets: exposure is not known."
+        else "No uploads were attacked: exposure is not known."
     )
     return (
         f"{asked} These federated methods move {moved} MB per client in all of training, both ways (clean "

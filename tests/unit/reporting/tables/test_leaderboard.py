@@ -291,10 +291,11 @@ def test_the_third_answer_has_bytes_and_exposure_as_far_as_they_are_known():
     one = row("a", "fed", "federated", 0.2, 0.3, **compared("central", -0.2, 0.001))
     other = one | {"dataset": "b", "megabytes_per_client": 3.5}
     assert "move 2.0 to 3.5 MB per client" in answers([one, other])[2]
-    assert "0 of 2 datasets: exposure is not known" in answers([one, other])[2]
+    assert "No uploads were attacked: exposure is not known." in answers([one, other])[2]
+    attacked = [one | {"auc": 0.912}, other, row("b", "worse", "federated", 0.1, 0.2) | {"auc": 0.5}]
     assert (
-        "on 1 of 2 datasets, find training items with an AUC of 0.91"
-        in answers([one | {"auc": 0.912}, other])[2]
+        "the uploads of 2 federated rows find training items with an AUC of 0.50 to 0.91, those of fed not."
+        in answers(attacked)[2]
     )
 
 
