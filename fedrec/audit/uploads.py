@@ -30,6 +30,7 @@ What the attackers see, by method and the server's parameter:
     FedCIA       S: row i has the products of item i with all items, against the mean over clients. The
                  method's own noise is drawn for the mean alone, so it is not in here: a real server sees
                  less (`ldp` puts noise on every upload)
+    FedEASE      x x^T: the products of what a client met, against nothing. Rows of its items alone are not 0
     FedEM        G: the client's table against its newest aggregate, or the start if it never got one
     pFedGraph    G: the same
     GPFedRec     R: the client's copy of Q against the server's Q
@@ -56,6 +57,8 @@ FEW = 10
 """The length of the list of guesses that is as long for every client."""
 _STANDS_OUT = 3.0
 """Deviations of the noise from which on a row counts as moved."""
+_POWER_STEPS = 100
+"""Steps of the power iteration that finds the common direction of a table as wide as it is high."""
 
 
 def norm_scores(change: Tensor) -> Tensor:
@@ -66,15 +69,30 @@ def norm_scores(change: Tensor) -> Tensor:
 def direction_scores(change: Tensor) -> Tensor:
     """How far each row of `change` (clients x items x d) went the way of training items: clients x items."""
     wide = change.double()
-    squares, axes = torch.linalg.eigh(wide.transpose(1, 2) @ wide)
-    along = (wide @ axes[:, :, -1:]).squeeze(2)
+    along = (wide @ _common_direction(wide)).squeeze(2)
     numbers = wide.shape[1] * max(1, wide.shape[2] - 1)
-    noise = (squares[:, :-1].clamp(min=0).sum(1, keepdim=True) / numbers).sqrt()
+    rest = wide.square().sum((1, 2)) - along.square().sum(1)
+    noise = (rest.clamp(min=0).unsqueeze(1) / numbers).sqrt()
     moved = along.abs() > _STANDS_OUT * noise
     surplus = (moved & (along > 0)).sum(1) - (moved & (along < 0)).sum(1)
     surplus = torch.where(surplus == 0, along.sum(1), surplus.double())
     scores: Tensor = torch.where(surplus > 0, -1.0, 1.0).unsqueeze(1) * along
     return scores
+
+
+def _common_direction(change: Tensor) -> Tensor:
+    """The first right singular vector of each client's table (clients x items x d): clients x d x 1.
+
+    A table with a column for each item (FedCIA, FedEASE) can have rank one, and LAPACK then finds no
+    eigenvectors: power iteration takes their place, from the longest row.
+    """
+    if change.shape[2] < change.shape[1]:
+        return torch.linalg.eigh(change.transpose(1, 2) @ change).eigenvectors[:, :, -1:]
+    longest = change.square().sum(2).argmax(1)
+    axis = change[torch.arange(len(change)), longest].unsqueeze(2)
+    for _ in range(_POWER_STEPS):
+        axis = torch.nn.functional.normalize(change.transpose(1, 2) @ (change @ axis), dim=1)
+    return axis
 
 
 def auc(scores: Tensor, wanted: Tensor) -> Tensor:

@@ -124,6 +124,18 @@ def test_a_change_of_one_dimension_has_a_direction_too():
     assert auc(direction_scores(change), mask(6, [1])).item() == 1
 
 
+def test_a_table_as_wide_as_high_has_a_direction_too():
+    """Products of what a client met (rank one, where LAPACK may find no eigenvectors), and with noise."""
+    met = mask(400, range(3), range(40), range(100)).double()
+    products = met.unsqueeze(2) * met.unsqueeze(1)
+    # All rows that are not 0 go one way, the way that is taken for that of negatives.
+    assert auc(direction_scores(products), met.bool()).tolist() == [0, 0, 0]
+    noisy = products[:1, :12, :12] + 0.1 * drawn(1, 12, 12)
+    one_more_row = torch.cat([noisy, torch.zeros(1, 1, 12, dtype=torch.float64)], 1)
+    found, expected = direction_scores(noisy)[0], direction_scores(one_more_row)[0, :-1]
+    assert torch.allclose(found, expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("scores", [norm_scores, direction_scores])
 def test_noise_alone_tells_nothing(scores):
     """400 clients with 20 of 200 items: an AUC deviates by sqrt(201 / (12 x 20 x 180)) = 0.068 of each."""
