@@ -44,8 +44,8 @@ class LeaderboardLine:
     before: RunsByProtocol = field(default_factory=dict)
     """Those with the settings of a paper; none of a method of no paper, and where there are no `runs`."""
     stated: Mapping[str, RunsByProtocol] = field(default_factory=dict)
-    """Those with the settings of each paper that compares the method here, by the paper's title; none where
-    there are no `runs`."""
+    """Those with the settings of each paper that compares the method here, by the titles of papers that train
+    it alike; none where there are no `runs`."""
 
     def content(self) -> dict[str, Any]:
         """The line as a plan holds it: of runs the folders."""
@@ -111,15 +111,24 @@ def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> L
 def _stated(
     workspace: Workspace, method: str, dataset: str, protocols: Sequence[str]
 ) -> dict[str, RunsByProtocol]:
-    """The runs of each paper whose main comparison has the method, as that comparison trains it."""
+    """The runs of each paper whose main comparison has the method, as that comparison trains it.
+
+    Papers that train it alike have one key.
+    """
     main: dict[str, Artefact] = {}
     for claim in workspace.claims:
         main.setdefault(claim.paper, claim.artefacts[0])
-    return {
-        workspace.papers[paper].title: _runs(workspace, paper, dataset, method, protocols)
-        for paper, artefact in main.items()
-        if dataset in artefact.datasets and method in [line.run for line in artefact.lines]
-    }
+    found: list[tuple[list[str], RunsByProtocol]] = []
+    for paper, artefact in main.items():
+        if dataset not in artefact.datasets or method not in [line.run for line in artefact.lines]:
+            continue
+        runs = _runs(workspace, paper, dataset, method, protocols)
+        alike = next((titles for titles, others in found if others == runs), None)
+        if alike is None:
+            found.append(([workspace.papers[paper].title], runs))
+        else:
+            alike.append(workspace.papers[paper].title)
+    return {", ".join(titles): runs for titles, runs in found}
 
 
 def _protocols(workspace: Workspace, dataset: str, is_compared: bool) -> list[str]:

@@ -202,7 +202,7 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
                 ReportTable(
                     caption=f"The same settings on {dataset} under the neutral protocol, whose clients draw "
                     "neither held-out items nor candidates: sampled metrics, means over seeds. Exact "
-                    "metrics leak there.",
+                    "metrics leak there. The p are adjusted by Holm over their column.",
                     columns=[
                         _METHOD,
                         *(
@@ -210,6 +210,9 @@ def _neutral(groups: Mapping[str, _Rows]) -> list[ReportTable]:
                             for name in COMPARED_METRICS
                             for key, protocol in ((name, "clean"), (f"runs_neutral_{name}", "neutral"))
                         ),
+                        ReportColumn("backbone_against", "backbone", align="left"),
+                        ReportColumn("backbone_neutral_difference", "to backbone, HR@10, neutral", "{:+.4f}"),
+                        ReportColumn("backbone_neutral_holm", "p", "{:.2g}"),
                     ],
                     rows=sorted(there, key=lambda row: -row["runs_neutral_ndcg@10"]),
                     part=f"{dataset} neutral",

@@ -38,8 +38,10 @@ NOT_TRAINED = "not trained yet"
 ACTIVITY_GROUPS = 3
 AGAINST_SIDES = ("central", "backbone")
 """The two comparisons of a method: with the best centralised one, and with its own backbone."""
-COMPARED_EXACT = {LEADING_METRIC: "", exact_name("hr@10"): "hr_"}
-"""The metrics of these comparisons, and what names of their columns have between side and value."""
+_EXACT_HITS = exact_name("hr@10")
+_NEUTRAL = "neutral"
+_COMPARED = {"": LEADING_METRIC, "hr_": _EXACT_HITS, "neutral_": f"hr@10, {_NEUTRAL}"}
+"""The values of these comparisons, by what names of their columns have between side and value."""
 BY_SEARCH = "the search"
 """Whose settings a line has, where it has no paper's."""
 FEDERATED_KINDS = ("personalised", "federated")
@@ -53,7 +55,7 @@ class _Measured:
     group: Sequence[RunRecord]
     user: NDArray[np.int64]
     values: Mapping[str, NDArray[np.float64]]
-    """By metric: seeds x users."""
+    """By metric: seeds x users. Under the neutral protocol sampled HR@10, where there are runs."""
 
 
 def leaderboard_rows(
@@ -63,7 +65,7 @@ def leaderboard_rows(
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(line["dataset"] for line in content["lines"]):
         lines = [_best_settings(line, records) for line in content["lines"] if line["dataset"] == dataset]
-        measured = {line["method"]: one for line in lines if (one := _measured(_group(line, records)))}
+        measured = {line["method"]: one for line in lines if (one := _measured(line, records))}
         _check_users(measured)
         of_dataset = [
             _about(line, content["titles"], methods)
@@ -87,7 +89,7 @@ def _best_settings(line: Mapping[str, Any], records: Mapping[str, RunRecord]) ->
         name: [run for run in _group({"runs": runs}, records) if run.has_numbers()]
         for name, runs in settings.items()
     }
-    if not groups[BY_SEARCH]:
+    if line["search"] is None or not groups[BY_SEARCH]:
         return dict(line)
     reached = {
         name: _mean(run.metric(ON_VALIDATION, "validation") for run in group)
@@ -132,17 +134,24 @@ def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods)
     }
 
 
-def _measured(group: Sequence[RunRecord]) -> _Measured | None:
-    numbered = [record for record in group if record.has_numbers()]
+def _measured(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> _Measured | None:
+    numbered = [record for record in _group(line, records) if record.has_numbers()]
     if not numbered or not all(record.exact_metrics for record in numbered):
         return None
-    ranks = [record.ranks_of(LEADING_METRIC) for record in numbered]
-    _same_users({record.folder: found.user for record, found in zip(numbered, ranks, strict=True)})
-    values = {
-        metric: np.stack([per_user(found.rank, sampled_name(metric)) for found in ranks])
-        for metric in COMPARED_EXACT
-    }
-    return _Measured(numbered, ranks[0].user, values)
+    user, _ = _of_users(numbered, LEADING_METRIC)
+    values = {metric: _of_users(numbered, metric)[1] for metric in (LEADING_METRIC, _EXACT_HITS)}
+    neutral = [record for record in _group(line, records, protocol=_NEUTRAL) if record.has_numbers()]
+    if neutral:
+        # The first of the other runs is there to check that users are the same.
+        values[_COMPARED["neutral_"]] = _of_users([*numbered[:1], *neutral], "hr@10")[1][1:]
+    return _Measured(numbered, user, values)
+
+
+def _of_users(group: Sequence[RunRecord], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The users of runs, which must be the same ones, and a metric of each: seeds x users."""
+    ranks = [record.ranks_of(metric) for record in group]
+    _same_users({record.folder: found.user for record, found in zip(group, ranks, strict=True)})
+    return ranks[0].user, np.stack([per_user(found.rank, sampled_name(metric)) for found in ranks])
 
 
 def _check_users(measured: Mapping[str, _Measured]) -> None:
@@ -261,8 +270,13 @@ def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) 
             if row["search"] is not None and other in measured and other != row["method"]:
                 row[f"{side}_against"] = other
                 pairs.append((row, str(other)))
-        for metric, infix in COMPARED_EXACT.items():
-            _compare_pairs(pairs, f"{side}_{infix}", metric, measured)
+        for infix, metric in _COMPARED.items():
+            both = [
+                (row, other)
+                for row, other in pairs
+                if metric in measured[row["method"]].values and metric in measured[other].values
+            ]
+            _compare_pairs(both, f"{side}_{infix}", metric, measured)
 
 
 def _compare_pairs(

@@ -35,7 +35,19 @@ def _personalisation(rows: _Rows) -> str:
         f"{asked} In {len(done)} comparisons, a method with item tables of its own meets its backbone, tuned "
         f"by the same rule. By exact NDCG@10 it is {_outcomes(done, 'backbone', 'in')}; by exact HR@10 it "
         f"is {_outcomes(done, 'backbone_hr', 'in')}. The mean difference is {mean:+.4f} ({_WHERE}, "
-        f"{_rest_on(done)}; p after Holm, {ALPHA}).{_lacking(len(pairs), len(done), 'comparisons')}"
+        f"{_rest_on(done)}; p after Holm, {ALPHA}).{_under_neutral(done)}"
+        f"{_lacking(len(pairs), len(done), 'comparisons')}"
+    )
+
+
+def _under_neutral(rows: _Rows) -> str:
+    """The same comparisons where clients draw no candidates as negatives, either."""
+    there = [row for row in rows if "backbone_neutral_difference" in row]
+    if not there:
+        return ""
+    return (
+        f" Under the neutral protocol, {len(there)} of these have runs: by sampled HR@10 it is "
+        f"{_outcomes(there, 'backbone_neutral', 'in')}."
     )
 
 

@@ -234,6 +234,10 @@ def test_a_second_part_has_the_neutral_protocol_where_there_are_runs(made):
     (neutral,) = (table for table in tables if table.part == "alpha neutral")
     assert neutral.rows[0]["title"] == "MF"
     assert neutral.rows[0]["runs_neutral_hr@10"] == pytest.approx(0.8, rel=0.2)
+    # Sampled ranks are alike there: PFedCLR is as good as its backbone, although its exact ranks are better.
+    own = next(row for row in neutral.rows if row["title"] == "PFedCLR")
+    assert (own["backbone_neutral_difference"], own["backbone_neutral_holm"]) == (0, 1)
+    assert rows_of(project)["pfedclr"]["backbone_hr_difference"] > 0
     assert not any("exact" in column.key for column in neutral.columns)
 
 
@@ -315,6 +319,12 @@ def test_the_first_answer_counts_comparisons_by_their_adjusted_p():
     assert "In 3 comparisons" in said
     assert "By exact NDCG@10 it is better in 1, worse in 1, undecided in 1" in said
     assert "by exact HR@10 it is better in 3, worse in 0, undecided in 0" in said
+    assert "neutral" not in said
+    rows[0] |= compared("backbone_neutral", -0.2, 0.001)
+    assert (
+        "Under the neutral protocol, 1 of these have runs: by sampled HR@10 it is better in 0, worse in 1, "
+        "undecided in 0." in answers(rows)[0]
+    )
     assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds; p after Holm, 0.05)" in said
     assert "lack in 1 of 4 comparisons" in said
 
