@@ -47,6 +47,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "datasets": results.datasets,
     "searches": results.searches,
     "alike": results.alike,
+    "searched alike": results.searched_alike,
     "goes": results.goes,
     "trained again": results.trained_again,
     "exact": exact.exact,
