@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from docs.tables import exact, growth, objections, results, speed
+from docs.tables import exact, growth, noise, objections, results, speed
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
@@ -48,6 +48,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "searches": results.searches,
     "alike": results.alike,
     "searched alike": results.searched_alike,
+    "noise": noise.noise,
     "goes": results.goes,
     "trained again": results.trained_again,
     "exact": exact.exact,

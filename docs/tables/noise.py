@@ -1,6 +1,6 @@
 """The table of what noise on uploads costs simple federated methods, from stored runs."""
 
-from docs.tables.numbers import REFERENCE, markdown
+from docs.tables.numbers import REFERENCE, ROOT, markdown
 
 _SETTINGS = {
     "fcf": "[alpha=0.308][d=32][penalty=1.63][rate=0.881]",
@@ -20,7 +20,6 @@ def noise() -> str:
     from fedrec.config.methods import canonical, load_methods, title
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
-    from docs.tables.numbers import ROOT
 
     methods, store = load_methods(ROOT / "config/methods.yaml"), RunStore(REFERENCE)
     lines = []

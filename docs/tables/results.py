@@ -155,8 +155,8 @@ def _leaderboard() -> str:
         "With all methods [tuned alike](docs/leaderboard.md) under the clean protocol on "
         f"{', '.join(datasets)}, item tables of one's own are better than the backbone's in {better} of "
         f"{len(pairs)} comparisons, worse in {worse}, undecided in {len(pairs) - len(decided)}. The best "
-        f"federated method of the papers against the best centralised one: {'; '.join(reached)} (exact NDCG@10, "
-        "five seeds)."
+        f"federated method of the papers against the best centralised one: {'; '.join(reached)} "
+        "(exact NDCG@10, five seeds)."
     )
 
 
@@ -352,7 +352,7 @@ def searches() -> str:
 
 
 def searched_alike() -> str:
-    """How far the searches of the leaderboard can be trusted: the best trials, their rounds and their edges."""
+    """What tells how good a search of the leaderboard was: its two best trials, their rounds and edges."""
     from fedrec.config.methods import load_methods
     from fedrec.config.tuning import found_by, load_tuning
 
