@@ -341,13 +341,23 @@ def searches() -> str:
     methods = load_methods(ROOT / "config/methods.yaml")
     known = load_tuning(ROOT / "config/tuning.yaml", methods).searches
     return markdown(
-        ("search", "on", "found", "without", "trials", "NDCG@10 found", "without", "trials within 5 %"),
+        (
+            "search",
+            "on",
+            "found",
+            "without",
+            "trials",
+            "seeds",
+            "NDCG@10 found",
+            "without",
+            "trials within 5 %",
+        ),
         (
             (f"`{search.key}`", search.dataset, *_found(search, found), *_reached(kept_trials(search.target)))
             for search in known.values()
             if (found := found_by(methods, search)) is not None
         ),
-        right=4,
+        right=5,
     )
 
 
@@ -404,13 +414,13 @@ def kept_trials(target: str) -> list[Row]:
     return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
 
 
-def _found(search: "Search", found: "Found") -> tuple[str, str, str]:
-    """The values that a search found, those without it, and its number of trials."""
+def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
+    """The values that a search found, those without it, and its numbers of trials and of seeds."""
     from fedrec.config.methods import setting_text
 
     values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())
     without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in found.settings)
-    return ", ".join(values), ", ".join(without), str(found.trials)
+    return ", ".join(values), ", ".join(without), str(found.trials), str(found.seeds)
 
 
 def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:

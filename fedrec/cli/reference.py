@@ -106,7 +106,7 @@ def _add(parsed: argparse.Namespace) -> None:
     from fedrec.plan.code_matching import CodeMatcher
     from fedrec.runs.store import RunStore
 
-    trials = _project(parsed).tuning.seed
+    trials = _project(parsed).tuning.seeds
     store, matcher = RunStore(parsed.store), CodeMatcher()
     for source in parsed.sources:
         other = RunStore(source)
@@ -118,7 +118,7 @@ def _add(parsed: argparse.Namespace) -> None:
             if run.name in outdated and matcher.is_current_run(run.summary)
         }
         # A trial chooses settings on validation: nobody reads its ranks among all items.
-        runs = [run.without_exact_ranks() if run.id.seed == trials else run for run in brought]
+        runs = [run.without_exact_ranks() if run.id.seed in trials else run for run in brought]
         _tell(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
             store.add_data_of(other)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedrec.config.document import Document, KeyPath, Mistake, quoted_value, refuse
-from fedrec.config.method_entries import Found, MethodEntry, Setting
+from fedrec.config.method_entries import Found, MethodEntry, Setting, place_of
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -26,7 +26,13 @@ def with_found(entries: Mapping[str, MethodEntry], document: Document) -> dict[s
         owner, place, known = _place(document, search, name, paper, entries)
         for dataset, content in datasets.items():
             refuse(document, list(_mistakes((search, dataset), name, content, known)))
-            one = Found(content["trials"], content["settings"], content["held"])
+            one = Found(
+                content["trials"],
+                content["settings"],
+                content["held"],
+                content.get("seeds", 1),
+                content.get("validation"),
+            )
             found.setdefault(owner, {}).setdefault(place, {})[dataset] = one
     return {name: replace(entry, found=found.get(name, {})) for name, entry in entries.items()}
 
@@ -40,9 +46,18 @@ def found_text(before: str, found: Mapping[str, Mapping[str, Found]]) -> str:
         text.append(f"{search}:")
         for dataset, one in sorted(found[search].items()):
             held = dict(sorted(one.held.items()))
-            text += [f"  {dataset}:", f"    trials: {one.trials}"]
+            text += [f"  {dataset}:", *(f"    {line}" for line in _summary(one).splitlines())]
             text += [f"    settings: {_on_a_line(one.settings)}", f"    held: {_on_a_line(held)}"]
     return "\n".join(text if found else [*text, "{}"]) + "\n"
+
+
+def _summary(one: Found) -> str:
+    """How a finding was made, and what it reached where that is noted: a line each."""
+    summary: dict[str, Any] = {"trials": one.trials}
+    if one.validation is not None:
+        summary |= {"seeds": one.seeds, "validation": one.validation}
+    text: str = yaml.safe_dump(summary, sort_keys=False)
+    return text
 
 
 def _on_a_line(values: Mapping[str, Any]) -> str:
@@ -62,8 +77,7 @@ def _place(
                 f"{document.place((search,))}: unknown method '{key}'.{did_you_mean(key, list(entries))}"
             )
     settings = {**entries[composition.backbone].settings, **entries[owner].settings}
-    place = paper if composition.plugin is None else f"{composition.backbone}@{paper}"
-    return owner, place, settings
+    return owner, place_of(composition, paper), settings
 
 
 def _mistakes(

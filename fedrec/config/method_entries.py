@@ -5,11 +5,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from fedrec.config.document import quoted_value
+from fedrec.config.names import Composition
 
 SettingType = Literal["integer", "number", "choice", "integers", "text", "path", "bool"]
 WORDS = {
@@ -50,10 +51,26 @@ class Found:
     """The best values of what was searched."""
     held: Mapping[str, Any]
     """All other settings of every trial."""
+    seeds: int = 1
+    """With how many seeds the chosen trial was trained."""
+    validation: float | None = None
+    """Its mean NDCG@10 on validation; None of what was found before this was noted."""
+
+
+def place_of(composition: Composition, paper: str) -> str:
+    """Where a finding stands in its entry: by backbone of a plug-in, settings of the name, and paper."""
+    backbone = "" if composition.plugin is None else composition.backbone
+    changed = str(replace(composition, backbone=backbone, plugin=None))
+    return f"{changed}@{paper}" if changed else paper
+
+
+def is_shared(place: str) -> bool:
+    """Whether the finding at a place belongs to the shared protocol, and to no paper."""
+    return place.rpartition("@")[2] == SHARED_PROTOCOL
 
 
 FoundByPlace = Mapping[str, Mapping[str, Found]]
-"""Findings of searches, by place and by dataset."""
+"""Findings of searches, by place (see `place_of`) and by dataset."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +155,12 @@ class MethodEntry:
     composed: ValuesByPlace = field(default_factory=dict)
     """Values that differ with one backbone under one paper, by both: `fedmf@plgc`."""
     found: FoundByPlace = field(default_factory=dict)
-    """Findings of searches under a paper; of a plug-in, by backbone and paper as above."""
+    """Findings of searches."""
 
     @cached_property
     def papers_named(self) -> tuple[str, ...]:
         """The papers that it speaks of: its own, and those in which a setting differs or was searched for."""
         own = () if self.paper is None else (self.paper,)
         differing = (paper for setting in self.settings.values() for paper in setting.papers)
-        searched = () if self.backbones else (paper for paper in self.found if paper != SHARED_PROTOCOL)
+        searched = () if self.backbones else (paper for paper in self.found if not is_shared(paper))
         return tuple(dict.fromkeys((*own, *differing, *searched)))

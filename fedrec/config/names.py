@@ -11,6 +11,7 @@ all the same. A folder is named `fedmf+plgc@beta-0.3`, which needs no quoting an
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NoReturn
@@ -32,6 +33,10 @@ class Composition:
     def name(self) -> str:
         """The spelling without changed settings."""
         return self.backbone if self.plugin is None else f"{self.backbone}+{self.plugin}"
+
+    def with_changes(self, changes: Mapping[str, str]) -> "Composition":
+        """The same with more settings changed; a setting that was changed before has the new value."""
+        return replace(self, changes=tuple({**dict(self.changes), **changes}.items()))
 
     def __str__(self) -> str:
         return self.name + "".join(f"[{name}={value}]" for name, value in self.changes)

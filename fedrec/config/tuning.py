@@ -7,19 +7,21 @@ Trials differ from the runs that are reported in what is searched alone: what wa
 anything else differs. `fedrec.plan.trials` knows the trials.
 
 A search under `clean` (`fedncf@clean`) belongs to no paper. Everything may be searched there, and a run has
-what was found by its name alone (`name_with_found`).
+what was found by its name alone (`name_with_found`). A method that may be trained in more than one way has a
+search for each (`fedmf[optimiser=sgd]@clean`), and they share its budget.
 """
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting
+from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, is_shared, place_of
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
-from fedrec.config.names import parse
+from fedrec.config.names import Composition, parse
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -54,11 +56,14 @@ class Search:
     key: str
     """`fedncf@pfedclr`, or `fedncf@clean`."""
     method: str
+    """Its canonical spelling; of a way with the settings that all its trials have."""
     paper: str
     """Whose settings trials have besides; under the shared protocol, the method's own paper."""
     dataset: str
     because: str
     ranges: tuple[Range, ...]
+    starts: tuple[tuple[str, ...], ...] = ()
+    """Points that papers or codes state, each with a value for every range."""
     exact: bool = False
     """Whether trials are compared by ranks among all items, and not among sampled candidates."""
     backbone: str | None = None
@@ -71,9 +76,14 @@ class Search:
         return SHARED_PROTOCOL if self.key.endswith(f"@{SHARED_PROTOCOL}") else "published"
 
     @property
+    def name(self) -> str:
+        """The method without settings."""
+        return parse(self.method).name
+
+    @property
     def target(self) -> str:
         """Its name among all targets: `tune_fedncf_pfedclr_ml_100k`."""
-        return "tune_" + re.sub(r"\W|-", "_", f"{self.key}_{self.dataset}")
+        return "tune_" + re.sub(r"\W+", "_", f"{self.key}_{self.dataset}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,14 @@ class Halving:
 
     rounds: tuple[int, ...]
     keep: float
+
+
+@dataclass(frozen=True)
+class Final:
+    """How trials are compared after the last stage: the `keep` best, by their mean over `seeds` seeds."""
+
+    keep: int
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -97,15 +115,31 @@ class Tuning:
     """By the name of their target."""
     controls: tuple[str, ...] = ()
     """Methods without a search that are shown beside those tuned alike."""
+    final: Final | None = None
+    """None where one seed decides."""
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of trials: that of all, and those that follow it, of the best alone."""
+        return range(self.seed, self.seed + (1 if self.final is None else self.final.seeds))
 
     @property
     def alike(self) -> list[Search]:
         """The searches under the shared protocol: of methods that are tuned alike."""
         return [search for search in self.searches.values() if search.protocol == SHARED_PROTOCOL]
 
+    def ways_of(self, search: Search) -> list[Search]:
+        """The searches for the ways in which a method may be trained, itself included."""
+        if search.protocol != SHARED_PROTOCOL:
+            return [search]
+        own = search.name, search.dataset
+        return [one for one in self.alike if (one.name, one.dataset) == own] or [search]
+
     def trials_of(self, search: Search) -> int:
-        """How many trials a search has, unless it has fewer points."""
-        return min(self.most_trials, self.trials_per_setting * len(search.ranges))
+        """How many trials a search has, unless it has fewer points: an equal share of its method's."""
+        ways = self.ways_of(search)
+        searched = {one.setting for way in ways for one in way.ranges}
+        return math.ceil(min(self.most_trials, self.trials_per_setting * len(searched)) / len(ways))
 
 
 def load_tuning(path: Path, methods: Methods) -> Tuning:
@@ -126,7 +160,7 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
     halving = _halving(document) if "halving" in content else None
     with told_at(document.place(("controls",))):
         controls = tuple(canonical(methods, name) for name in content.get("controls", ()))
-    return Tuning(
+    tuning = Tuning(
         content["trials_per_setting"],
         content["most_trials"],
         content["design"],
@@ -134,7 +168,10 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
         halving,
         searches,
         controls,
+        Final(**content["final"]) if "final" in content else None,
     )
+    refuse(document, [*_of_ways(tuning), *_of_budgets(tuning)])
+    return tuning
 
 
 def held_settings(search: Search, methods: Methods) -> Settings:
@@ -152,8 +189,8 @@ def found_by(methods: Methods, search: Search) -> Found | None:
 def _found(methods: Methods, method: str, place: str, dataset: str) -> Found | None:
     """The finding for a method under a paper's protocol, or the shared one."""
     composition = parse(method)
-    where = place if composition.plugin is None else f"{composition.backbone}@{place}"
-    return entries_of(methods, composition)[-1].found.get(where, {}).get(dataset)
+    found = entries_of(methods, composition)[-1].found
+    return found.get(place_of(composition, place), {}).get(dataset)
 
 
 def name_with_found(methods: Methods, search: Search) -> str:
@@ -168,14 +205,33 @@ def name_with_found(methods: Methods, search: Search) -> str:
 def tuned_name(methods: Methods, method: str, dataset: str) -> tuple[str, str] | None:
     """The paper and the method of a run with what was found under the shared protocol, and its own changes.
 
-    None where nothing was found. The paper is the one whose settings the trials had besides.
+    None where nothing was found. The paper is the one whose settings the trials had besides. Of several ways
+    that were searched it is the best.
     """
     composition = parse(method)
-    found = _found(methods, composition.name, SHARED_PROTOCOL, dataset)
-    if found is None:
+    ways = _ways_found(methods, composition, dataset)
+    if not ways:
         return None
+    way = best_way(ways)
     _, _, paper = resolve(methods.unsearched, composition.name, None, dataset)
-    return paper, _spelt(methods, method, found)
+    return paper, _spelt(methods, str(parse(way).with_changes(dict(composition.changes))), ways[way])
+
+
+def best_way(found: Mapping[str, Found]) -> str:
+    """The way whose finding has the best validation, of findings by the method with the settings of a way."""
+    return min(found, key=lambda way: (-(found[way].validation or 0.0), way))
+
+
+def _ways_found(methods: Methods, composition: Composition, dataset: str) -> dict[str, Found]:
+    """The findings for a method on a dataset under the shared protocol, by the method of their searches."""
+    name = composition.name
+    plain = "" if composition.plugin is None else composition.backbone
+    found: dict[str, Found] = {}
+    for place, datasets in entries_of(methods, composition)[-1].found.items():
+        changes = place.rpartition("@")[0].removeprefix(plain)
+        if is_shared(place) and (not changes or changes[0] == "[") and dataset in datasets:
+            found[f"{name}{changes}"] = datasets[dataset]
+    return found
 
 
 def _spelt(methods: Methods, method: str, found: Found) -> str:
@@ -187,8 +243,7 @@ def _spelt(methods: Methods, method: str, found: Found) -> str:
 
 def has_tuned(methods: Methods) -> bool:
     """Whether searches under the shared protocol found anything."""
-    places = (place for entry in methods.values() for place in entry.found)
-    return any(place.rpartition("@")[2] == SHARED_PROTOCOL for place in places)
+    return any(is_shared(place) for entry in methods.values() for place in entry.found)
 
 
 def check_found(document: Document, methods: Methods, tuning: Tuning) -> None:
@@ -213,6 +268,7 @@ def found_mistakes(content: Mapping[str, Any], methods: Methods, tuning: Tuning)
                 mistakes.append(Mistake(at, text + did_you_mean(key, keys)))
             else:
                 mistakes += _of_found((key, dataset), search, found, methods)
+                mistakes += _of_way((key, dataset), search, content, tuning)
     return mistakes
 
 
@@ -234,6 +290,19 @@ def _of_found(key: KeyPath, search: Search, found: Mapping[str, Any], methods: M
             )
 
 
+def _of_way(key: KeyPath, search: Search, content: Mapping[str, Any], tuning: Tuning) -> Iterator[Mistake]:
+    """Findings for several ways of a method can be compared."""
+    found = content[search.key][search.dataset]
+    others = (way for way in tuning.ways_of(search) if way != search)
+    other = next((way.key for way in others if search.dataset in content.get(way.key, ())), None)
+    if other is not None and found.get("validation") is None:
+        yield Mistake(
+            key,
+            f"it has no 'validation', by which it is compared with {other}, another way of {search.name}. "
+            "Take out what was found, and adopt the search again.",
+        )
+
+
 def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search]:
     """A search for each of its datasets."""
     content, at = document.content["searches"][key], ("searches", key)
@@ -241,12 +310,14 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
     with told_at(document.place(at)):
         known = settings_in(entries_of(methods, parse(name)))
         method = canonical(methods, name)
+    refuse(document, list(_of_name(at, name, method, paper, content["settings"])))
     for setting in content["settings"]:
         if setting not in known:
             raise ConfigurationError(
                 f"{document.place((*at, 'settings', setting))}: {name} has no setting '{setting}'."
                 f"{did_you_mean(setting, known)} It has: {', '.join(known)}."
             )
+    refuse(document, list(_of_starts(at, content, known)))
     exact = content.get("validation") == "exact"
     for dataset in content.get("datasets", document.content["datasets"]):
         whose = None if paper == SHARED_PROTOCOL else paper
@@ -263,20 +334,78 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
             _range(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
+        starts = tuple(
+            tuple(setting_text(start[one.setting]) if one.setting in start else one.was for one in ranges)
+            for start in content.get("starts", ())
+        )
         backbone = content.get("backbone")
-        yield Search(key, method, whose, dataset, content["because"], ranges, exact, backbone)
+        yield Search(key, method, whose, dataset, content["because"], ranges, starts, exact, backbone)
+
+
+def _of_name(at: KeyPath, name: str, method: str, paper: str, searched: Collection[str]) -> Iterator[Mistake]:
+    """A search whose name has settings is spelt as its runs are, belongs to no paper, and searches others."""
+    changed = dict(parse(name).changes)
+    if name != method:
+        yield Mistake(at, f"write it {method}@{paper}, as names of runs have it.")
+    if changed and paper != SHARED_PROTOCOL:
+        yield Mistake(at, f"only a search under {SHARED_PROTOCOL} has settings in its name. Take them out.")
+    if LENGTH in changed:
+        yield Mistake(at, f"'{LENGTH}' decides how long a trial is. Take it out of the name.")
+    for setting in changed.keys() & searched:
+        text = f"{name} sets it: {changed[setting]}. Take it out here, or out of the name."
+        yield Mistake((*at, "settings", setting), text)
+
+
+def _of_starts(at: KeyPath, content: Mapping[str, Any], known: Mapping[str, Setting]) -> Iterator[Mistake]:
+    """Starts have searched settings, each with a value that the setting may have."""
+    searched = content["settings"]
+    for place, start in enumerate(content.get("starts", ())):
+        for setting, value in start.items():
+            key = (*at, "starts", place, setting)
+            if setting not in searched:
+                text = f"it is not searched.{did_you_mean(setting, list(searched))} Take it out."
+                yield Mistake(key, f"{text} Searched are: {', '.join(searched)}.")
+            elif not known[setting].allows(value):
+                yield Mistake(key, known[setting].refusal(value))
 
 
 def _of_backbones(searches: Mapping[str, Search]) -> Iterator[Mistake]:
     """A backbone is tuned alike: it has a search on the same dataset."""
-    alike = {(search.key, search.dataset) for search in searches.values()}
+    alike = {
+        (search.name, search.dataset) for search in searches.values() if search.protocol == SHARED_PROTOCOL
+    }
     for search in searches.values():
-        wanted = f"{search.backbone}@{SHARED_PROTOCOL}"
         if search.backbone is None:
             continue
-        if search.protocol != SHARED_PROTOCOL or (wanted, search.dataset) not in alike:
+        if search.protocol != SHARED_PROTOCOL or (search.backbone, search.dataset) not in alike:
+            wanted = f"{search.backbone}@{SHARED_PROTOCOL}"
             text = f"there is no search {wanted} on {search.dataset}. Add one, or take the backbone out."
             yield Mistake(("searches", search.key, "backbone"), text)
+
+
+def _of_ways(tuning: Tuning) -> Iterator[Mistake]:
+    """The ways of a method are compared by one number, and build on one method."""
+    for search in tuning.alike:
+        first = tuning.ways_of(search)[0]
+        for name, own, other in (
+            ("validation", search.exact, first.exact),
+            ("backbone", search.backbone, first.backbone),
+        ):
+            if own != other:
+                text = (
+                    f"it has another '{name}' than {first.key}, another way of {search.name}. Write the same."
+                )
+                yield Mistake(("searches", search.key), text)
+
+
+def _of_budgets(tuning: Tuning) -> Iterator[Mistake]:
+    """All starts of a search are among its trials."""
+    for search in tuning.searches.values():
+        trials = tuning.trials_of(search)
+        points = {tuple(one.was for one in search.ranges), *search.starts}
+        if len(points) > trials:
+            text = f"with the values without the search these are {len(points)} points, of {trials} trials."
+            yield Mistake(("searches", search.key, "starts"), f"{text} Take some out.")
 
 
 def _of_range(

@@ -80,7 +80,7 @@ def _kind(run: RunId) -> tuple[str, ...]:
 
 
 def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
-    """The finished runs with the seed of searches, and their settings: of the store, or among the results."""
+    """The finished runs with the first seed of searches, and their settings: stored, or among the results."""
     seed = workspace.tuning.seed
     if workspace.stored is not None:
         return {

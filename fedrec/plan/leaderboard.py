@@ -1,19 +1,22 @@
 """The lines of the leaderboard: methods that are tuned alike under the shared protocol, and controls.
 
 A line has the runs with the settings that its search found, or none: where a search is not finished, or had
-fewer trials than it is given now, no other settings stand in for what it would find. Beside them it has the
-runs with the settings of each paper that compares the method on the dataset: they compete with the search.
+fewer trials than it is given now, no other settings stand in for what it would find. A method that has a
+search for each of several ways to train it has one line: the way that is best on validation, once all are
+finished. Beside these runs a line has those with the settings of each paper that compares the method on the
+dataset: they compete with the search.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fedrec.config.method_entries import Found
 from fedrec.config.methods import entries_of, resolve
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.protocol import rules_name
-from fedrec.config.tuning import Search, found_by, name_with_found
+from fedrec.config.tuning import Search, best_way, found_by, name_with_found
 from fedrec.plan.runs import RunId, run_of
 from fedrec.plan.trials import trials_given
 from fedrec.plan.workspace import Workspace
@@ -33,12 +36,12 @@ class LeaderboardLine:
     method: str
     """Its name without settings."""
     search: str | None = None
-    """The name of its search; None of a control."""
+    """The name of the search that found its settings, or of one that is not finished; None of a control."""
     backbone: str | None = None
     trials: int | None = None
-    """The number of trials of its search; None where that is not finished."""
+    """The number of trials of its searches; None where one is not finished."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The finding of its search."""
+    """The finding of its search, and the settings of the way that was chosen."""
     runs: RunsByProtocol = field(default_factory=dict)
     """Those with what was found; none where its search is not finished."""
     before: RunsByProtocol = field(default_factory=dict)
@@ -64,7 +67,11 @@ def leaderboard_lines(workspace: Workspace) -> list[LeaderboardLine]:
     lines: list[LeaderboardLine] = []
     for dataset in datasets:
         lines += [_control(workspace, name, dataset, compared) for name in workspace.tuning.controls]
-        lines += [_tuned(workspace, search, compared) for search in searches if search.dataset == dataset]
+        methods: dict[str, list[Search]] = {}
+        for search in searches:
+            if search.dataset == dataset:
+                methods.setdefault(search.name, []).append(search)
+        lines += [_tuned(workspace, ways, compared) for ways in methods.values()]
     return lines
 
 
@@ -85,11 +92,16 @@ def _control(workspace: Workspace, name: str, dataset: str, compared: Collection
     return LeaderboardLine(dataset, name, runs=_runs(workspace, paper, dataset, name, protocols))
 
 
-def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> LeaderboardLine:
-    method, dataset = parse(search.method).name, search.dataset
-    found = found_by(workspace.methods, search)
-    if found is None or found.trials < trials_given(search, workspace.tuning):
-        return LeaderboardLine(dataset, method, search.target, search.backbone)
+def _tuned(workspace: Workspace, ways: Sequence[Search], compared: Collection[str]) -> LeaderboardLine:
+    """The line of a method, by the searches for its ways."""
+    first = ways[0]
+    method, dataset = first.name, first.dataset
+    found = {way.method: one for way in ways if (one := _finished(workspace, way)) is not None}
+    missing = next((way for way in ways if way.method not in found), None)
+    if missing is not None:
+        return LeaderboardLine(dataset, method, missing.target, first.backbone)
+    best = best_way(found)
+    search = next(way for way in ways if way.method == best)
     name = name_with_found(workspace.methods, search)
     protocols = _protocols(workspace, dataset, method in compared)
     before: RunsByProtocol = {}
@@ -100,8 +112,8 @@ def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> L
         method,
         search.target,
         search.backbone,
-        found.trials,
-        found.settings,
+        sum(one.trials for one in found.values()),
+        {**dict(parse(best).changes), **found[best].settings},
         _runs(workspace, search.paper, dataset, name, protocols),
         before,
         _stated(workspace, method, dataset, protocols),
@@ -129,6 +141,12 @@ def _stated(
         else:
             alike.append(workspace.papers[paper].title)
     return {", ".join(titles): runs for titles, runs in found}
+
+
+def _finished(workspace: Workspace, search: Search) -> Found | None:
+    """The finding of a search that had as many trials as it is given now; None where there is none."""
+    found = found_by(workspace.methods, search)
+    return None if found is None or found.trials < trials_given(search, workspace.tuning) else found
 
 
 def _protocols(workspace: Workspace, dataset: str, is_compared: bool) -> list[str]:

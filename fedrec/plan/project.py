@@ -268,7 +268,7 @@ class Project(Workspace):
                 self._records_of(run),
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
-                is_trial=run.seed == self.tuning.seed,
+                is_trial=run.seed in self.tuning.seeds,
                 is_kept_diverged=self.keeps_diverged,
             )
         return self._jobs[run]

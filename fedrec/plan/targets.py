@@ -11,6 +11,7 @@ from fedrec.config.document import told_at
 from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
 from fedrec.config.modules import modules_of
+from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, artefacts_of
 from fedrec.config.printed import printed_for, published
 from fedrec.config.protocol import short_name
@@ -338,7 +339,8 @@ class Targets:
     def _search(self, search: Search) -> Target:
         workspace = self._workspace
         with told_at(f"{workspace.configuration['tuning_file']}, {search.key}"):
-            check_code(search.method, [one.setting for one in search.ranges])
+            changed = (setting for setting, _ in parse(search.method).changes)
+            check_code(search.method, [*changed, *(one.setting for one in search.ranges)])
         known = stages(
             search, workspace.tuning, workspace.methods, validation_reached(workspace, exact=search.exact)
         )
@@ -349,13 +351,18 @@ class Targets:
             "search": asdict(search),
             "halving": {"rounds": early, "keep": halving.keep} if halving and early else None,
             "trials": design(search, workspace.tuning),
+            "final": workspace.tuning.final and asdict(workspace.tuning.final),
             "stages": [
-                {"rounds": stage.rounds, "runs": {n: run.folder for n, run in stage.runs.items()}}
+                {
+                    "rounds": stage.rounds,
+                    "runs": {n: [run.folder for run in runs] for n, runs in stage.runs.items()},
+                }
                 for stage in known
             ],
             "unavailable": missing,
         }
-        runs = [] if missing else [run for stage in known for run in stage.runs.values()]
+        every = dict.fromkeys(run for stage in known for runs in stage.runs.values() for run in runs)
+        runs = [] if missing else list(every)
         return self._target(search.target, workspace.layouts["tuning"], runs, content, ("runs",), [])
 
     def _missing_for(self, search: Search) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """The trials of a search: a design fixed in advance, and the runs that each trial is made of.
 
-The first trial has the values without the search. All others are the points of a scrambled Sobol sequence,
-each mapped into the ranges and rounded, so that names of runs hold it; a point that was there before is
-passed over. So more trials only add to those that are there. Of a search that has fewer points than trials,
-all are tried.
+The first trial has the values without the search; the next ones are the starts of the search. All others are
+the points of a scrambled Sobol sequence, each mapped into the ranges and rounded, so that names of runs hold
+it; a point that was there before is passed over. So more trials only add to those that are there. Of a search
+that has fewer points than trials, all are tried.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, product
+from statistics import fmean
 
 from fedrec.config.methods import Methods, canonical, resolve, setting_text
 from fedrec.config.names import parse
@@ -34,8 +35,8 @@ class TrialStage:
 
     rounds: int | None
     """None for the paper's own number."""
-    runs: Mapping[int, RunId]
-    """By the number of the trial."""
+    runs: Mapping[int, tuple[RunId, ...]]
+    """By the number of the trial: a run for each seed, that of all trials first."""
 
 
 def design(search: Search, tuning: Tuning) -> list[TrialValues]:
@@ -43,7 +44,8 @@ def design(search: Search, tuning: Tuning) -> list[TrialValues]:
     names = [one.setting for one in search.ranges]
     first = tuple(one.was for one in search.ranges)
     trials = tuning.trials_of(search)
-    points = dict.fromkeys((first, *_drawn(search.ranges, trials, tuning.design), *_every(search.ranges)))
+    drawn = _drawn(search.ranges, trials, tuning.design)
+    points = dict.fromkeys((first, *search.starts, *drawn, *_every(search.ranges)))
     return [dict(zip(names, point, strict=True)) for point in islice(points, trials)]
 
 
@@ -65,30 +67,28 @@ def stages(
     methods: Methods,
     reached: Callable[[RunId], float | None],
 ) -> list[TrialStage]:
-    """The stages of a search that can be named: where trials end early, none behind one that is not done.
+    """The stages of a search that can be named: none behind one that is not done.
 
-    `reached` tells what a finished run reached on validation, None of one that is not finished.
+    Trials may end early, and the best may have several seeds after the last stage. `reached` tells what a
+    finished run reached on validation, None of one that is not finished.
     """
     trials = design(search, tuning)
     alive: Sequence[int] = range(len(trials))
     known: list[TrialStage] = []
-    for rounds in (*early_rounds(search, tuning, methods), None):
-        runs = {n: _run(search, trials[n], methods, tuning.seed, rounds) for n in alive}
+    for rounds, seeds in _steps(search, tuning, methods):
+        if known:
+            scores = _means(known[-1], reached)
+            if scores is None:
+                break
+            alive = sorted(best(scores, _kept(known[-1], tuning)))
+        runs = {n: tuple(_run(search, trials[n], methods, seed, rounds) for seed in seeds) for n in alive}
         known.append(TrialStage(rounds, runs))
-        if rounds is None or tuning.halving is None:
-            break
-        scores = {n: reached(run) for n, run in runs.items()}
-        finished = {n: score for n, score in scores.items() if score is not None}
-        if len(finished) < len(scores):
-            break
-        alive = sorted(best(finished, tuning.halving.keep))
     return known
 
 
-def best(scores: Mapping[int, float], keep: float) -> list[int]:
-    """The numbers of the best trials, best first: the share `keep` of them, rounded up."""
-    ranked = sorted(scores, key=lambda n: (-scores[n], n))
-    return ranked[: math.ceil(keep * len(ranked))]
+def best(scores: Mapping[int, float], number: int) -> list[int]:
+    """The numbers of the best trials, best first; of equal ones the first."""
+    return sorted(scores, key=lambda n: (-scores[n], n))[:number]
 
 
 def section_of(one: Range, value: str, parts: int) -> int | None:
@@ -103,10 +103,38 @@ def section_of(one: Range, value: str, parts: int) -> int | None:
     return min(parts - 1, max(0, int(parts * share))) if inside else None
 
 
+def _steps(search: Search, tuning: Tuning, methods: Methods) -> Iterator[tuple[int | None, Sequence[int]]]:
+    """The rounds and the seeds of every stage."""
+    for rounds in (*early_rounds(search, tuning, methods), None):
+        yield rounds, tuning.seeds[:1]
+    if tuning.final is not None:
+        yield None, tuning.seeds
+
+
+def _kept(stage: TrialStage, tuning: Tuning) -> int:
+    """How many trials of a stage go on."""
+    if stage.rounds is None:
+        assert tuning.final is not None, "the last stage"
+        return tuning.final.keep
+    assert tuning.halving is not None, "no stage is early"
+    return math.ceil(tuning.halving.keep * len(stage.runs))
+
+
+def _means(stage: TrialStage, reached: Callable[[RunId], float | None]) -> dict[int, float] | None:
+    """What each trial of a stage reached, the mean over its seeds; None where a run is not finished."""
+    means = {}
+    for number, runs in stage.runs.items():
+        scores = [score for score in map(reached, runs) if score is not None]
+        if len(scores) < len(runs):
+            return None
+        means[number] = fmean(scores)
+    return means
+
+
 def _run(search: Search, values: TrialValues, methods: Methods, seed: int, rounds: int | None) -> RunId:
     """A trial, whose name has every value that is searched: none is another one once values are found."""
     length = {} if rounds is None else {LENGTH: str(rounds)}
-    changed = replace(parse(search.method), changes=(*values.items(), *length.items()))
+    changed = parse(search.method).with_changes({**values, **length})
     protocol = full_name(search.protocol, search.paper)
     return RunId(search.paper, search.dataset, protocol, canonical(methods, str(changed)), seed)
 

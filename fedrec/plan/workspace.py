@@ -383,9 +383,9 @@ def _check_names(workspace: Workspace, document: Document) -> None:
                 resolve(workspace.methods, method, configuration["paper"], "")
                 check_code(method, [setting for setting, _ in parse(method).changes])
     for index, seed in enumerate(workspace.seeds):
-        if seed == workspace.tuning.seed:
+        if seed in workspace.tuning.seeds:
             raise ConfigurationError(
-                f"{document.place(('seeds', index))}: {seed} is the seed of trials "
+                f"{document.place(('seeds', index))}: {seed} is a seed of trials "
                 f"({configuration['tuning_file']}): what was chosen with a seed is not reported with it. "
                 "Take another."
             )

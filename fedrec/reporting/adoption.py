@@ -15,7 +15,10 @@ from fedrec.files.atomic import write_text
 from fedrec.plan.project import Project
 from fedrec.plan.reached import validation_reached
 from fedrec.reporting.build import build
-from fedrec.reporting.tables.tuning import is_over, trial_results
+from fedrec.reporting.tables.tuning import trial_results
+
+_DIGITS = 4
+"""Significant digits of the number on validation."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +86,31 @@ def _lacking(name: str, project: Project) -> str:
         return "; ".join(f"{what}: {why}" for what, why in unavailable.items())
     reached = validation_reached(project, exact=project.tuning.searches[name].exact)
     last = target.content["stages"][-1]
-    folders = set(last["runs"].values())
+    folders = {folder for runs in last["runs"].values() for folder in runs}
     runs = [run for run in target.runs if run.folder in folders]
     left = sum(reached(run) is None for run in runs)
     if left:
-        length = "all rounds" if is_over(target.content) else f"{last['rounds']} rounds"
-        return f"{left} of {len(runs)} trials of {length} are not finished here"
+        length = "all rounds" if last["rounds"] is None else f"{last['rounds']} rounds"
+        with_seeds = f" with {seeds} seeds" if (seeds := len(runs) // len(last["runs"])) > 1 else ""
+        what = "runs" if with_seeds else "trials"
+        return f"{left} of {len(runs)} {what} of {length}{with_seeds} are not finished here"
     return ""
 
 
 def _found(name: str, project: Project) -> Found:
     content, search = project.target(name).content, project.tuning.searches[name]
     best = trial_results(content, project)[0]
-    return Found(len(content["trials"]), _values(search, best.values, project), _held(search, project))
+    return Found(
+        trials=len(content["trials"]),
+        settings=_values(search, best.values, project),
+        held=held_settings(search, project.methods),
+        seeds=len(best.records),
+        validation=float(f"{best.score:.{_DIGITS}g}"),
+    )
 
 
 def _values(search: Search, texts: Mapping[str, str], project: Project) -> dict[str, Any]:
     """Values as the file of methods has them, by the texts that names of runs have."""
-    name = str(replace(parse(search.method), changes=tuple(texts.items())))
+    name = str(parse(search.method).with_changes(texts))
     values, _, _ = resolve(project.methods, name, search.paper, search.dataset)
     return {setting: values[setting] for setting in texts}
-
-
-def _held(search: Search, project: Project) -> dict[str, Any]:
-    return held_settings(search, project.methods)

@@ -76,7 +76,7 @@ def card_text(methods: Methods, name: str) -> str:
 def _found(entry: MethodEntry) -> Iterator[str]:
     """The findings of searches, a line each."""
     for place, datasets in entry.found.items():
-        where = f"with {place.replace('@', ' under ')}" if entry.backbones else f"under {place}"
+        where = f"with {place.replace('@', ' under ')}" if "@" in place else f"under {place}"
         for dataset, one in datasets.items():
             told = ", ".join(f"{key} = {setting_text(value)}" for key, value in one.settings.items())
             yield f"        found {where} on {dataset} ({one.trials} trials): {told}"

@@ -96,10 +96,11 @@ class Checkout:
                 | {"results": RESULTS}
             ),
         )
+        # Without a last step of several seeds, for which it would be asked twice.
         checkout.edit(
             "config/tuning.yaml",
             lambda tuning: (
-                tuning
+                {key: value for key, value in tuning.items() if key != "final"}
                 | {"datasets": ["demo"], "trials_per_setting": 2}
                 | {"searches": {"fedease@pfedrec": SEARCH}}
             ),

@@ -1,11 +1,12 @@
 """The table of a search: every trial, the chosen setting, and how flat the optimum is.
 
 Trials are compared by NDCG@10 on validation alone, at the round of the best validation; no number of test is
-read here.
+read here. Where the best have several seeds, their means are compared.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from fedrec.config.method_entries import SHARED_PROTOCOL
@@ -31,6 +32,8 @@ _PARTS = 3
 """Into how many parts a range is cut, to see where it is good."""
 _BESIDE = "hr@10"
 """The metric shown beside the one that compares trials among candidates."""
+_SEEDS = "number_of_seeds"
+"""The column of the seeds that a number is the mean of; `seeds` lists them."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,20 @@ class TrialResult:
     values: Mapping[str, str]
     stage: int
     """How far it came, from 0."""
-    record: RunRecord
-    score: float
-    """The number that compares it."""
+    records: Sequence[RunRecord]
+    """A run for each seed, that of all trials first."""
+    scores: Sequence[float]
+    """What each run reached."""
+
+    @property
+    def score(self) -> float:
+        """The number that compares it: the mean over seeds."""
+        return fmean(self.scores)
 
     @property
     def diverged(self) -> int | None:
-        """The round in which it diverged, if it did."""
-        return self.record.diverged
+        """The first round in which it diverged, if it did."""
+        return min((one.diverged for one in self.records if one.diverged is not None), default=None)
 
 
 def build(target: Target, project: Project) -> None:
@@ -62,7 +71,7 @@ def build(target: Target, project: Project) -> None:
     heading = f"{title(project.methods, search.method)} under {whose} on {search.dataset}"
     tables = [_trials_table(target.name, heading, rows, ranges, content, results)]
     if is_over(content):
-        tables.append(_parts_table(heading, ranges, results))
+        tables.append(_parts_table(heading, ranges, _trained_to_the_end(content, results)))
     write_forms(stem_of(target, project), rows, tables)
 
 
@@ -71,36 +80,46 @@ def trial_results(content: Mapping[str, Any], project: Project) -> list[TrialRes
     last: dict[int, TrialResult] = {}
     settings = [one["setting"] for one in content["search"]["ranges"]]
     for stage, planned in enumerate(content["stages"]):
-        runs = {int(number): folder for number, folder in planned["runs"].items()}
+        runs = {int(number): folders for number, folders in planned["runs"].items()}
         _check_went_on(runs, last, content)
-        for number, folder in runs.items():
-            record = RunRecord(project.results / folder)
+        for number, folders in runs.items():
+            records = [RunRecord(project.results / folder) for folder in folders]
             values = {setting: content["trials"][number][setting] for setting in settings}
-            score = validation_result(record.folder, record.summary, exact=content["search"]["exact"])
-            last[number] = TrialResult(number, values, stage, record, score)
+            scores = [
+                validation_result(record.folder, record.summary, exact=content["search"]["exact"])
+                for record in records
+            ]
+            last[number] = TrialResult(number, values, stage, records, scores)
     return sorted(last.values(), key=lambda one: (-one.stage, -one.score, one.number))
 
 
 def is_over(content: Mapping[str, Any]) -> bool:
     """Whether the last stage is among those that are done: only then is a setting chosen."""
-    return content["stages"][-1]["rounds"] is None
+    to_the_end = sum(stage["rounds"] is None for stage in content["stages"])
+    return to_the_end == (1 if content["final"] is None else 2)
 
 
 def near(results: Sequence[TrialResult], share: float) -> int:
-    """How many trials of the last stage are within a share of the best, itself included."""
-    finalists = [one.score for one in results if one.stage == results[0].stage]
-    return sum(score >= (1 - share) * finalists[0] for score in finalists)
+    """How many of those trained to the end are within a share of the best of them, by the first seed."""
+    return sum(one.scores[0] >= (1 - share) * results[0].scores[0] for one in results)
+
+
+def _trained_to_the_end(content: Mapping[str, Any], results: Sequence[TrialResult]) -> list[TrialResult]:
+    """The trials that had all rounds, the best by the first seed first: all have that one."""
+    first = next(place for place, stage in enumerate(content["stages"]) if stage["rounds"] is None)
+    there = (one for one in results if one.stage >= first)
+    return sorted(there, key=lambda one: (-one.scores[0], one.number))
 
 
 def _check_went_on(
-    runs: Mapping[int, str], before: Mapping[int, TrialResult], content: Mapping[str, Any]
+    runs: Mapping[int, Sequence[str]], before: Mapping[int, TrialResult], content: Mapping[str, Any]
 ) -> None:
     """Refuse runs that went on by other numbers of the stage before than are there now."""
     if not before:
         return
     latest = max(one.stage for one in before.values())
     scores = {number: one.score for number, one in before.items() if one.stage == latest}
-    if sorted(best(scores, content["halving"]["keep"])) != sorted(runs):
+    if sorted(best(scores, len(runs))) != sorted(runs):
         raise ResultError(
             f"the search {content['search']['key']}: its trials were trained anew, and others go on than "
             "were planned. Ask for it once more."
@@ -108,21 +127,26 @@ def _check_went_on(
 
 
 def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[str, Any]:
-    summary = result.record.summary
-    # All trials have one seed: the round alone tells when one diverged.
-    origin = {key: value for key, value in origin_columns([result.record]).items() if key != DIVERGED}
+    summaries = [record.summary for record in result.records]
+    # The round alone tells when a trial diverged.
+    origin = {key: value for key, value in origin_columns(result.records).items() if key != DIVERGED}
     return {
         "trial": result.number,
         **result.values,
         CHOSEN_BY: result.score,
-        **({} if content["search"]["exact"] else {_BESIDE: result.record.metric(_BESIDE, "validation", AT)}),
-        "round": summary["rounds"][AT],
-        "rounds": summary["settings"]["rounds"],
+        **({} if content["search"]["exact"] else {_BESIDE: _beside(result)}),
+        _SEEDS: len(result.records),
+        "round": " ".join(str(summary["rounds"][AT]) for summary in summaries),
+        "rounds": summaries[0]["settings"]["rounds"],
         DIVERGED: result.diverged,
-        "ended_early": is_over(content) and result.stage < len(content["stages"]) - 1,
+        "ended_early": is_over(content) and content["stages"][result.stage]["rounds"] is not None,
         "chosen": place == 0 and is_over(content),
         **origin,
     }
+
+
+def _beside(result: TrialResult) -> float:
+    return fmean(record.metric(_BESIDE, "validation", AT) for record in result.records)
 
 
 def _trials_table(
@@ -133,17 +157,18 @@ def _trials_table(
     content: Mapping[str, Any],
     results: Sequence[TrialResult],
 ) -> ReportTable:
-    origin = origin_sentence(provenance(result.record for result in results))
+    origin = origin_sentence(provenance(record for result in results for record in result.records))
     exact: bool = content["search"]["exact"]
     return ReportTable(
         caption=f"Trials of {heading}, best first: {_compared(exact)}, at the round of the best validation "
         "HR@10 among candidates. Trial 0 has the values without the "
-        f"search. {_halving_sentence(content)}Nothing was chosen on test. {origin}",
+        f"search. {_halving_sentence(content)}{_final_sentence(content)}Nothing was chosen on test. {origin}",
         columns=[
             ReportColumn("trial", "trial"),
             *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
             ReportColumn(CHOSEN_BY, "NDCG@10, validation", "{:.4f}"),
             *([] if exact else [ReportColumn(_BESIDE, "HR@10, validation", "{:.4f}")]),
+            ReportColumn(_SEEDS, "seeds"),
             ReportColumn("round", "at round"),
             ReportColumn("rounds", "rounds"),
             ReportColumn("diverged", "diverged in round"),
@@ -168,26 +193,40 @@ def _halving_sentence(content: Mapping[str, Any]) -> str:
     return f"After round {rounds} the best {halving['keep']:.0%} of the trials went on, anew from the start. "
 
 
+def _final_sentence(content: Mapping[str, Any]) -> str:
+    final = content["final"]
+    if final is None:
+        return ""
+    return (
+        f"The best {final['keep']} after all rounds are trained with {final['seeds']} seeds: means decide. "
+    )
+
+
 def _outcome(target: str, results: Sequence[TrialResult], content: Mapping[str, Any]) -> list[str]:
     """The chosen trial, how flat the optimum is, and how it becomes part of the configuration."""
     if not is_over(content):
         rounds = content["stages"][-1]["rounds"]
-        return [f"Nothing is chosen yet: these are the trials after round {rounds}. Ask once more."]
+        after = "all rounds, with one seed" if rounds is None else f"round {rounds}"
+        return [f"Nothing is chosen yet: these are the trials after {after}. Ask once more."]
     chosen, trials = results[0], len(content["trials"])
-    counts = " and ".join(f"{near(results, share)} within {share:.0%}" for share in _NEAR)
-    finalists = sum(one.stage == chosen.stage for one in results)
+    finalists = _trained_to_the_end(content, results)
+    counts = " and ".join(f"{near(finalists, share)} within {share:.0%}" for share in _NEAR)
+    if len(chosen.records) == 1:
+        chosen_by, nearest = "", "it"
+    else:
+        chosen_by = f", by the mean of {len(chosen.records)} seeds"
+        nearest = "the best of them by the first seed"
     values = ", ".join(f"{setting} = {value}" for setting, value in chosen.values.items())
     diverged = sum(one.diverged is not None for one in results)
     return [
-        f"Chosen: trial {chosen.number}. Of the {finalists} trials trained to the end, {counts} of it."
-        + (f" {diverged} of all {trials} diverged." if diverged else ""),
+        f"Chosen: trial {chosen.number}{chosen_by}. Of the {len(finalists)} trials trained to the end, "
+        f"{counts} of {nearest}." + (f" {diverged} of all {trials} diverged." if diverged else ""),
         f"`fedrec adopt {target}` puts it into config/found.yaml: {values}.",
     ]
 
 
-def _parts_table(heading: str, ranges: Sequence[Range], results: Sequence[TrialResult]) -> ReportTable:
+def _parts_table(heading: str, ranges: Sequence[Range], finalists: Sequence[TrialResult]) -> ReportTable:
     """The best of the trials trained to the end in each third of every range, or with each choice."""
-    finalists = [one for one in results if one.stage == results[0].stage]
     rows = []
     for one in ranges:
         parts: dict[str, TrialResult | None] = dict.fromkeys(_part_names(one))
@@ -198,7 +237,8 @@ def _parts_table(heading: str, ranges: Sequence[Range], results: Sequence[TrialR
         rows += [_part_row(one, part, found, finalists[0]) for part, found in parts.items()]
     return ReportTable(
         caption=f"How flat the optimum of {heading} is: in each third of a range, or with each choice, the "
-        "best of the trials trained to the end, and by what share it is below the best of all.",
+        "best of the trials trained to the end, and by what share it is below the best of all. All numbers "
+        "are of the first seed.",
         columns=[
             ReportColumn("setting", "setting", align="left"),
             ReportColumn("part", "part", align="left"),
@@ -219,10 +259,10 @@ def _part_row(one: Range, part: str, found: TrialResult | None, best_of_all: Tri
     return row | {
         "value": found.values[one.setting],
         "trial": found.number,
-        CHOSEN_BY: found.score,
+        CHOSEN_BY: found.scores[0],
         # Where all trials know nothing, none is below another.
-        "below": 1 - found.score / best_of_all.score if best_of_all.score else 0.0,
-        RUNS: [found.record.id.folder],
+        "below": 1 - found.scores[0] / best_of_all.scores[0] if best_of_all.scores[0] else 0.0,
+        RUNS: [found.records[0].id.folder],
     }
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -12,7 +12,7 @@ from fedrec.config.found_file import found_text
 from fedrec.config.method_entries import Found
 from fedrec.config.methods import entries_of, load_methods, resolve, settings_in
 from fedrec.config.names import parse
-from fedrec.config.tuning import held_settings, load_tuning, name_with_found
+from fedrec.config.tuning import held_settings, load_tuning, name_with_found, tuned_name
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import papers_in
 from tests.conftest import ROOT
@@ -76,6 +76,18 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
         ("ncf@fedem", search({"rate": RATE}, held={"d": 8}), "unknown key 'held'"),
         ("ncf@fedem", search({"rate": RATE}, datasets=[]), "datasets: has 0 entries"),
         ("fedmf@fedem", search({"rate": RATE | {"from": "code"}}), "'code' (text) is not allowed"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[]), "starts: has 0 entries"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{}]), "starts[0]: has 0 entries"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": 1}, {"spread": 1}]), "starts[1].spread: it is not searched"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{"rat": 1}]), "searched. Did you mean 'rate'?"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": -1}]), "starts[0].rate: -1 (integer) is not allowed"),
+        ("ncf@fedem", search({"rate": RATE}, starts=[{"rate": n} for n in (1, 2, 3, 4)]), "starts: with the values "
+         "without the search these are 5 points, of 4 trials"),
+        ("fedmf[optimiser=sgd][d=8]@clean", search({"rate": RATE}), "write it fedmf[d=8][optimiser=sgd]@clean"),
+        ("fedmf[optimiser=sgd]@fedem", search({"d": {"choice": [8, 16]}}), "only a search under clean has settings"),
+        ("fedmf[rounds=9]@clean", search({"rate": RATE}), "'rounds' decides how long a trial is"),
+        ("fedmf[rate=0.1]@clean", search({"rate": RATE}), "settings.rate: fedmf[rate=0.1] sets it: 0.1"),
+        ("fedmf[optimiser=sdg]@clean", search({"rate": RATE}), "optimiser=sdg is not allowed"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, said):
@@ -94,6 +106,9 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
         ({"halving": {"rounds": [], "keep": 0.5}}, "halving.rounds: has 0 entries"),
         ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write them from the first to the last"),
         ({"halving": {"rounds": [10], "keep": 1}}, "halving.keep: 1"),
+        ({"final": {"keep": 4}}, "final: key 'seeds' is missing"),
+        ({"final": {"keep": 0, "seeds": 3}}, "final.keep: 0 is not allowed: at least 1"),
+        ({"final": {"keep": 4, "seeds": 1}}, "final.seeds: 1 is not allowed: at least 2"),
     ],
 )
 def test_a_mistake_in_what_searches_have_in_common_is_told(tmp_path, changes, said):
@@ -144,11 +159,13 @@ def made(tmp_path):
     return Made(tmp_path)
 
 
-def test_a_seed_of_trials_is_not_reported(made):
+@pytest.mark.parametrize("seed", [1000, 1002])
+def test_a_seed_of_trials_is_not_reported(made, seed):
     with pytest.raises(
-        ConfigurationError, match=r"seeds\[1\]: 1000 is the seed of trials .config/tuning.yaml"
+        ConfigurationError, match=rf"seeds\[1\]: {seed} is a seed of trials .config/tuning.yaml"
     ):
-        made.project(seeds=[0, 1000])
+        made.project(seeds=[0, seed])
+    assert made.project(seeds=[0, 1003]).seeds == [0, 1003]
 
 
 def test_a_search_follows_a_paper_that_there_is(made):
@@ -275,14 +292,19 @@ def test_what_was_found_is_written_sorted_below_the_comments_and_reads_back():
     found = {
         "ncf@fedem": {"ml-1m": Found(8, {"rate": 0.00001, "spread": 2.0}, {"layers": [16], "d": 16})},
         "mf@fedem": {"ml-100k": Found(16, {"rate": 1e-7}, {"early_stop": None, "mixing": "on"})},
+        "mf[d=8]@clean": {"ml-100k": Found(16, {"rate": 0.1}, {"d": 8}, 3, 0.00005)},
     }
     text = found_text("# first\n# second\nold@x: {}\n", found)
     assert text.startswith("# first\n# second\nmf@fedem:\n  ml-100k:\n    trials: 16\n")
     assert "held: {d: 16, layers: [16]}" in text
     assert found_text(text, found) == text
-    assert yaml.safe_load(text) == {
-        key: {dataset: asdict(one) for dataset, one in datasets.items()} for key, datasets in found.items()
-    }
+    assert "mf[d=8]@clean:\n  ml-100k:\n    trials: 16\n    seeds: 3\n    validation: 5.0e-05\n" in text
+    # What was found before seeds and validation were noted has neither.
+    assert text.count("validation") == text.count("seeds") == 1
+    assert {
+        key: {dataset: Found(**one) for dataset, one in datasets.items()}
+        for key, datasets in yaml.safe_load(text).items()
+    } == found
     assert yaml.safe_load(found_text(text, {})) == {}
 
 
@@ -299,14 +321,19 @@ CLEAN = {
 
 def tuned_under_clean(made, *names):
     """The project with what such searches found."""
+    search_under_clean(made, *names)
+    found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
+    made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
+    return made.project()
+
+
+def search_under_clean(made, *names):
+    """Has such searches in the project, and no others under the shared protocol."""
     path = made.folder / "config/tuning.yaml"
     content = yaml.safe_load(path.read_text())
     of_papers = {key: one for key, one in content["searches"].items() if not key.endswith("@clean")}
     searches = of_papers | {f"{name}@clean": CLEAN for name in names}
     path.write_text(yaml.safe_dump(content | {"searches": searches}))
-    found = {"trials": 16, "settings": {"rate": 0.3}, "held": {}}
-    made.write("config/found.yaml", yaml.safe_dump({f"{name}@clean": {"ml-1m": found} for name in names}))
-    return made.project()
 
 
 def test_under_the_shared_protocol_what_a_paper_states_is_searched_too(tmp_path):
@@ -373,9 +400,9 @@ def test_every_method_is_searched_with_the_same_freedom_on_the_same_datasets():
     assert list(datasets) == [
         "ml-100k", "ml-1m", "lastfm-2k-b", "douban-book", "amazon-video-a", "filmtrust"
     ]  # fmt: skip
-    every = {(name, dataset) for name in TUNED for dataset in datasets}
-    assert {(search.method, search.dataset) for search in searches} == every
-    assert len(searches) == len(every)
+    assert {(search.name, search.dataset) for search in searches} == {
+        (name, dataset) for name in TUNED for dataset in datasets
+    }
 
 
 def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
@@ -411,6 +438,91 @@ def test_a_backbone_is_tuned_alike(tmp_path):
     elsewhere = CLEAN | {"datasets": ["ml-100k"]}
     with pytest.raises(ConfigurationError, match="there is no search fedmf@clean on ml-1m"):
         loaded(tmp_path, {"fedmf@clean": elsewhere, "pfedrec@clean": CLEAN | {"backbone": "fedmf"}})
+
+
+def test_a_start_has_values_without_the_search_for_what_it_leaves_out(tmp_path):
+    ranges = {"rate": RATE, "early_stop": {"choice": [None, 0.0001]}, "layers": {"choice": [[16], [64]]}}
+    starts = [{"layers": [8, 4]}, {"rate": 5, "early_stop": 0.0001}]
+    tuning = loaded(tmp_path, {"fedncf@clean": search(ranges, starts=starts)})
+    (one,) = tuning.searches.values()
+    first = tuple(part.was for part in one.ranges)
+    # Values may lie outside of the ranges.
+    assert one.starts == ((*first[:2], "8x4"), ("5", "0.0001", first[2]))
+
+
+# Ways to train a method
+
+SGD = "fedmf[item_scale=items][optimiser=sgd][weighting=equal]"
+
+
+def test_settings_in_the_name_of_a_search_are_those_of_all_its_trials(tmp_path):
+    tuning = loaded(tmp_path, {f"{SGD}@clean": CLEAN, "fedmf@clean": CLEAN})
+    sgd, plain = tuning.searches.values()
+    assert sgd.target == "tune_fedmf_item_scale_items_optimiser_sgd_weighting_equal_clean_ml_1m"
+    assert (sgd.method, sgd.name, plain.method) == (SGD, "fedmf", "fedmf")
+    held = held_settings(sgd, METHODS)
+    assert (held["item_scale"], held["optimiser"], held["weighting"]) == ("items", "sgd", "equal")
+    assert "rate" not in held
+
+
+def test_a_backbone_is_the_plain_method_whatever_its_ways(tmp_path):
+    alike = {f"{SGD}@clean": CLEAN, "pfedrec@clean": CLEAN | {"backbone": "fedmf"}}
+    assert loaded(tmp_path, alike).searches["tune_pfedrec_clean_ml_1m"].backbone == "fedmf"
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"), [("validation", {"validation": "sampled"}), ("backbone", {"backbone": "ncf"})]
+)
+def test_the_ways_of_a_method_are_compared_by_one_number_and_build_on_one_method(tmp_path, key, changes):
+    with pytest.raises(ConfigurationError, match=f"another '{key}' than fedmf@clean, another way of fedmf"):
+        loaded(tmp_path, {"fedmf@clean": CLEAN, "ncf@clean": CLEAN, f"{SGD}@clean": CLEAN | changes})
+
+
+WAYS_FOUND = {"trials": 4, "seeds": 3, "validation": 0.05, "settings": {"rate": 0.3}, "held": {}}
+
+
+def of_ways(made, first, name="fedmf", sgd=SGD):
+    """The methods with findings for two ways of one; `first` is that of the plain method."""
+    search_under_clean(made, name, sgd)
+    second = WAYS_FOUND | {"validation": 0.06, "settings": {"rate": 0.7}}
+    return with_found(made, {f"{name}@clean": {"ml-1m": first}, f"{sgd}@clean": {"ml-1m": second}})
+
+
+@pytest.mark.parametrize(
+    ("name", "sgd"), [("fedmf", SGD), ("fedmf+plgc", SGD.replace("fedmf[", "fedmf+plgc["))]
+)
+def test_with_tuned_settings_a_run_has_those_of_the_way_that_is_best_on_validation(made, name, sgd):
+    methods = of_ways(made, WAYS_FOUND, name, sgd)
+    assert tuned_name(methods, name, "ml-1m")[1] == sgd.replace("[w", "[rate=0.7][w")
+    assert tuned_name(methods, name, "filmtrust") is None
+    # No paper's run has it.
+    for paper in papers_in(methods):
+        plain = resolve(methods.unsearched, name, paper, "ml-1m")
+        assert resolve(methods, name, paper, "ml-1m") == plain
+    worse = of_ways(made, WAYS_FOUND | {"validation": 0.07}, name, sgd)
+    assert tuned_name(worse, name, "ml-1m")[1] == f"{name}[rate=0.3]"
+
+
+def test_a_finding_without_validation_cannot_be_compared_with_another_way(made):
+    said = (
+        "fedmf@clean.ml-1m: it has no 'validation', by which it is compared with "
+        f"{SGD}@clean, another way of fedmf"
+    )
+    with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
+        of_ways(made, {key: WAYS_FOUND[key] for key in ("trials", "settings", "held")})
+    assert "found.yaml, line " in str(caught.value)
+
+
+def test_what_was_found_for_a_way_holds_its_settings(made):
+    search_under_clean(made, SGD)
+    found = {"trials": 4, "settings": {"rate": 0.3}, "held": {"optimiser": "adam"}}
+    with pytest.raises(ConfigurationError, match="with optimiser = adam, which is sgd in runs"):
+        with_found(made, {f"{SGD}@clean": {"ml-1m": found}})
+
+
+def test_seeds_are_noted_with_the_number_that_they_are_the_mean_of(made):
+    with pytest.raises(ConfigurationError, match="'validation' is a dependency of 'seeds'"):
+        with_found(made, {"ncf@fedem": {"ml-100k": FOUND | {"seeds": 3}}})
 
 
 def test_controls_are_methods(tmp_path):

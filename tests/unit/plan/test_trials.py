@@ -10,7 +10,7 @@ import yaml
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.names import parse
-from fedrec.config.tuning import Halving, Range, Search, Tuning
+from fedrec.config.tuning import Final, Halving, Range, Search, Tuning
 from fedrec.evaluation.metrics import metrics_of
 from fedrec.federation.engines.engine import engine_named
 from fedrec.files.parquet import write_table
@@ -89,7 +89,7 @@ def test_a_value_has_three_digits_and_reads_back_as_it_is_spelt():
         for name, text in values.items():
             assert len(text.replace(".", "").lstrip("0")) <= 3, (name, text)
         (stage,) = stages(search(RATE, SPREAD), of_trials(1), METHODS, never)
-    for number, run in stages(search(RATE, SPREAD), TUNING, METHODS, never)[0].runs.items():
+    for number, (run,) in stages(search(RATE, SPREAD), TUNING, METHODS, never)[0].runs.items():
         values = design(search(RATE, SPREAD), TUNING)[number]
         settings, _, _ = resolve(METHODS, run.method, "fedem", "ml-100k")
         assert {name: settings[name] for name in values} == {
@@ -110,15 +110,15 @@ def test_of_a_small_search_every_point_is_tried():
 def test_trials_are_runs_of_the_papers_own_protocol_with_a_seed_of_their_own():
     (stage,) = stages(search(RATE, LOSS), TUNING, METHODS, never)
     # Its rate differs from that of the file, its loss does not.
-    assert stage.runs[0] == RunId(
-        "fedem", "ml-100k", "published-fedem", "lightgcn[loss=bpr][rate=0.01]", 1000
+    assert stage.runs[0] == (
+        RunId("fedem", "ml-100k", "published-fedem", "lightgcn[loss=bpr][rate=0.01]", 1000),
     )
     assert list(stage.runs) == list(range(16))
 
 
 def test_trials_of_a_search_of_no_paper_are_runs_of_the_shared_protocol():
     shared = replace(search(RATE), key="lightgcn@clean")
-    run = stages(shared, TUNING, METHODS, never)[0].runs[0]
+    (run,) = stages(shared, TUNING, METHODS, never)[0].runs[0]
     assert run == RunId("fedem", "ml-100k", "clean", "lightgcn[rate=0.01]", 1000)
 
 
@@ -137,16 +137,16 @@ def test_where_trials_end_early_only_those_go_on_that_were_best():
     one = search(RATE)
     first = stages(one, HALVED, METHODS, never)
     assert [(stage.rounds, len(stage.runs)) for stage in first] == [(5, 8)]
-    assert all(dict(parse(run.method).changes)["rounds"] == "5" for run in first[0].runs.values())
+    assert all(dict(parse(run.method).changes)["rounds"] == "5" for (run,) in first[0].runs.values())
 
-    reached = {run: 0.1 * number for number, run in first[0].runs.items()}
+    reached = {run: 0.1 * number for number, (run,) in first[0].runs.items()}
     second = stages(one, HALVED, METHODS, reached.get)
     assert [(stage.rounds, list(stage.runs)) for stage in second] == [(5, list(range(8))), (20, [6, 7])]
 
-    reached |= {run: -number for number, run in second[1].runs.items()}
+    reached |= {run: -number for number, (run,) in second[1].runs.items()}
     third = stages(one, HALVED, METHODS, reached.get)
     assert [(stage.rounds, list(stage.runs)) for stage in third][1:] == [(20, [6, 7]), (None, [6])]
-    assert "rounds" not in third[2].runs[6].method
+    assert "rounds" not in third[2].runs[6][0].method
 
 
 def test_trials_of_200_rounds_are_compared_as_early_as_others():
@@ -163,13 +163,113 @@ def test_trials_are_not_compared_at_their_last_round_or_behind_it(rounds, early)
 
 def test_none_goes_on_before_all_are_compared():
     first = stages(search(RATE), HALVED, METHODS, never)
-    reached = dict.fromkeys(list(first[0].runs.values())[:-1], 0.1)
+    reached = {run: 0.1 for (run,) in list(first[0].runs.values())[:-1]}
     assert len(stages(search(RATE), HALVED, METHODS, reached.get)) == 1
 
 
-def test_of_equal_trials_the_earlier_goes_on_and_a_part_of_one_is_one():
-    assert best({0: 0.1, 1: 0.3, 2: 0.3, 3: 0.2}, 0.5) == [1, 2]
-    assert best({0: 0.1, 1: 0.3, 2: 0.3}, 0.1) == [1]
+def test_of_equal_trials_the_earlier_goes_on():
+    assert best({0: 0.1, 1: 0.3, 2: 0.3, 3: 0.2}, 2) == [1, 2]
+    assert best({0: 0.1, 1: 0.3, 2: 0.3}, 1) == [1]
+    assert best({0: 0.1, 1: 0.3}, 4) == [1, 0]
+
+
+# Several seeds
+
+SEEDED = replace(HALVED, final=Final(2, 3))
+
+
+def reached_by_number(stage, scores):
+    """What the runs of a stage reached: of each trial as many numbers as it has seeds."""
+    return {
+        run: score
+        for number, runs in stage.runs.items()
+        for run, score in zip(runs, scores[number], strict=True)
+    }
+
+
+def test_the_best_trials_have_several_seeds_once_the_last_stage_is_done():
+    one, tuning = search(RATE), replace(SEEDED, halving=None)
+    (last,) = stages(one, tuning, METHODS, never)
+    reached = reached_by_number(last, {number: [0.1 * number] for number in last.runs})
+    unfinished = dict(list(reached.items())[1:])
+    assert stages(one, tuning, METHODS, unfinished.get) == [last]
+
+    _, final = stages(one, tuning, METHODS, reached.get)
+    assert (final.rounds, list(final.runs)) == (None, [6, 7])
+    for number, runs in final.runs.items():
+        assert [run.seed for run in runs] == [1000, 1001, 1002]
+        # The first seed was trained before.
+        assert runs[0] == last.runs[number][0]
+        assert len({run.method for run in runs}) == 1
+
+
+def test_several_seeds_come_after_all_early_stages():
+    one = search(RATE)
+    reached = {}
+    for number in range(1, 4):
+        known = stages(one, SEEDED, METHODS, reached.get)
+        assert [len(stage.runs) for stage in known] == [8, 2, 1][:number]
+        assert all(len(runs) == 1 for stage in known for runs in stage.runs.values())
+        reached |= reached_by_number(known[-1], {n: [n] for n in known[-1].runs})
+    # One trial is left, fewer than are to be kept.
+    final = stages(one, SEEDED, METHODS, reached.get)[3]
+    assert [len(runs) for runs in final.runs.values()] == [3]
+
+
+def test_a_search_with_fewer_trials_than_are_kept_has_all_of_them_with_several_seeds():
+    tuning = replace(of_trials(3), final=Final(4, 2))
+    (last,) = stages(search(RATE), tuning, METHODS, never)
+    reached = reached_by_number(last, {number: [0.1] for number in last.runs})
+    assert list(stages(search(RATE), tuning, METHODS, reached.get)[1].runs) == [0, 1, 2]
+
+
+# Starts
+
+
+def test_starts_are_the_trials_right_after_the_first_and_inside_the_budget():
+    one = search(RATE, SPREAD)
+    # The second is the first trial, the third is there twice, the last lies outside of its range.
+    starts = (("0.5", "1"), ("0.01", "1"), ("0.5", "1"), ("7", "0.2"))
+    trials = [tuple(values.values()) for values in design(replace(one, starts=starts), TUNING)]
+    assert trials[:3] == [("0.01", "1"), ("0.5", "1"), ("7", "0.2")]
+    assert len(trials) == 16
+    assert trials[3:] == [tuple(values.values()) for values in design(one, TUNING)][1:14]
+
+
+# Ways
+
+SGD = "fedmf[item_scale=items][optimiser=sgd]"
+
+
+def way(*ranges, method="fedmf"):
+    return replace(search(*ranges, method=method), key=f"{method}@clean", paper="fedem")
+
+
+def test_a_trial_of_a_way_has_its_settings_besides_those_searched():
+    one = way(RATE, method=SGD)
+    (stage,) = stages(one, replace(TUNING, halving=Halving((5,), 0.5)), METHODS, never)
+    (run,) = stage.runs[0]
+    assert run.method == "fedmf[item_scale=items][optimiser=sgd][rate=0.01][rounds=5]"
+    settings, _, _ = resolve(METHODS, run.method, run.paper, run.dataset)
+    assert (settings["item_scale"], settings["optimiser"], settings["rate"]) == ("items", "sgd", 0.01)
+
+
+def test_the_ways_of_a_method_share_its_budget():
+    adam, sgd = way(RATE, SPREAD), way(RATE, DEPTH, method=SGD)
+    other = way(RATE, method="fedncf")
+    elsewhere = replace(sgd, dataset="ml-1m")
+    searches = {one.target: one for one in (adam, sgd, other, elsewhere)}
+    assert len(searches) == 4
+    tuning = replace(TUNING, trials_per_setting=5, most_trials=100, searches=searches)
+    # Three settings are searched: 15 trials, of which each way has half, rounded up.
+    assert [tuning.trials_of(one) for one in searches.values()] == [8, 8, 5, 10]
+    assert len(design(sgd, tuning)) == 8
+    assert [tuning.trials_of(one) for one in (adam, sgd)] == [8, 8]
+    least = replace(tuning, most_trials=7)
+    assert [least.trials_of(one) for one in (adam, sgd)] == [4, 4]
+    # Papers have no ways.
+    of_paper = search(RATE, method="fedmf")
+    assert replace(tuning, searches={**searches, "a": of_paper}).trials_of(of_paper) == 5
 
 
 # Where a value lies
@@ -237,7 +337,7 @@ def test_what_trials_hold_is_what_runs_that_are_reported_have(tmp_path):
     """What was searched for another model says nothing about the one that is reported."""
     project = project_with(tmp_path)
     for name, one in {one.key: (name, one) for name, one in project.tuning.searches.items()}.values():
-        reported, _, _ = resolve(project.methods, parse(one.method).name, one.paper, one.dataset)
+        reported, _, _ = resolve(project.methods, one.method, one.paper, one.dataset)
         searched = {part.setting for part in one.ranges}
         for run in project.target(name).runs:
             settings = project.job(run).settings
@@ -282,7 +382,7 @@ def test_a_search_on_data_that_there_is_is_planned_by_name_or_file(made):
 
 
 def test_trials_that_are_finished_decide_which_go_on(made):
-    also_on_alpha(made, halving={"rounds": [5], "keep": 0.25})
+    also_on_alpha(made, halving={"rounds": [5], "keep": 0.25}, final={"keep": 2, "seeds": 3})
     project = made.project()
     first = project.target("tune_fedmf_pfedrec_alpha")
     assert len(first.runs) == 16
@@ -291,6 +391,15 @@ def test_trials_that_are_finished_decide_which_go_on(made):
     second = made.project().target("tune_fedmf_pfedrec_alpha")
     assert list(second.content["stages"][1]["runs"]) == ["12", "13", "14", "15"]
     assert len(second.runs) == 20
+    for number, run in enumerate(second.runs[16:]):
+        finish(project, run, 0.01 * number)
+    third = made.project().target("tune_fedmf_pfedrec_alpha")
+    # Those of the first seed are there: two trials have two more runs each.
+    assert {number: len(runs) for number, runs in third.content["stages"][2]["runs"].items()} == {
+        "14": 3, "15": 3
+    }  # fmt: skip
+    assert [run.seed for run in third.runs[20:]] == [1001, 1002, 1001, 1002]
+    assert all(project.job(run).is_trial for run in third.runs)
     # A run of other settings, code or split says nothing about this one.
     for changes in ({"settings": {}}, {"code": "other"}, {"split": "other"}):
         finish(project, first.runs[0], 0.5, **changes)

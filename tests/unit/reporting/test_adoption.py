@@ -30,6 +30,7 @@ def made(tmp_path):
     # The plug-in's own search is of a setting that both have, and leaves what the other searches.
     searches["fedmf+dualper@pfedrec"]["settings"] = {"batch_decay": {"linear": [0.9, 1]}}
     small = {"datasets": ["alpha"], "trials_per_setting": 4, "halving": {"rounds": [5], "keep": 0.5}}
+    common.pop("final", None)
     made.write("config/tuning.yaml", yaml.safe_dump(common | small | {"searches": searches}))
     made.write("config/methods.yaml", _without_composed(made))
     return made
@@ -76,6 +77,7 @@ def test_the_best_trial_on_validation_is_adopted_with_what_all_held(made):
         float(best["item_factor"]),
         "searched, 4 trials",
     )
+    assert (found["seeds"], found["validation"]) == (1, 0.7)
     assert found["held"] == {key: value for key, value in values.items() if key != "item_factor"}
     assert (made.folder / FOUND).read_text(encoding="utf-8").startswith("# what was found\nfedmf@pfedrec:\n")
 
@@ -117,6 +119,43 @@ def test_a_search_that_is_not_finished_says_what_lacks(made):
     assert collect(made.project(), [NAME]).lacking == {
         NAME: "2 of 2 trials of all rounds are not finished here"
     }
+
+
+def test_the_mean_of_several_seeds_is_adopted_once_they_are_finished(made):
+    made.replace("config/tuning.yaml", "halving:", "final: {keep: 2, seeds: 3}\nhalving:")
+    project = finished(made)
+    assert collect(project, [NAME]).lacking == {
+        NAME: "4 of 6 runs of all rounds with 3 seeds are not finished here"
+    }
+    last = project.target(NAME).content["stages"][-1]["runs"]
+    assert list(last) == ["1", "3"]
+    # With one seed trial 3 is far better, with all trial 1.
+    finish(
+        project, [run for run in project.target(NAME).runs if run.seed > 1000], (0.7, 0.61234567, 0.1, 0.2)
+    )
+    project = made.project()
+    adopt(project, collect(project, [NAME]))
+    found = content(made)["fedmf@pfedrec"]["alpha"]
+    chosen = project.target(NAME).content["trials"][1]
+    assert found["settings"] == {"item_factor": float(chosen["item_factor"])}
+    assert (found["trials"], found["seeds"], found["validation"]) == (4, 3, 0.5041)
+    made.project()
+
+
+def test_what_was_found_for_another_way_without_validation_is_taken_out(made):
+    path = made.folder / "config/tuning.yaml"
+    common = yaml.safe_load(path.read_text(encoding="utf-8"))
+    one = {"because": "so", "settings": {"item_factor": {"log": [0.1, 1000]}}}
+    sgd = "fedmf[optimiser=sgd]@clean"
+    made.write("config/tuning.yaml", yaml.safe_dump(common | {"searches": {"fedmf@clean": one, sgd: one}}))
+    old = {"trials": 4, "settings": {"item_factor": 7.0}, "held": {}}
+    made.write(FOUND, yaml.safe_dump({"fedmf@clean": {"alpha": old}}))
+    name = "tune_fedmf_optimiser_sgd_clean_alpha"
+    project = finished(made, name, (0.1, 0.4), (0.7,))
+    adopted = adopt(project, collect(project, [name]))
+    assert list(content(made)) == [sgd]
+    assert content(made)[sgd]["alpha"]["held"]["optimiser"] == "sgd"
+    assert "it has no 'validation', by which it is compared with" in adopted.stale["fedmf@clean on alpha"]
 
 
 def test_what_was_found_for_a_plugin_is_taken_out_once_its_backbone_has_other_values(made):

@@ -139,6 +139,52 @@ def test_a_search_of_fewer_trials_than_others_have_is_not_finished(made):
     assert (lines["mf"].trials, lines["fedmf"].trials, lines["fedmf"].runs) == (4, None, {})
 
 
+SGD = "fedmf[item_scale=items][optimiser=sgd]"
+"""Another way to train FedMF."""
+ADAM_FOUND = {"trials": 2, "seeds": 3, "validation": 0.05, "settings": {"rate": 0.02, "d": 32}, "held": {}}
+SGD_FOUND = ADAM_FOUND | {"validation": 0.06, "settings": {"rate": 0.3, "d": 64}}
+
+
+def line_of_ways(made, *found):
+    """The line of a method that may be trained in two ways, with findings for some of them."""
+    path = made.folder / "config/tuning.yaml"
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content["searches"][f"{SGD}@clean"] = content["searches"]["fedmf@clean"]
+    made.write("config/tuning.yaml", yaml.safe_dump(content))
+    keys = ("fedmf@clean", f"{SGD}@clean")
+    there = {key: {"alpha": one} for key, one in zip(keys, found, strict=True) if one is not None}
+    made.write("config/found.yaml", yaml.safe_dump(there))
+    lines = [line for line in leaderboard_lines(made.project(datasets=["alpha"])) if line.method == "fedmf"]
+    (line,) = lines
+    return line
+
+
+def test_a_method_has_one_line_with_the_way_that_is_best_on_validation(made):
+    line = line_of_ways(made, ADAM_FOUND, SGD_FOUND)
+    assert {run.method for run in line.runs["clean"]} == {
+        "fedmf[d=64][item_scale=items][optimiser=sgd][rate=0.3]"
+    }
+    assert line.settings == {"item_scale": "items", "optimiser": "sgd", "rate": 0.3, "d": 64}
+    # Each way had half of four trials.
+    assert (line.search, line.trials) == ("tune_fedmf_item_scale_items_optimiser_sgd_clean_alpha", 4)
+    better = line_of_ways(made, ADAM_FOUND | {"validation": 0.07}, SGD_FOUND)
+    assert {run.method for run in better.runs["clean"]} == {"fedmf[d=32][rate=0.02]"}
+    assert (better.search, better.settings) == ("tune_fedmf_clean_alpha", {"rate": 0.02, "d": 32})
+
+
+@pytest.mark.parametrize(
+    ("found", "missing"),
+    [
+        ((ADAM_FOUND, None), "tune_fedmf_item_scale_items_optimiser_sgd_clean_alpha"),
+        ((None, SGD_FOUND), "tune_fedmf_clean_alpha"),
+        ((ADAM_FOUND | {"trials": 1}, SGD_FOUND), "tune_fedmf_clean_alpha"),
+    ],
+)
+def test_a_line_is_not_finished_while_one_way_is_missing(made, found, missing):
+    line = line_of_ways(made, *found)
+    assert (line.search, line.trials, line.runs, line.before) == (missing, None, {}, {})
+
+
 def test_other_protocols_are_asked_for_only_of_what_the_configuration_compares(made):
     project = made.project(
         datasets=["alpha"], methods=["fedmf"], protocols=["published", "clean", "neutral", "neutral-1"]
