@@ -31,6 +31,8 @@ _SWITCHED = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
 _STEPS = ("published", "only-pool", "clean")
 _LINES_TO_SHOW = 5
 """Lines of audits from which on a dataset is shown."""
+_EDGES = 20
+"""Equal parts of a range, of which the first and the last are its edges."""
 _BEFORE_ITS_SEARCH = """\
 ‡: trained before a [search](tuning.md) on validation changed some of its settings; with those both
 protocols have not been trained yet."""
@@ -89,12 +91,23 @@ def _is_of_before_its_search(row: Row, stored: "Mapping[RunId, Mapping[str, Any]
 
 
 def six_lines() -> str:
-    """HR@10 of six methods in print and under both protocols."""
+    """HR@10 of six methods in print and under both protocols, and tuned alike under the clean one."""
     rows = {row["method"]: row for row in numbers("ml-100k")}
+    tuned = {row["method"]: row["hr@10"] for row in _csv_of("leaderboard") if row["dataset"] == "ml-100k"}
     return markdown(
-        ("MovieLens 100K, HR@10, seed 0", "printed", "published protocol", "clean protocol"),
         (
-            (label, rows[name]["printed_hr"] or "–", rows[name]["published_hr"], rows[name]["clean_hr"])
+            "MovieLens 100K, HR@10 of 99",
+            "printed",
+            "published, seed 0",
+            "clean, seed 0",
+            "clean, tuned, 5 seeds",
+        ),
+        (
+            (
+                label,
+                *(rows[name][key] or "–" for key in ("printed_hr", "published_hr", "clean_hr")),
+                f"{float(tuned[name]):.4f}",
+            )
             for name, label in SIX.items()
         ),
     )
@@ -122,24 +135,27 @@ def _coverage() -> str:
 
 
 def _leaderboard() -> str:
-    """How methods compare that were tuned alike without the leak."""
+    """How methods of papers compare that were tuned alike without the leak."""
     from fedrec.audit.significance import ALPHA
     from fedrec.reporting.tables.leaderboard_rows import FEDERATED_KINDS, best_on_validation
 
     rows = [row for row in _csv_of("leaderboard") if row["central_difference"]]
     pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone_difference"]]
     decided = [float(row["backbone_difference"]) > 0 for row in pairs if float(row["backbone_holm"]) < ALPHA]
+    better, worse = sum(decided), len(decided) - sum(decided)
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     reached = []
-    for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        best = best_on_validation([row for row in rows if row["dataset"] == dataset], FEDERATED_KINDS)
+    for dataset in datasets:
+        of_papers = [row for row in rows if row["dataset"] == dataset and row["is_of_papers"] == "True"]
+        best = best_on_validation(of_papers, FEDERATED_KINDS)
         assert best is not None, f"{dataset}: no federated method is compared with a centralised one"
         difference, low, high = (float(best[f"central_{name}"]) for name in ("difference", "low", "high"))
-        reached.append(f"{best['title']} on {dataset}, {difference:+.4f} [{low:+.4f}, {high:+.4f}]")
-    worse = len(decided) - sum(decided)
+        reached.append(f"{best['title']} {difference:+.4f} [{low:+.4f}, {high:+.4f}]")
     return (
-        "Tuned alike under the clean protocol ([leaderboard](results/reference/tables/leaderboard.md)), "
-        f"personalisation is better than its own backbone in {sum(decided)} of {len(pairs)} comparisons, "
-        f"worse in {worse}. The best federated method against the best centralised one: {'; '.join(reached)} "
+        "With all methods [tuned alike](docs/leaderboard.md) under the clean protocol on "
+        f"{', '.join(datasets)}, item tables of one's own are better than the backbone's in {better} of "
+        f"{len(pairs)} comparisons, worse in {worse}, undecided in {len(pairs) - len(decided)}. The best "
+        f"federated method of the papers against the best centralised one: {'; '.join(reached)} "
         "(exact NDCG@10, five seeds)."
     )
 
@@ -332,6 +348,50 @@ def searches() -> str:
             if (found := found_by(methods, search)) is not None
         ),
         right=4,
+    )
+
+
+def searched_alike() -> str:
+    """What tells how good a search of the leaderboard was: its two best trials, their rounds and edges."""
+    from fedrec.config.methods import load_methods
+    from fedrec.config.tuning import found_by, load_tuning
+
+    methods = load_methods(ROOT / "config/methods.yaml")
+    lines = []
+    for search in load_tuning(ROOT / "config/tuning.yaml", methods).alike:
+        trials, found = kept_trials(search.target), found_by(methods, search)
+        if trials and found is not None:
+            ranked = sorted(
+                (trial for trial in trials if trial["ended_early"] == "False"), key=_on_validation
+            )
+            best, second = ranked[-1], ranked[-2]
+            lines.append(
+                (
+                    f"`{search.key}`",
+                    search.dataset,
+                    _at_an_edge(search, found) or "–",
+                    f"{best['round']} of {best['rounds']}",
+                    f"{_on_validation(best):.3f}",
+                    f"{_on_validation(second):.3f}",
+                )
+            )
+    return markdown(("search", "on", "at an edge", "round", "best", "second"), lines, right=3)
+
+
+def _on_validation(trial: Row) -> float:
+    return float(trial["ndcg@10"])
+
+
+def _at_an_edge(search: "Search", found: "Found") -> str:
+    """The values that a search found within 5 % of an end of their range."""
+    from fedrec.config.methods import setting_text
+    from fedrec.plan.trials import section_of
+
+    values = {name: setting_text(value) for name, value in found.settings.items()}
+    return ", ".join(
+        f"{one.setting} {values[one.setting]}"
+        for one in search.ranges
+        if one.bounds is not None and section_of(one, values[one.setting], _EDGES) in (0, _EDGES - 1)
     )
 
 

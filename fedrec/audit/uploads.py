@@ -87,7 +87,9 @@ def _common_direction(change: Tensor) -> Tensor:
     eigenvectors: power iteration takes their place, from the longest row.
     """
     if change.shape[2] < change.shape[1]:
-        return torch.linalg.eigh(change.transpose(1, 2) @ change).eigenvectors[:, :, -1:]
+        _, axes = torch.linalg.eigh(change.transpose(1, 2) @ change)
+        last: Tensor = axes[:, :, -1:]
+        return last
     longest = change.square().sum(2).argmax(1)
     axis = change[torch.arange(len(change)), longest].unsqueeze(2)
     for _ in range(_POWER_STEPS):

@@ -1,7 +1,8 @@
 """The lines of the leaderboard: methods that are tuned alike under the shared protocol, and controls.
 
 A line has the runs with the settings that its search found, or none: where a search is not finished, or had
-fewer trials than it is given now, no other settings stand in for what it would find.
+fewer trials than it is given now, no other settings stand in for what it would find. Beside them it has the
+runs with the settings of each paper that compares the method on the dataset: they compete with the search.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from fedrec.config.methods import entries_of, resolve
 from fedrec.config.names import parse
-from fedrec.config.papers import BOTH
+from fedrec.config.papers import BOTH, Artefact
 from fedrec.config.protocol import rules_name
 from fedrec.config.tuning import Search, found_by, name_with_found
 from fedrec.plan.runs import RunId, run_of
@@ -42,10 +43,17 @@ class LeaderboardLine:
     """Those with what was found; none where its search is not finished."""
     before: RunsByProtocol = field(default_factory=dict)
     """Those with the settings of a paper; none of a method of no paper, and where there are no `runs`."""
+    stated: Mapping[str, RunsByProtocol] = field(default_factory=dict)
+    """Those with the settings of each paper that compares the method here, by the titles of papers that train
+    it alike; none where there are no `runs`."""
 
     def content(self) -> dict[str, Any]:
         """The line as a plan holds it: of runs the folders."""
-        return asdict(self) | {"runs": _folders(self.runs), "before": _folders(self.before)}
+        return asdict(self) | {
+            "runs": _folders(self.runs),
+            "before": _folders(self.before),
+            "stated": {title: _folders(runs) for title, runs in self.stated.items()},
+        }
 
 
 def leaderboard_lines(workspace: Workspace) -> list[LeaderboardLine]:
@@ -62,7 +70,12 @@ def leaderboard_lines(workspace: Workspace) -> list[LeaderboardLine]:
 
 def runs_of_lines(lines: Sequence[LeaderboardLine]) -> list[RunId]:
     """The runs that lines show, each once."""
-    groups = (group for line in lines for runs in (line.runs, line.before) for group in runs.values())
+    groups = (
+        group
+        for line in lines
+        for runs in (line.runs, line.before, *line.stated.values())
+        for group in runs.values()
+    )
     return list(dict.fromkeys(run for group in groups for run in group))
 
 
@@ -91,7 +104,31 @@ def _tuned(workspace: Workspace, search: Search, compared: Collection[str]) -> L
         found.settings,
         _runs(workspace, search.paper, dataset, name, protocols),
         before,
+        _stated(workspace, method, dataset, protocols),
     )
+
+
+def _stated(
+    workspace: Workspace, method: str, dataset: str, protocols: Sequence[str]
+) -> dict[str, RunsByProtocol]:
+    """The runs of each paper whose main comparison has the method, as that comparison trains it.
+
+    Papers that train it alike have one key.
+    """
+    main: dict[str, Artefact] = {}
+    for claim in workspace.claims:
+        main.setdefault(claim.paper, claim.artefacts[0])
+    found: list[tuple[list[str], RunsByProtocol]] = []
+    for paper, artefact in main.items():
+        if dataset not in artefact.datasets or method not in [line.run for line in artefact.lines]:
+            continue
+        runs = _runs(workspace, paper, dataset, method, protocols)
+        alike = next((titles for titles, others in found if others == runs), None)
+        if alike is None:
+            found.append(([workspace.papers[paper].title], runs))
+        else:
+            alike.append(workspace.papers[paper].title)
+    return {", ".join(titles): runs for titles, runs in found}
 
 
 def _protocols(workspace: Workspace, dataset: str, is_compared: bool) -> list[str]:

@@ -38,18 +38,24 @@ NOT_TRAINED = "not trained yet"
 ACTIVITY_GROUPS = 3
 AGAINST_SIDES = ("central", "backbone")
 """The two comparisons of a method: with the best centralised one, and with its own backbone."""
+_EXACT_HITS = exact_name("hr@10")
+_NEUTRAL = "neutral"
+_COMPARED = {"": LEADING_METRIC, "hr_": _EXACT_HITS, "neutral_": f"hr@10, {_NEUTRAL}"}
+"""The values of these comparisons, by what names of their columns have between side and value."""
+BY_SEARCH = "the search"
+"""Whose settings a line has, where it has no paper's."""
 FEDERATED_KINDS = ("personalised", "federated")
 _MEGA = 1_000_000
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """The finished runs of a line that have numbers, and what each user adds to the leading metric."""
+    """The finished runs of a line that have numbers, and what each user adds to metrics that are compared."""
 
     group: Sequence[RunRecord]
     user: NDArray[np.int64]
-    values: NDArray[np.float64]
-    """Seeds x users."""
+    values: Mapping[str, NDArray[np.float64]]
+    """By metric: seeds x users. Under the neutral protocol sampled HR@10, where there are runs."""
 
 
 def leaderboard_rows(
@@ -58,8 +64,8 @@ def leaderboard_rows(
     """One row per line of a plan's `content`; `records` are its finished runs by their folder."""
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(line["dataset"] for line in content["lines"]):
-        lines = [line for line in content["lines"] if line["dataset"] == dataset]
-        measured = {line["method"]: one for line in lines if (one := _measured(_group(line, records)))}
+        lines = [_best_settings(line, records) for line in content["lines"] if line["dataset"] == dataset]
+        measured = {line["method"]: one for line in lines if (one := _measured(line, records))}
         _check_users(measured)
         of_dataset = [
             _about(line, content["titles"], methods)
@@ -70,6 +76,35 @@ def leaderboard_rows(
         _compare(of_dataset, measured)
         rows += of_dataset
     return rows
+
+
+def _best_settings(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> dict[str, Any]:
+    """A line with the settings that are best on validation: its search's, or a paper's own.
+
+    The mean over seeds decides, by the metric that all runs keep; of equals, the search's are taken. Those
+    with fewer finished seeds than the search's do not compete.
+    """
+    settings = {BY_SEARCH: line["runs"], **line["stated"]}
+    groups = {
+        name: [run for run in _group({"runs": runs}, records) if run.has_numbers()]
+        for name, runs in settings.items()
+    }
+    if line["search"] is None or not groups[BY_SEARCH]:
+        return dict(line)
+    reached = {
+        name: _mean(run.metric(ON_VALIDATION, "validation") for run in group)
+        for name, group in groups.items()
+        if len(group) >= len(groups[BY_SEARCH])
+    }
+    best = max(reached, key=lambda name: reached[name])
+    papers = [value for name, value in reached.items() if name != BY_SEARCH]
+    return {
+        **line,
+        "runs": settings[best],
+        "settings_of": best,
+        "validation_of_search": reached[BY_SEARCH],
+        "validation_of_papers": max(papers, default=None),
+    }
 
 
 def _group(
@@ -90,21 +125,33 @@ def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods)
         "title": titles[line["method"]],
         "kind": kind_of(methods, line["method"], settings),
         "backbone": line["backbone"],
+        "is_of_papers": bool(line["stated"]),
         "search": line["search"],
         "trials": line["trials"],
         "settings": found or None,
+        **{name: line.get(name) for name in ("settings_of", "validation_of_search", "validation_of_papers")},
         "state": NOT_TRAINED if is_finished else NOT_FINISHED,
     }
 
 
-def _measured(group: Sequence[RunRecord]) -> _Measured | None:
-    numbered = [record for record in group if record.has_numbers()]
+def _measured(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> _Measured | None:
+    numbered = [record for record in _group(line, records) if record.has_numbers()]
     if not numbered or not all(record.exact_metrics for record in numbered):
         return None
-    ranks = [record.ranks_of(LEADING_METRIC) for record in numbered]
-    _same_users({record.folder: found.user for record, found in zip(numbered, ranks, strict=True)})
-    values = np.stack([per_user(found.rank, sampled_name(LEADING_METRIC)) for found in ranks])
-    return _Measured(numbered, ranks[0].user, values)
+    user, _ = _of_users(numbered, LEADING_METRIC)
+    values = {metric: _of_users(numbered, metric)[1] for metric in (LEADING_METRIC, _EXACT_HITS)}
+    neutral = [record for record in _group(line, records, protocol=_NEUTRAL) if record.has_numbers()]
+    if neutral:
+        # The first of the other runs is there to check that users are the same.
+        values[_COMPARED["neutral_"]] = _of_users([*numbered[:1], *neutral], "hr@10")[1][1:]
+    return _Measured(numbered, user, values)
+
+
+def _of_users(group: Sequence[RunRecord], metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The users of runs, which must be the same ones, and a metric of each: seeds x users."""
+    ranks = [record.ranks_of(metric) for record in group]
+    _same_users({record.folder: found.user for record, found in zip(group, ranks, strict=True)})
+    return ranks[0].user, np.stack([per_user(found.rank, sampled_name(metric)) for found in ranks])
 
 
 def _check_users(measured: Mapping[str, _Measured]) -> None:
@@ -134,7 +181,7 @@ def _numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path)
     row["seeds_shown"] = len(numbered)
     if measured is None:
         return row
-    over = over_protocol_seeds([measured.values])
+    over = over_protocol_seeds([measured.values[LEADING_METRIC]])
     row |= {name: one.mean for name, one in exact_means(group).items()}
     row |= {f"{LEADING_METRIC}_low": over.low, f"{LEADING_METRIC}_high": over.high, "users": over.users}
     return row | _of_groups(measured, data)
@@ -145,7 +192,7 @@ def _of_groups(measured: _Measured, data: Path) -> dict[str, float]:
     users, counts = training_counts(split_table(measured.group[0], data)[0])
     here = np.isin(users, measured.user)
     group = activity_groups(counts[here], ACTIVITY_GROUPS)
-    mean = measured.values.mean(0)
+    mean = measured.values[LEADING_METRIC].mean(0)
     return {
         f"group_{number + 1}": float(mean[group == number].mean())
         for number in range(ACTIVITY_GROUPS)
@@ -211,26 +258,44 @@ def _other_protocols(line: Mapping[str, Any], records: Mapping[str, RunRecord]) 
 def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) -> None:
     """Compare the rows of a dataset with the best centralised one and with their backbones, user by user.
 
-    The best is chosen on validation. All p-values of the dataset are adjusted together.
+    The best is chosen on validation. Each of the two questions is a family of its own, and so is each metric:
+    its p-values are adjusted together.
     """
-    central = best_on_validation([row for row in rows if row["method"] in measured], ("centralised",))
-    tested: list[tuple[dict[str, Any], str, float]] = []
-    for row in rows:
-        against = {"central": None if central is None else central["method"], "backbone": row["backbone"]}
-        for side, other in against.items():
-            own = row["method"]
-            if row["search"] is None or own not in measured or other not in measured or own == other:
-                continue
-            result = compare(measured[own].values.mean(0), measured[str(other)].values.mean(0))
-            row |= {
-                f"{side}_against": other,
-                f"{side}_difference": result.difference,
-                f"{side}_low": result.low,
-                f"{side}_high": result.high,
-            }
-            tested.append((row, side, result.randomisation))
-    for (row, side, p), adjusted in zip(tested, holm([p for _, _, p in tested]), strict=True):
-        row |= {f"{side}_p": p, f"{side}_holm": adjusted}
+    there = [row for row in rows if row["method"] in measured]
+    central = best_on_validation(there, ("centralised",))
+    for side in AGAINST_SIDES:
+        pairs: list[tuple[dict[str, Any], str]] = []
+        for row in there:
+            other = row["backbone"] if side == "backbone" else central and central["method"]
+            if row["search"] is not None and other in measured and other != row["method"]:
+                row[f"{side}_against"] = other
+                pairs.append((row, str(other)))
+        for infix, metric in _COMPARED.items():
+            both = [
+                (row, other)
+                for row, other in pairs
+                if metric in measured[row["method"]].values and metric in measured[other].values
+            ]
+            _compare_pairs(both, f"{side}_{infix}", metric, measured)
+
+
+def _compare_pairs(
+    pairs: Sequence[tuple[dict[str, Any], str]], name: str, metric: str, measured: Mapping[str, _Measured]
+) -> None:
+    """Add to each row how it differs from another one in a metric; `name` begins the names of columns."""
+    results = [
+        compare(measured[row["method"]].values[metric].mean(0), measured[other].values[metric].mean(0))
+        for row, other in pairs
+    ]
+    adjusted = holm([result.randomisation for result in results])
+    for (row, _), result, p in zip(pairs, results, adjusted, strict=True):
+        row |= {
+            f"{name}difference": result.difference,
+            f"{name}low": result.low,
+            f"{name}high": result.high,
+            f"{name}p": result.randomisation,
+            f"{name}holm": p,
+        }
 
 
 def best_on_validation(rows: Sequence[dict[str, Any]], kinds: Sequence[str]) -> dict[str, Any] | None:

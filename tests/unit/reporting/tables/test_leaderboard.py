@@ -1,6 +1,7 @@
 """The leaderboard of made runs: what it shows, compares and says, and what it does not."""
 
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,12 @@ from fedrec.cli.main import main
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
-from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines
+from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
-from fedrec.reporting.tables.leaderboard_rows import leaderboard_rows
+from fedrec.reporting.tables.leaderboard_rows import BY_SEARCH, leaderboard_rows
 from fedrec.reporting.tables.leaderboard_words import answers
-from fedrec.reporting.tables.table import read_shown
+from fedrec.reporting.tables.table import RUNS, read_shown
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 from tests.made_runs import write_rows, write_run
 from tests.projects import Made, configuration
@@ -90,6 +91,48 @@ def test_a_line_has_the_runs_with_what_its_search_found_and_no_others(made):
     assert not any("plgc" in run.method for run in project.target(LEADERBOARD).runs)
 
 
+def test_a_line_has_the_settings_of_every_paper_that_compares_the_method_there(made):
+    project = made.project(datasets=["alpha"], seeds=[0, 1])
+    claim = next(one for one in project.claims if one.paper == "pfedrec")
+    table = replace(claim.artefacts[0], datasets=("alpha",))
+    project = replace(project, claims=(replace(claim, artefacts=(table,)),))
+    lines = {line.method: line for line in leaderboard_lines(project)}
+    # PFedRec compares MF and FedMF, and not PFedCLR.
+    assert {name: [*line.stated] for name, line in lines.items() if line.stated} == {
+        "mf": ["PFedRec"],
+        "fedmf": ["PFedRec"],
+    }
+    stated = lines["fedmf"].stated["PFedRec"]["clean"]
+    assert [(run.paper, run.method, run.seed) for run in stated] == [
+        ("pfedrec", "fedmf", 0),
+        ("pfedrec", "fedmf", 1),
+    ]
+    assert {*stated} <= {*runs_of_lines([lines["fedmf"]])}
+
+
+@pytest.mark.parametrize(
+    ("of_paper", "settings_of", "run"), [(0.9, "PFedRec", "mf"), (0.5, BY_SEARCH, "mf@d-32@rate-0.02")]
+)
+def test_a_line_has_the_settings_of_a_paper_where_these_are_better_on_validation(
+    made, of_paper, settings_of, run
+):
+    project = trained(made)
+    target = project.target(LEADERBOARD)
+    line = next(line for line in target.content["lines"] if line["method"] == "mf")
+    line["stated"] = {"PFedRec": {"clean": line["before"]["clean"]}}
+    for folder in line["before"]["clean"]:
+        found = next(one for one in target.runs if one.folder == folder)
+        shutil.rmtree(project.results / folder)
+        write_run(
+            project.results, found, project.methods, final=of_paper, ranks=[1] * USERS, exact=GOOD, whole=True
+        )
+    row = rows_of(project)["mf"]
+    assert row["settings_of"] == settings_of
+    assert {folder.split("/")[-2] for folder in row[RUNS]} == {run}
+    # Half of 0.9 of the final value of HR@10 is NDCG@10 on validation.
+    assert row["validation_of_papers"] / row["validation_of_search"] == pytest.approx(of_paper / 0.5)
+
+
 def test_a_search_of_fewer_trials_than_others_have_is_not_finished(made):
     set_found(made, {"mf": 4, "fedmf": 3})
     lines = {line.method: line for line in leaderboard_lines(made.project(datasets=["alpha"]))}
@@ -125,14 +168,14 @@ def test_numbers_are_means_with_intervals_and_differences_are_paired(made):
     assert rows["mf"]["megabytes"] == pytest.approx(10 * 10 * 8 / 1e6)
 
 
-def test_p_values_are_adjusted_for_all_comparisons_of_a_dataset(made):
+def test_p_values_are_adjusted_for_each_question_and_metric(made):
     rows = rows_of(trained(made))
-    tests = [
-        row[f"{side}_p"] for row in rows.values() for side in ("central", "backbone") if f"{side}_p" in row
-    ]
     # With the best centralised: EASE or MF, FedMF, PFedCLR; with a backbone: PFedCLR.
-    assert len(tests) == 4
-    assert rows["pfedclr"]["backbone_holm"] >= 4 * min(tests) * 0.999
+    for key, number in (("central", 3), ("central_hr", 3), ("backbone", 1), ("backbone_hr", 1)):
+        tests = [row[f"{key}_p"] for row in rows.values() if f"{key}_p" in row]
+        assert len(tests) == number
+        assert rows["pfedclr"][f"{key}_holm"] >= number * min(tests) * 0.999
+    assert rows["pfedclr"]["backbone_holm"] == rows["pfedclr"]["backbone_p"]
 
 
 def test_the_best_centralised_method_is_chosen_on_validation(made):
@@ -191,6 +234,10 @@ def test_a_second_part_has_the_neutral_protocol_where_there_are_runs(made):
     (neutral,) = (table for table in tables if table.part == "alpha neutral")
     assert neutral.rows[0]["title"] == "MF"
     assert neutral.rows[0]["runs_neutral_hr@10"] == pytest.approx(0.8, rel=0.2)
+    # Sampled ranks are alike there: PFedCLR is as good as its backbone, although its exact ranks are better.
+    own = next(row for row in neutral.rows if row["title"] == "PFedCLR")
+    assert (own["backbone_neutral_difference"], own["backbone_neutral_holm"]) == (0, 1)
+    assert rows_of(project)["pfedclr"]["backbone_hr_difference"] > 0
     assert not any("exact" in column.key for column in neutral.columns)
 
 
@@ -244,6 +291,7 @@ def row(dataset, method, kind, value, validation, **more):
         "kind": kind,
         "search": "s",
         "backbone": None,
+        "is_of_papers": False,
     }
     numbers = {
         "exact_ndcg@10": value,
@@ -260,7 +308,7 @@ def compared(side, difference, p):
 
 
 def pair(dataset, difference, p):
-    more = {"backbone": "fedmf"} | compared("backbone", difference, p)
+    more = {"backbone": "fedmf"} | compared("backbone", difference, p) | compared("backbone_hr", 0.03, 0.001)
     return row(dataset, "own", "personalised", 0.1, 0.1, **more)
 
 
@@ -269,8 +317,15 @@ def test_the_first_answer_counts_comparisons_by_their_adjusted_p():
     rows.append({"dataset": "d", "method": "own", "kind": "personalised", "backbone": "fedmf", "search": "s"})
     said = answers(rows)[0]
     assert "In 3 comparisons" in said
-    assert "better in 1, worse in 1, undecided in 1" in said
-    assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds)" in said
+    assert "By exact NDCG@10 it is better in 1, worse in 1, undecided in 1" in said
+    assert "by exact HR@10 it is better in 3, worse in 0, undecided in 0" in said
+    assert "neutral" not in said
+    rows[0] |= compared("backbone_neutral", -0.2, 0.001)
+    assert (
+        "Under the neutral protocol, 1 of these have runs: by sampled HR@10 it is better in 0, worse in 1, "
+        "undecided in 0." in answers(rows)[0]
+    )
+    assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds; p after Holm, 0.05)" in said
     assert "lack in 1 of 4 comparisons" in said
 
 
@@ -281,9 +336,11 @@ def test_the_second_answer_is_of_the_federated_method_that_is_best_on_validation
         row("a", "mf", "centralised", 0.4, 0.4),
         {"dataset": "b", "method": "mf", "kind": "centralised", "search": "s", "backbone": None},
     ]
+    rows[0]["is_of_papers"] = True
     said = answers(rows)[1]
     assert "better on 0, worse on 1, undecided on 0" in said
     assert "a: best on validation -0.2000 [-0.2100, -0.1900]" in said
+    assert "Of the methods that papers compare: a: best on test +0.5000 [+0.4900, +0.5100]." in said
     assert "lack in 1 of 2 datasets" in said
 
 
