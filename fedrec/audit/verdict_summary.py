@@ -108,7 +108,7 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     basis = f"Exact ranks decide {summary.by_exact_ranks}; {summary.with_one_seed} have one seed."
     left_open = _counted(summary, is_open=True)
-    there = f" Of those {NOT_REPRODUCED} {summary.found_published} are found there, with other numbers."
+    there = f" There {summary.found_published} {NOT_REPRODUCED} are found, with other numbers."
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
     left_out = [
         f"{summary.not_counted} on {' and '.join(names)}" if names else "",
