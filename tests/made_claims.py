@@ -40,6 +40,11 @@ def users(hits: int, count: int = 100) -> list[int]:
     return [HIT] * hits + [MISS] * (count - hits)
 
 
+def moved(hits: int, count: int, lost: int, gained: int) -> list[int]:
+    """Ranks as those of `users`, but that some hits are `lost` and other users `gained`."""
+    return [MISS] * lost + [HIT] * (hits - lost + gained) + [MISS] * (count - hits - gained)
+
+
 def runs_under(
     claim: Claim, name: str, key: str, dataset: str = "ml-100k", seeds: Sequence[int] = (0,)
 ) -> list[RunId]:

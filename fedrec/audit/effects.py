@@ -23,6 +23,7 @@ from fedrec.config.papers import Artefact
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import DIVERGED, RunId
+from fedrec.plan.selection import POPULARITY
 from fedrec.runs.exact import is_exact, sampled_name
 from fedrec.runs.origins import divergence_columns
 from fedrec.runs.record import RunRecord, UserRanks
@@ -48,6 +49,10 @@ class Case:
     def lines(self, condition: Condition) -> dict[str, Sequence[RunId]]:
         """The runs of each line under a condition, one per seed, whether there are any or not."""
         return {name: self.runs.get((name, self.dataset, condition.key), ()) for name in self.claim.lines}
+
+    def popularity(self, condition: Condition) -> Sequence[RunId]:
+        """The run of popularity under a condition, whether there is one or not; of most claims none."""
+        return self.runs.get((POPULARITY, self.dataset, condition.key), ())
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,10 @@ class Effect:
     base: float
     """The metric of the rival."""
     users: int
+    differ: int
+    """The users whose part in the metric differs between both lines under any seed."""
+    hits: float
+    """The users that the rival hits, in the mean of seeds."""
     compared: Compared
 
 
@@ -195,8 +204,14 @@ def effect_of(compared: Compared, metric: str, may_lose: float, evidence: Eviden
     means, least = resampled_means(differences), -may_lose * base
     low, high = interval_of(means, LEVEL)
     return Effect(
-        float(differences.mean()), low, high, least, p_of(means, least), base, differences.shape[1], compared
-    )
+        float(differences.mean()), low, high, least, p_of(means, least), base, differences.shape[1],
+        int(differences.any(axis=0).sum()), hits_in(others), compared,
+    )  # fmt: skip
+
+
+def hits_in(values: NDArray[np.float64]) -> float:
+    """The users that are hit, in the mean of runs, by the part of each user in a metric: runs x users."""
+    return float((values > 0).sum(axis=1).mean())
 
 
 def lines_that_diverged(case: Case, condition: Condition, evidence: Evidence) -> list[Divergence]:

@@ -1,17 +1,17 @@
 """Whether our runs reproduce a claim under its paper's own protocol: only then is it judged under another.
 
-The claim itself has to be found there. Where the paper prints numbers, ours must come near them: near that of
-the line the claim is about, and near that of its rival. A claim over several lines has two rivals: the
-strongest in print, and the one that it is compared with here. Where exact ranks decide, this is asked of the
-exact numbers in print, too, as far as there are any.
+The claim itself has to be found there. Where the paper prints numbers, ours must come near them, for every
+line that the claim names. A claim over all other federated lines names none of these. It is asked of the line
+that it is about and of two rivals: the strongest in print, and the one that it is compared with here. Where
+exact ranks decide, this is asked of the exact numbers in print, too, as far as there are any.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from fedrec.audit.agreement import tolerance
 from fedrec.audit.effects import Case, Evidence, lines_that_diverged
-from fedrec.config.claims import named_lines
+from fedrec.config.claims import Claim, named_lines
 from fedrec.config.conditions import PUBLISHED
 from fedrec.config.printed import printed
 from fedrec.runs.exact import exact_name, is_exact, sampled_name
@@ -60,9 +60,7 @@ def gate_of(
 
 def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], evidence: Evidence) -> Gate:
     """Whether our numbers come near the printed ones that there are."""
-    strongest = sorted(numbers.keys() & set(case.claim.over), key=numbers.__getitem__)[-1:]
-    asked = (case.claim.line, *strongest, rival)
-    names = dict.fromkeys(name for name in asked if name is not None and name in numbers)
+    names = [name for name in _asked(case.claim, rival, numbers) if name in numbers]
     diverged = {one.line for one in lines_that_diverged(case, PUBLISHED, evidence)}
     exactly = ", exact" if is_exact(case.metric) else ""
     misses, lacking = [], []
@@ -79,6 +77,14 @@ def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], e
             if abs(ours - numbers[name]) > within:
                 misses.append(f"{name}{exactly}: ours {ours:.4f}, print {numbers[name]:.4f} ± {within:.4f}")
     return Gate(BY_NUMBERS, tuple(misses), tuple(lacking))
+
+
+def _asked(claim: Claim, rival: str | None, numbers: Mapping[str, float]) -> Iterable[str]:
+    """The lines whose numbers must agree: those that a claim names; of one over others its own and two."""
+    if not claim.over_others:
+        return claim.lines
+    strongest = sorted(numbers.keys() & set(claim.over), key=numbers.__getitem__)[-1:]
+    return dict.fromkeys(name for name in (claim.line, *strongest, rival) if name is not None)
 
 
 def printed_numbers(case: Case) -> dict[str, float]:

@@ -19,6 +19,7 @@ from fedrec.audit.verdicts import (
     UNTESTED,
     verdict_counts,
 )
+from fedrec.config.claims import COSTS_LITTLE
 from fedrec.config.conditions import CONDITIONS, MAIN, Condition
 from fedrec.runs.exact import is_exact
 
@@ -26,7 +27,7 @@ ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
-UNTUNED = "Settings were tuned under the published protocols, unless a verdict is called tuned."
+UNTUNED = "Verdicts not called tuned have settings tuned under the published protocols."
 """Verdicts called tuned have settings that searches found under the clean protocol."""
 
 
@@ -89,27 +90,25 @@ def summarise_verdicts(rows: Iterable[Mapping[str, Any]], condition: Condition =
 def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The count in words; nothing where no claim was looked at.
 
-    First the claims judged under the main condition, last all others. Between them other conditions, if any.
+    First the claims judged under the main condition, by what they say; last all others. Between them other
+    conditions, if any.
     """
     summary = summarise_verdicts(rows)
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
     found = (
         f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
-        "those that our runs reproduce under the papers' own protocols."
+        "those our runs reproduce under the papers' own protocols."
     )
-    under = {
-        condition: f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}."
+    main = _under(MAIN, _by_what_they_say(rows))
+    under = [
+        _under(condition, _counted(summarise_verdicts(rows, condition), is_open=False))
         for condition in CONDITIONS
-        if (words := _counted(summarise_verdicts(rows, condition), is_open=False))
-    }
-    main = under.pop(MAIN, "")
-    basis = (
-        f"Exact ranks decide {summary.by_exact_ranks}, sampled ones the others; "
-        f"{summary.with_one_seed} have one seed."
-    )
+        if condition != MAIN
+    ]
+    basis = f"Exact ranks decide {summary.by_exact_ranks}; {summary.with_one_seed} have one seed."
     left_open = _counted(summary, is_open=True)
-    there = f" Of those {NOT_REPRODUCED} {summary.found_published} are found there, with other numbers."
+    there = f" There {summary.found_published} {NOT_REPRODUCED} are found, with other numbers."
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
     left_out = [
         f"{summary.not_counted} on {' and '.join(names)}" if names else "",
@@ -121,8 +120,34 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Not counted: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
-    parts = ((found, main), under.values(), rest)
+    parts = ((found, main), under, rest)
     return [" ".join(filter(None, part)) for part in parts if any(part)]
+
+
+def _under(condition: Condition, words: str) -> str:
+    """A sentence with what was found under a condition, if anything was."""
+    return f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}." if words else ""
+
+
+def _by_what_they_say(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The judged claims under the main condition by what they say, those that most of them say first."""
+    verdict_of = f"{MAIN.key}_verdict"
+    found: dict[str, list[str]] = {}
+    for row in deciding_rows(rows):
+        if is_counted(row) and row[verdict_of] not in OPEN:
+            found.setdefault(_said(row), []).append(row[verdict_of])
+    return ", ".join(
+        f"{len(verdicts)} say{'s' * (len(verdicts) == 1)} that {said} ({verdict_counts(verdicts)})"
+        for said, verdicts in sorted(found.items(), key=lambda one: -len(one[1]))
+    )
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """What a claim says: that a method is better, or that what its name begins with costs little."""
+    if row["kind"] != COSTS_LITTLE:
+        return "a method is better"
+    what = str(row["claim"]).removeprefix(f"{row['paper']}-").removesuffix("-costs-little")
+    return f"{what} costs little"
 
 
 def _counted(summary: VerdictSummary, *, is_open: bool) -> str:

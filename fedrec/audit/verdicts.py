@@ -24,9 +24,10 @@ from fedrec.audit.effects import (
     lacks_runs,
     lines_that_diverged,
 )
+from fedrec.audit.enough_users import LEAST_USERS, too_few_differ, too_few_hit
 from fedrec.audit.reproduced import gate_of, printed_numbers
 from fedrec.audit.significance import ALPHA, LEAST_P, holm
-from fedrec.config.claims import Claim
+from fedrec.config.claims import COSTS_LITTLE, Claim
 from fedrec.config.conditions import MAIN, PUBLISHED, Condition
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import short_name
@@ -53,10 +54,13 @@ HOLDS, SMALLER, TOO_FEW, NOT_FOUND, REVERSED, COSTS_MORE, NOT_REPRODUCED, DIVERG
 )
 OPEN = (NOT_REPRODUCED, DIVERGES, UNTESTED)
 """Those that leave open what becomes of a claim."""
+DECIDED = (HOLDS, SMALLER, REVERSED, COSTS_MORE)
+"""Those that need enough users behind them."""
 RULE = (
-    "A claim is judged only where our runs reproduce it under its paper's own protocol. The line that it is "
-    "about, the strongest rival in print and the rival that it is compared with must each come within 0.02 "
-    "of print, or as near as half of its 95% interval over users. Where exact ranks decide, exact numbers "
+    "A claim is judged only where our runs reproduce it under its paper's own protocol. Every line that it "
+    "names must come within 0.02 of print, or as near as half of its 95% interval over users. A claim over "
+    "all other federated lines names none of them: there the line that it is about, the strongest rival in "
+    "print and the rival that it is compared with are asked. Where exact ranks decide, exact numbers "
     "that the paper prints are asked, too. Where a paper prints no number, the "
     "claim itself must hold under that protocol. The rival is the line that is best on validation. A claim "
     "to be better holds where the interval of the effect lies above 0 and the effect is at least "
@@ -68,7 +72,10 @@ RULE = (
     "are too few users to tell where its interval reaches what the claim needs; where it ends below, the "
     f"claim is not found. A claim to be better needs {SHARE:g} of the printed effect, or {SMALL:.0%} of its "
     "rival's metric where no effect is printed in that metric; a claim to cost little needs to stay above "
-    "minus the margin. A claim over several lines some of which were not "
+    "minus the margin. There are too few users, too, where a claim would be decided, and fewer than "
+    f"{LEAST_USERS} users differ between both lines. The same holds where a claim to cost little would "
+    "hold, and the line without what costs hits fewer users than popularity. Where no run of popularity is "
+    f"there, that line must hit {LEAST_USERS} users. A claim over several lines some of which were not "
     "run is compared with the others, and may be said to be reversed alone."
 )
 """The rule, for captions."""
@@ -105,7 +112,7 @@ class Finding:
     effect: Effect | None
     verdict: str
     reason: str = ""
-    """Why it is not reproduced, or cannot be tested although runs are there."""
+    """Why it is not reproduced, cannot be tested although runs are there, or has too few users."""
     way: str = ""
     """How it was asked whether the claim is reproduced; empty where it was not."""
     decides: bool = False
@@ -130,7 +137,7 @@ class Judgement:
     printed: float | None
     """The printed effect in this very metric; None where there is none in print."""
     published: Finding
-    """By the same rule, of the effect under the paper's own protocol, and without Holm's correction."""
+    """Of the effect under the paper's own protocol, without Holm's correction and a least number of users."""
     found: Mapping[str, Finding]
     """By the condition's key."""
     reason: str
@@ -159,14 +166,14 @@ def verdict_on(kind: str, full: float | None, found: Effect) -> str:
     if found.low > found.least:
         return SMALLER if full is not None and found.value < full else HOLDS
     if found.high < found.least:
-        return COSTS_MORE if kind == "costs_little" else REVERSED
+        return COSTS_MORE if kind == COSTS_LITTLE else REVERSED
     return verdict_if_unsure(kind, full, found)
 
 
 def verdict_if_unsure(kind: str, full: float | None, found: Effect) -> str:
     """The verdict on a claim whose effect may be chance: does its interval reach what the claim needs?"""
     needed = found.least
-    if kind != "costs_little":
+    if kind != COSTS_LITTLE:
         needed = max(found.least, SMALL * found.base if full is None else full)
     return NOT_FOUND if found.high < needed else TOO_FEW
 
@@ -202,7 +209,7 @@ def printed_effect(case: Case) -> PrintedEffect | None:
 
 def bar_of(kind: str, expected: PrintedEffect | None) -> Bar:
     """The bar for a claim of a kind, in the metric that is printed."""
-    if kind != "costs_little":
+    if kind != COSTS_LITTLE:
         return Bar(0.0, None if expected is None else SHARE * expected.value)
     lost = -expected.value / expected.base if expected is not None and expected.base else 0.0
     return Bar(max(lost, SMALL), None)
@@ -276,12 +283,28 @@ def _found(case: Case, condition: Condition, bar: Bar, evidence: Evidence) -> Fi
     if compared is not None and effect is None:
         reasons = dict.fromkeys(map(evidence.lacks_exact, (*compared.runs, *compared.runs_against)))
         return Finding(None, UNTESTED, "; ".join(filter(None, reasons)), diverged=diverged)
-    verdict = UNTESTED
+    verdict, too_few = UNTESTED, ""
     if compared is not None and effect is not None:
-        verdict = verdict_without(verdict_on(case.claim.kind, bar.full, effect), compared.not_run)
+        verdict = verdict_on(case.claim.kind, bar.full, effect)
+        too_few = _too_few_users(case, condition, effect, verdict, evidence)
+        verdict = verdict_without(TOO_FEW if too_few else verdict, compared.not_run)
     if verdict != UNTESTED or not lacks_runs(case, condition, evidence):
         verdict = verdict_despite(verdict, case.claim, {one.line for one in diverged})
-    return Finding(effect, verdict, diverged=diverged, full=bar.full)
+    reason = too_few if verdict == TOO_FEW else ""
+    return Finding(effect, verdict, reason, diverged=diverged, full=bar.full)
+
+
+def _too_few_users(case: Case, condition: Condition, effect: Effect, verdict: str, evidence: Evidence) -> str:
+    """Why there are too few users behind a verdict; empty where there are enough, or it needs none.
+
+    What is found under the published protocol needs none: it says whether our runs show what print shows.
+    """
+    if verdict not in DECIDED or condition == PUBLISHED:
+        return ""
+    reasons = [too_few_differ(effect)]
+    if case.claim.kind == COSTS_LITTLE and verdict == HOLDS:
+        reasons.append(too_few_hit(case, condition, effect, evidence))
+    return "; ".join(filter(None, reasons))
 
 
 def _gated(case: Case, finding: Finding, in_print: Case, published: Finding, evidence: Evidence) -> Finding:
@@ -352,7 +375,7 @@ def _corrected(judgements: Sequence[Judgement], key: str) -> list[Judgement]:
 
 def _with_p(claim: Claim, finding: Finding, p: float) -> Finding:
     """A finding with its p after Holm's correction: what is not beyond chance does not stand."""
-    if p < ALPHA or finding.effect is None:
+    if p < ALPHA or finding.verdict == TOO_FEW or finding.effect is None:
         return replace(finding, p_holm=p)
     unsure = verdict_if_unsure(claim.kind, finding.full, finding.effect)
     verdict = verdict_without(unsure, finding.effect.compared.not_run)

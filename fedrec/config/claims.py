@@ -16,6 +16,8 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 NOT_COUNTED = "not_counted"
 """The key of the datasets that are not counted; any other is a paper's."""
+COSTS_LITTLE = "costs_little"
+"""The kind of claims that something, such as noise, costs little."""
 OTHERS = "others"
 """Stands for every other line that the paper calls federated."""
 
@@ -41,6 +43,8 @@ class Claim:
     """Why what is found on some of these datasets is shown, and not counted among verdicts."""
     exact: tuple[Artefact, ...] = ()
     """The paper's tables of metrics that are exact."""
+    over_others: bool = False
+    """Whether it names none of those it is compared with: they are every other federated line."""
 
     @property
     def id(self) -> str:
@@ -100,6 +104,7 @@ def _claim(document: Document, paper: Paper, name: str) -> Claim:
         paper.name, name, content["text"], content["kind"], artefacts, content["line"], over, datasets,
         {dataset: reasons[dataset] for dataset in datasets if dataset in reasons},
         tuple(artefact for artefact in paper.artefacts.values() if artefact.has_exact_ranks),
+        content["over"] == OTHERS,
     )  # fmt: skip
 
 

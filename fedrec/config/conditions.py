@@ -17,11 +17,11 @@ class Condition:
     protocol: str
     """Its short name: `clean`."""
     tuned: bool = False
-    """Whether methods have the settings that searches found under this protocol, and not the paper's."""
+    """Whether methods have the settings that searches found under the clean protocol, and not the paper's."""
 
     @property
     def heading(self) -> str:
-        """The protocol, and that settings were tuned under it, for columns."""
+        """The protocol, and that settings were tuned, for columns."""
         return f"{self.protocol}, tuned" if self.tuned else self.protocol
 
 
@@ -31,6 +31,7 @@ CONDITIONS = (
     Condition("clean", "clean, untuned", "clean"),
     Condition("tuned", "clean, tuned", "clean", tuned=True),
     Condition("neutral", "neutral, untuned", "neutral"),
+    Condition("neutral_tuned", "neutral, tuned", "neutral", tuned=True),
     Condition("temporal", "temporal, untuned", "temporal"),
 )
 """Those that give verdicts. Untuned: with the paper's settings, as they are under its own protocol."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedrec.config.claims import Claim, named_lines
+from fedrec.config.claims import COSTS_LITTLE, Claim, named_lines
 from fedrec.config.conditions import PUBLISHED, Condition, conditions_among
 from fedrec.config.methods import Methods
 from fedrec.config.names import parse
@@ -19,6 +19,9 @@ from fedrec.plan.leaderboard import leaderboard_lines
 from fedrec.plan.runs import RunId, run_of, shortened
 from fedrec.plan.steps import ProtocolSteps, protocol_steps, runs_of_step, steps
 from fedrec.plan.workspace import Workspace
+
+POPULARITY = "popularity"
+"""Stands among the lines of a claim to cost little for the method of this name, which its base must reach."""
 
 
 def runs_of(
@@ -115,9 +118,23 @@ def runs_by_line(
 
     They train for `rounds` at most, or as the paper does. `unavailable` holds datasets, and splits of them as
     `dataset/protocol`; their runs are left out. A line has no runs under a condition with tuned settings
-    where no search found any.
+    where no search found any. `POPULARITY` stands for one run: it has the same numbers with every seed.
     """
     lines = named_lines(artefact)
+    splits = [
+        (dataset, condition, protocol)
+        for dataset in claim.datasets
+        if dataset not in unavailable
+        for condition in (PUBLISHED, *conditions)
+        for protocol in (full_name(condition.protocol, claim.paper),)
+        if f"{dataset}/{protocol}" not in unavailable
+    ]
+    beside = [
+        (dataset, condition.key, run_of(methods, claim.paper, dataset, protocol, POPULARITY, seed))
+        for dataset, condition, protocol in splits
+        if claim.kind == COSTS_LITTLE and condition != PUBLISHED
+        for seed in seeds[:1]
+    ]
     return {
         (name, dataset, condition.key): [
             run_of(methods, paper, dataset, protocol, method, seed)
@@ -126,12 +143,8 @@ def runs_by_line(
             for seed in seeds
         ]
         for name in claim.lines
-        for dataset in claim.datasets
-        if dataset not in unavailable
-        for condition in (PUBLISHED, *conditions)
-        for protocol in (full_name(condition.protocol, claim.paper),)
-        if f"{dataset}/{protocol}" not in unavailable
-    }
+        for dataset, condition, protocol in splits
+    } | {(POPULARITY, dataset, key): [run] for dataset, key, run in beside}
 
 
 def _as_under(

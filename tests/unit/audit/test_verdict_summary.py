@@ -28,7 +28,8 @@ FIVE, ONE = "0 1 2 3 4", "0"
 
 
 def row(verdict, seeds=FIVE, **changes):
-    about = {"metric": "hr@10", "dataset": "ml-100k", "not_counted": "", "clean_decides": "yes"}
+    about = {"paper": "pfedrec", "claim": "pfedrec-beats-federated", "kind": "beats"}
+    about |= {"metric": "hr@10", "dataset": "ml-100k", "not_counted": "", "clean_decides": "yes"}
     about |= {"published_verdict": "not found", "clean_verdict": verdict, "clean_seeds": seeds}
     return about | changes
 
@@ -62,11 +63,9 @@ def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced()
     ]
     assert summarise_verdicts(rows).found_published == 2
     _, rest = summary_sentences(rows)
-    assert (
-        "Not judged: not reproduced 3. Of those not reproduced 2 are found there, with other numbers." in rest
-    )
+    assert "Not judged: not reproduced 3. There 2 not reproduced are found, with other numbers." in rest
     _, rest = summary_sentences(rows[-1:])
-    assert "found there" not in rest
+    assert "are found" not in rest
 
 
 def test_what_repeats_another_claim_is_counted_by_itself():
@@ -99,9 +98,28 @@ def test_the_sentences_name_every_part_and_leave_out_empty_ones():
         assert f"{verdict} {number}" in (rest if verdict in OPEN else first)
     assert UNTUNED in rest
     first, rest = summary_sentences([row("reversed")])
-    assert first.endswith("Under the clean protocol: reversed 1.")
+    assert first.endswith("Under the clean protocol: 1 says that a method is better (reversed 1).")
     assert "Not judged" not in rest
     assert "Not counted" not in rest
+
+
+def test_the_judged_are_counted_by_what_they_say():
+    """Of those that something costs little the name begins with it; others are of no such group."""
+    noise = {"kind": "costs_little", "claim": "pfedrec-noise-costs-little"}
+    federation = {"kind": "costs_little", "claim": "fedrap-federation-costs-little", "paper": "fedrap"}
+    rows = [
+        row("reversed"),
+        row("not found", kind="gain"),
+        *(row(verdict, **noise) for verdict in ("holds", "too few users", "too few users")),
+        row("holds", **federation),
+        *(row(verdict) for verdict in OPEN),
+        row("holds", **noise, not_counted="popularity finds all", dataset="filmtrust"),
+    ]
+    first, _ = summary_sentences(rows)
+    assert first.endswith(
+        "Under the clean protocol: 3 say that noise costs little (holds 1, too few users 2), 2 say that a "
+        "method is better (not found 1, reversed 1), 1 says that federation costs little (holds 1)."
+    )
 
 
 def test_every_condition_that_judges_has_its_sentence():
@@ -111,10 +129,13 @@ def test_every_condition_that_judges_has_its_sentence():
         "neutral_verdict": "not found",
         "neutral_seeds": ONE,
     }
+    other |= {name.replace("neutral", "neutral_tuned"): value for name, value in other.items()}
     rows = [row("reversed", **other)]
     first, others, _ = summary_sentences(rows)
-    assert first.endswith("Under the clean protocol: reversed 1.")
-    assert others == "Under the neutral protocol: not found 1."
+    assert first.endswith("Under the clean protocol: 1 says that a method is better (reversed 1).")
+    assert (
+        others == "Under the neutral protocol: not found 1. Under the neutral protocol, tuned: not found 1."
+    )
     neutral = next(one for one in CONDITIONS if one.key == "neutral")
     assert summarise_verdicts(rows, neutral) == VerdictSummary({"not found": 1}, with_one_seed=1)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.config.claims import Claim, load_claims, named_lines
+from fedrec.config.claims import COSTS_LITTLE, Claim, load_claims, named_lines
 from fedrec.config.conditions import CONDITIONS, MAIN, conditions_among
 from fedrec.config.document import Document
 from fedrec.config.found_file import with_found
@@ -72,7 +72,7 @@ def test_a_paper_is_judged_where_its_own_numbers_say_what_it_claims():
     for claim, artefact, dataset in shown():
         if artefact.printed is not None and "hr@10" in artefact.metrics:
             own, *others = numbers(claim, artefact, dataset, "hr@10")
-            small = 0.1 if claim.kind == "costs_little" else 0
+            small = 0.1 if claim.kind == COSTS_LITTLE else 0
             assert own > (1 - small) * max(others), (claim.id, dataset)
 
 
@@ -95,34 +95,61 @@ def test_a_name_that_two_lines_share_names_neither():
 def test_the_runs_of_a_claim_are_of_both_protocols_and_may_be_shortened():
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
     missing = {"ml-1m": "no file"}
+    noise = ("pfedclr[ldp=0.5][rounds=15]", "pfedclr[rounds=15]")
     assert runs_of_claim(claim, METHODS, [3], 15, missing, [MAIN]) == [
         RunId("pfedclr", "ml-100k", kind, method, 3)
-        for kind in ("clean", "published-pfedclr")
-        for method in ("pfedclr[ldp=0.5][rounds=15]", "pfedclr[rounds=15]")
+        for kind, methods in (("clean", (*noise, "popularity")), ("published-pfedclr", noise))
+        for method in methods
     ]
     assert {run.method for run in runs_of_claim(claim, METHODS, [3], None, missing, [MAIN])} == {
-        "pfedclr", "pfedclr[ldp=0.5]",
+        "pfedclr", "pfedclr[ldp=0.5]", "popularity",
     }  # fmt: skip
-    assert len(runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])) == 2 * 2 * 2 * 2
-    besides = set(runs_of_claim(claim, METHODS, [0, 1], None, (), CONDITIONS)) - set(
+    # Popularity has the same numbers with every seed.
+    assert len(runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])) == 2 * 2 * 2 * 2 + 2
+    conditions = [one for one in CONDITIONS if not one.tuned]
+    besides = set(runs_of_claim(claim, METHODS, [0, 1], None, (), conditions)) - set(
         runs_of_claim(claim, METHODS, [0, 1], None, (), [MAIN])
     )
-    assert Counter(run.protocol for run in besides) == {"neutral": 2 * 2 * 2, "temporal": 2 * 2 * 2}
+    assert Counter(run.protocol for run in besides) == {"neutral": 2 * 2 * 2 + 2, "temporal": 2 * 2 * 2 + 2}
     missing = {"ml-1m/temporal": "no times"}
-    less = runs_of_claim(claim, METHODS, [0, 1], None, missing, CONDITIONS)
-    assert Counter(run.protocol for run in besides.intersection(less)) == {"neutral": 8, "temporal": 4}
+    less = runs_of_claim(claim, METHODS, [0, 1], None, missing, conditions)
+    assert Counter(run.protocol for run in besides.intersection(less)) == {"neutral": 10, "temporal": 5}
 
 
-def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes():
+def test_a_claim_to_be_better_asks_for_no_popularity():
+    claim = replace(CLAIMS["pfedclr-calibration-helps"], datasets=("ml-100k",))
+    found = runs_of_claim(claim, METHODS, [0], None, (), CONDITIONS)
+    assert found
+    assert "popularity" not in {run.method for run in found}
+
+
+def test_a_claim_that_something_costs_little_is_named_by_it():
+    """The summary of verdicts takes it from there."""
+    named = {claim.name for claim in CLAIMS.values() if claim.kind == COSTS_LITTLE}
+    assert named == {"noise-costs-little", "federation-costs-little"}
+
+
+def test_a_claim_over_all_others_names_none_of_them():
+    over_others = {claim.id for claim in CLAIMS.values() if claim.over_others}
+    papers = ("pfedclr", "pfedrec", "fedem", "fedrap")
+    assert over_others == {f"{paper}-beats-federated" for paper in papers}
+
+
+@pytest.mark.parametrize("tuned", [one for one in CONDITIONS if one.tuned], ids=lambda one: one.key)
+def test_with_tuned_settings_a_line_has_what_was_found_and_its_own_changes(tuned):
+    """What was found under the clean protocol, whatever the condition is."""
     claim = replace(CLAIMS["pfedclr-noise-costs-little"], datasets=("ml-100k", "ml-1m"))
-    tuned = next(one for one in CONDITIONS if one.tuned)
-    assert not has_tuned(METHODS)
+    assert not has_tuned(METHODS.unsearched)
     entry = {"ml-100k": {"trials": 16, "settings": {"beta": 0.001}, "held": {}}}
-    methods = Methods(with_found(METHODS, Document("found", {"pfedclr@clean": entry})))
+    methods = Methods(with_found(METHODS.unsearched, Document("found", {"pfedclr@clean": entry})))
     assert has_tuned(methods)
-    found = {run for run in runs_of_claim(claim, methods, [3], None, (), [tuned]) if run.protocol == "clean"}
-    assert found == {
-        RunId("pfedclr", "ml-100k", "clean", method, 3)
+    of_protocol = {
+        run
+        for run in runs_of_claim(claim, methods, [3], None, (), [tuned])
+        if run.protocol == tuned.protocol and run.method != "popularity"
+    }
+    assert of_protocol == {
+        RunId("pfedclr", "ml-100k", tuned.protocol, method, 3)
         for method in ("pfedclr[beta=0.001]", "pfedclr[beta=0.001][ldp=0.5]")
     }
 
@@ -132,6 +159,9 @@ def test_conditions_are_those_of_the_protocols_that_are_named():
     named = ["published", "clean", "neutral", "temporal"]
     assert conditions_among(named, tuned=True) == CONDITIONS
     assert not any(one.tuned for one in conditions_among(named))
+    assert [one.key for one in conditions_among((), tuned=True)] == ["clean", "tuned"]
+    neutral = conditions_among(["neutral"], tuned=True)
+    assert [one.key for one in neutral] == ["clean", "tuned", "neutral", "neutral_tuned"]
     assert [one.key for one in conditions_among(["temporal"])] == ["clean", "temporal"]
     assert len({one.key for one in CONDITIONS}) == len(CONDITIONS)
 

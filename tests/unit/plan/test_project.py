@@ -310,7 +310,7 @@ def test_where_nothing_is_trained_verdicts_are_under_the_protocols_that_there_ar
     ]
     for there, keys in ((runs[:2], ["clean"]), (runs, ["clean", "neutral"]), ([], ["clean"])):
         stored = replace(project, stored=Stored(frozenset(there)))
-        assert [one.key for one in judged_under(stored)] == keys
+        assert [one.key for one in judged_under(stored) if not one.tuned] == keys
 
 
 def test_a_run_records_for_figures_and_for_the_attack(with_movielens):

@@ -27,6 +27,7 @@ from fedrec.audit.verdicts import (
     NOT_REPRODUCED,
     OPEN,
     RULE,
+    TOO_FEW,
     UNTESTED,
     VERDICTS,
     Finding,
@@ -34,7 +35,7 @@ from fedrec.audit.verdicts import (
     judge,
     verdict_counts,
 )
-from fedrec.config.claims import Claim
+from fedrec.config.claims import COSTS_LITTLE, Claim
 from fedrec.config.conditions import MAIN, PUBLISHED, Condition
 from fedrec.config.names import parse
 from fedrec.config.papers import Paper
@@ -60,14 +61,15 @@ from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs",), selection="judged")
 _MANY = 12
-"""So many lines that miss print are named below a table; the csv has all."""
+"""So many reasons are named below a table; the csv has all."""
 EFFECTS = (
     "differences between the line a claim is about and its rival, in metrics of the test items, as printed, "
     "and as trained here under the paper's published protocol, which leaks the held-out item, and under "
     f"others, at the round each reports. Intervals: {LEVEL:.0%}, by resampling users and, where there are "
-    f"several, training seeds. {RULE} The same rule, without Holm's correction, says what is found under the "
-    f"published protocol. Over all datasets {JUDGED_BY.upper()} decides, by the rank among all items "
-    "(exact) where those ranks are kept, else by the rank among 99 candidates."
+    f"several, training seeds. {RULE} The same rule, without Holm's correction and these least numbers of "
+    f"users, says what is found under the published protocol. Over all datasets {JUDGED_BY.upper()} "
+    "decides, by the rank among all items (exact) where those ranks are kept, else by the rank among 99 "
+    "candidates."
 )
 """What is shown and what follows from it."""
 CHAPTER = Chapter(
@@ -336,6 +338,7 @@ def _numbers(finding: Finding, key: str) -> dict[str, Any]:
         f"{key}_compared_with": effect.compared.rival,
         f"{key}_compared_value": effect.base,
         f"{key}_users": effect.users,
+        f"{key}_differ": effect.differ,
         f"{key}_seeds": " ".join(map(str, effect.compared.seeds)),
     }
 
@@ -448,31 +451,31 @@ def _notes(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[str]:
     ]
     once = f"Not counted, as another claim compares the very same runs: {'; '.join(repeated)}."
     print_itself = f"Print itself does not bear out: {'; '.join(unlike)}."
-    misses = _misses(rows)
     return [
         *reasons,
         *([print_itself] if unlike else []),
-        *([misses] if misses else []),
+        *filter(None, (_reasons(rows, verdict) for verdict in (NOT_REPRODUCED, TOO_FEW))),
         *([once] if repeated else []),
         *([how] if untrained else []),
         *([diverged] if told else []),
     ]
 
 
-def _misses(rows: Sequence[Row]) -> str:
-    """The lines for which claims are not reproduced, by the metric that decides."""
+def _reasons(rows: Sequence[Row], verdict: str) -> str:
+    """Why claims have a verdict, by the metric that decides; those whose interval alone says it have none."""
     found = dict.fromkeys(
         f"{row['dataset']}, {row[f'{MAIN.key}_reason']}"
         for row in deciding_rows(rows)
-        if row[f"{MAIN.key}_verdict"] == NOT_REPRODUCED
+        if row[f"{MAIN.key}_verdict"] == verdict and row[f"{MAIN.key}_reason"]
     )
     more = f" And {len(found) - _MANY} more: the csv has the reason for each." if len(found) > _MANY else ""
-    return f"Not reproduced, {JUDGED_BY.upper()}: {'. '.join(list(found)[:_MANY])}.{more}" if found else ""
+    title = f"{verdict.capitalize()}, {JUDGED_BY.upper()}"
+    return f"{title}: {'. '.join(list(found)[:_MANY])}.{more}" if found else ""
 
 
 def _is_not_so_in_print(row: Row) -> bool:
     """Whether a claim that something is better has no such effect in the paper's own numbers."""
-    return row["kind"] != "costs_little" and row.get("printed") is not None and row["printed"] <= 0
+    return row["kind"] != COSTS_LITTLE and row.get("printed") is not None and row["printed"] <= 0
 
 
 def _distinct(rows: Sequence[Row], key: str) -> list[str]:

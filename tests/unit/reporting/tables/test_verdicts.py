@@ -95,9 +95,28 @@ def test_a_claim_that_is_not_reproduced_says_which_line_misses_what(tmp_path):
     row = rows(files["csv"])["pfedclr-beats-centralised", "ml-100k", "hr@10"]
     assert row["clean_verdict"] == "not reproduced"
     said = row["clean_reason"]
-    assert said == "lightgcn: ours 0.5000, print 0.6787 ± 0.0980; mf: ours 0.5000, print 0.6543 ± 0.0980"
+    assert said == (
+        "mf: ours 0.5000, print 0.6543 ± 0.0980; ncf: ours 0.5000, print 0.6119 ± 0.0980; "
+        "lightgcn: ours 0.5000, print 0.6787 ± 0.0980"
+    )
     assert f"- Not reproduced, HR@10: ml-100k, {said}.\n" in files["md"]
     assert "no (printed numbers)" in files["md"]
+
+
+def test_a_claim_with_too_few_users_to_decide_it_says_why(tmp_path):
+    claim = one_of("noise-costs-little")
+    reproduce(tmp_path, claim)
+    train(tmp_path, claim, {"w/o LDP": users(50), "w/ LDP": users(59)}, keys=("clean",))
+    files = written(tmp_path, [claim])
+    row = rows(files["csv"])["pfedclr-noise-costs-little", "ml-100k", "hr@10"]
+    said = "9 of 100 users differ, and 10 must"
+    assert (row["clean_verdict"], row["clean_reason"], row["clean_differ"]) == ("too few users", said, "9")
+    assert f"- Too few users, HR@10: ml-100k, {said}.\n" in files["md"]
+    train(tmp_path, claim, {"w/ LDP": users(48)}, keys=("clean",))
+    files = written(tmp_path, [claim])
+    row = rows(files["csv"])["pfedclr-noise-costs-little", "ml-100k", "hr@10"]
+    assert (row["clean_verdict"], row["clean_reason"]) == ("too few users", ""), "its interval alone says so"
+    assert "- Too few users" not in files["md"]
 
 
 def test_a_verdict_says_against_whom_and_by_which_runs(tmp_path):
@@ -169,10 +188,10 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
     text = written(tmp_path, [claim], seeds=range(5))["md"]
     first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
     assert first == (
-        "We judge 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
-        "papers' own protocols. Under the clean protocol: reversed 1."
+        "We judge 1 of 1 claims, each on one dataset, by HR@10: those our runs reproduce under the "
+        "papers' own protocols. Under the clean protocol: 1 says that a method is better (reversed 1)."
     )
-    assert "Exact ranks decide 1, sampled ones the others; 0 have one seed." in second
+    assert "Exact ranks decide 1; 0 have one seed." in second
     table, *_ = text.split("\n\nWhat becomes of")
     head, _, of_paper, of_all = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
