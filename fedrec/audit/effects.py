@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.significance import interval_of, p_of, resampled_means
-from fedrec.config.claims import Claim
+from fedrec.config.claims import COSTS_LITTLE, Claim
 from fedrec.config.conditions import CONDITIONS, Condition
 from fedrec.config.methods import Methods
 from fedrec.config.papers import Artefact
@@ -174,12 +174,42 @@ class Evidence:
         return np.stack([per_user(of_users.rank, sampled_name(metric)) for _, of_users in kept])
 
 
+def lines_of(case: Case, condition: Condition, evidence: Evidence) -> dict[str, Sequence[RunId]]:
+    """The runs of each line under a condition, one per seed, whether there are any or not.
+
+    Tuned settings compete with the paper's own: a line that has runs with both has those that are better on
+    validation, over the seeds that both have. A claim that something costs little is about one and the same
+    settings: there the line without it decides.
+    """
+    asked = case.lines(condition)
+    if not condition.tuned:
+        return asked
+    untuned = next(one for one in CONDITIONS if one.protocol == condition.protocol and not one.tuned)
+    stated = case.lines(untuned)
+    better = {name for name in asked if _is_better(stated[name], asked[name], case.metric, evidence)}
+    if case.claim.kind == COSTS_LITTLE:
+        better = {*asked} if better & {*case.claim.over} else set()
+    return {name: stated[name] if name in better else tuned for name, tuned in asked.items()}
+
+
+def _is_better(runs: Sequence[RunId], than: Sequence[RunId], metric: str, evidence: Evidence) -> bool:
+    """Whether runs are better on validation than others, over the seeds that both have numbers of."""
+    seeds, others = ({run.seed for run in group if evidence.numbered(run)} for group in (runs, than))
+    both = seeds & others
+    if not both:
+        return False
+    reached, needed = (
+        _on_validation([run for run in group if run.seed in both], metric, evidence) for group in (runs, than)
+    )
+    return reached > needed
+
+
 def compared_lines(case: Case, condition: Condition, evidence: Evidence) -> Compared | None:
     """The lines that are compared under a condition; None where the claim's line or all rivals lack numbers.
 
     They are of the seeds that every line has numbers of.
     """
-    claim, asked = case.claim, case.lines(condition)
+    claim, asked = case.claim, lines_of(case, condition, evidence)
     groups = _of_whole_seeds(_with_numbers(claim, asked, evidence), evidence)
     if not any(groups.values()):
         return None
@@ -217,7 +247,7 @@ def hits_in(values: NDArray[np.float64]) -> float:
 def lines_that_diverged(case: Case, condition: Condition, evidence: Evidence) -> list[Divergence]:
     """The lines of a claim that diverged under a condition."""
     found = []
-    for name, group in case.lines(condition).items():
+    for name, group in lines_of(case, condition, evidence).items():
         records = [record for run in group if (record := evidence.record(run)) is not None]
         if rounds := divergence_columns(records).get(DIVERGED):
             found.append(Divergence(name, condition.key, tuple(rounds), len(records)))
@@ -228,7 +258,7 @@ def lacks_runs(case: Case, condition: Condition, evidence: Evidence) -> bool:
     """Whether there is no seed that every line of a claim has a finished run of."""
     seeds = [
         {run.seed for run in group if evidence.record(run) is not None}
-        for group in case.lines(condition).values()
+        for group in lines_of(case, condition, evidence).values()
     ]
     return not set.intersection(*seeds)
 

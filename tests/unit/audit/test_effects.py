@@ -6,12 +6,14 @@ import pytest
 
 from fedrec.audit.effects import NOT_KEPT, UNEVEN, Evidence
 from fedrec.audit.verdicts import UNTESTED
+from fedrec.config.methods import resolve
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import METRICS, metrics_of, per_user
 from fedrec.files.parquet import read_table, write_table
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.runs.record import UserRanks
-from tests.made_claims import GAIN, HIT, MISS, judged, narrow, runs_under, train, users
+from tests.federations import METHODS
+from tests.made_claims import GAIN, HIT, MISS, NOISE, judged, narrow, reproduce, runs_under, train, users
 
 LOW_RANK = narrow("pfedclr-low-rank-helps")
 
@@ -26,6 +28,28 @@ def test_the_rival_is_the_best_on_validation_and_not_on_test(tmp_path):
     found = clean(tmp_path, LOW_RANK)
     assert (found.compared.rival, found.base) == ("FedMF", 0.4)
     assert found.value == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("stated", "rate"), [(0.6, "0.01"), (0.2, "0.00829")])
+def test_with_tuned_settings_those_of_the_paper_compete_on_validation(tmp_path, stated, rate):
+    """The line without noise decides for both: noise is measured on one and the same settings."""
+    reproduce(tmp_path, NOISE)
+    train(tmp_path, NOISE, {"w/ LDP": users(30), "w/o LDP": users(40)}, keys=("tuned",))
+    own = {"w/ LDP": users(50), "w/o LDP": users(50)}
+    train(tmp_path, NOISE, own, keys=("clean",), validation={"w/ LDP": 0.9, "w/o LDP": stated})
+    compared = judged(tmp_path, NOISE).found["tuned"].effect.compared
+    for run in (*compared.runs, *compared.runs_against):
+        assert str(resolve(METHODS, run.method, run.paper, run.dataset)[0]["rate"]) == rate
+
+
+def test_of_a_gain_each_line_has_the_settings_that_are_better_for_it(tmp_path):
+    claim = narrow("pfedrec-dualper-helps-fedmf")
+    reproduce(tmp_path, claim)
+    tuned = {"FedMF": users(30), "FedMF+DualPer": users(60)}
+    train(tmp_path, claim, tuned, keys=("tuned",))
+    train(tmp_path, claim, {"FedMF": users(50), "FedMF+DualPer": users(20)}, keys=("clean",))
+    effect = judged(tmp_path, claim).found["tuned"].effect
+    assert (effect.base, effect.value) == (pytest.approx(0.5), pytest.approx(0.1))
 
 
 def test_validation_is_of_the_mean_of_seeds(tmp_path):
