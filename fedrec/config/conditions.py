@@ -17,7 +17,8 @@ class Condition:
     protocol: str
     """Its short name: `clean`."""
     tuned: bool = False
-    """Whether methods have the settings that searches found under the clean protocol, and not the paper's."""
+    """Whether methods have the settings that searches found under the clean protocol, or the paper's where
+    these are better on validation."""
 
     @property
     def heading(self) -> str:
