@@ -96,7 +96,7 @@ def six_lines() -> str:
     tuned = {row["method"]: row["hr@10"] for row in _csv_of("leaderboard") if row["dataset"] == "ml-100k"}
     return markdown(
         (
-            "MovieLens 100K, HR@10 of 99",
+            "MovieLens 100K, HR@10",
             "printed",
             "published, seed 0",
             "clean, seed 0",

@@ -45,7 +45,8 @@ def build(target: Target, project: Project) -> None:
     chapter = Chapter(
         "Leaderboard: all methods tuned alike, without the leak",
         "Every method has the same rule of freedom and the same budget for its search, under the clean "
-        f"protocol. Where there is no number, the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
+        "protocol. Settings of papers compete with what it found, on validation. Where there is no number, "
+        f"the line says why: {NOT_FINISHED}, or {NOT_TRAINED}.",
         order=0,
         finding=found,
     )
