@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from docs.tables import exact, growth, noise, objections, results, speed
+from docs.tables import exact, growth, noise, objections, results, searches, speed
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
@@ -45,9 +45,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "messages": growth.messages,
     "machines": speed.machines,
     "datasets": results.datasets,
-    "searches": results.searches,
-    "alike": results.alike,
-    "searched alike": results.searched_alike,
+    "searches": searches.searches,
+    "alike": searches.alike,
+    "searched alike": searches.searched_alike,
     "noise": noise.noise,
     "goes": results.goes,
     "trained again": results.trained_again,

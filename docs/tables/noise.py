@@ -2,22 +2,19 @@
 
 from docs.tables.numbers import REFERENCE, ROOT, markdown
 
-_SETTINGS = {
-    "fcf": "[alpha=0.308][d=32][penalty=1.63][rate=0.881]",
-    "fedease": "[penalty=174]",
-    "fedmf": "[item_factor=7.92][local_epochs=1][rate=0.141]",
-}
-"""The findings of their searches on MovieLens 100K under the clean protocol."""
+_DATASET = "ml-100k"
 _NOISE = {
     "fcf": ("", "[ldp=0.01]", "[ldp=0.1]", "[ldp=0.5]", "[ldp=2][ldp_clip=100]", "[ldp=200][ldp_clip=100]"),
     "fedease": ("", "[ldp=0.5]", "[ldp=20][ldp_clip=1000]"),
     "fedmf": ("", "[ldp=0.1]", "[ldp=0.5]"),
 }
+"""Changes to the settings that the search of each method found."""
 
 
 def noise() -> str:
     """Accuracy with noise on uploads, and the epsilon of what a client sends; seed 0."""
-    from fedrec.config.methods import canonical, load_methods, title
+    from fedrec.config.methods import load_methods, title
+    from fedrec.config.tuning import tuned_name
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
 
@@ -25,8 +22,10 @@ def noise() -> str:
     lines = []
     for name, levels in _NOISE.items():
         for level in levels:
-            method = canonical(methods, name + _SETTINGS[name] + level)
-            record = store.record(run_of(methods, "pfedclr", "ml-100k", "clean", method, 0).folder)
+            tuned = tuned_name(methods, name + level, _DATASET)
+            assert tuned is not None, f"{name}: its search on {_DATASET} is not adopted"
+            paper, method = tuned
+            record = store.record(run_of(methods, paper, _DATASET, "clean", method, 0).folder)
             scale, clip = record.settings["ldp"], record.settings["ldp_clip"]
             account = record.summary.get("privacy", {}).get("uploads", {})
             has_solution = record.has_numbers() and record.diverged is None

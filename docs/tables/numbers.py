@@ -31,3 +31,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], right: int = 1)
     """A table whose columns from `right` on are aligned to the right."""
     rule = ["---"] * right + ["---:"] * (len(head) - right)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def stored_table(table: str) -> list[Row]:
+    """The rows of a table that is stored beside the runs."""
+    with (REFERENCE / f"tables/{table}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))

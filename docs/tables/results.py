@@ -1,4 +1,4 @@
-"""Tables of what methods reach, of datasets and of searches.
+"""Tables of what methods reach, and of datasets.
 
 Numbers of methods on MovieLens 100K that results/reference has runs of are taken from there first.
 """
@@ -10,11 +10,9 @@ from statistics import fmean, median
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers
+from docs.tables.numbers import REFERENCE, ROOT, Row, markdown, numbers, stored_table
 
 if TYPE_CHECKING:
-    from fedrec.config.method_entries import Found
-    from fedrec.config.tuning import Search
     from fedrec.plan.runs import RunId
 
 SIX = {
@@ -31,8 +29,6 @@ _SWITCHED = {"ml-100k": "ML-100K", "filmtrust": "FilmTrust"}
 _STEPS = ("published", "only-pool", "clean")
 _LINES_TO_SHOW = 5
 """Lines of audits from which on a dataset is shown."""
-_EDGES = 20
-"""Equal parts of a range, of which the first and the last are its edges."""
 _BEFORE_ITS_SEARCH = """\
 ‡: trained before a [search](tuning.md) on validation changed some of its settings; with those both
 protocols have not been trained yet."""
@@ -93,20 +89,21 @@ def _is_of_before_its_search(row: Row, stored: "Mapping[RunId, Mapping[str, Any]
 def six_lines() -> str:
     """HR@10 of six methods in print and under both protocols, and tuned alike under the clean one."""
     rows = {row["method"]: row for row in numbers("ml-100k")}
-    tuned = {row["method"]: row["hr@10"] for row in _csv_of("leaderboard") if row["dataset"] == "ml-100k"}
+    tuned = {row["method"]: row for row in stored_table("leaderboard") if row["dataset"] == "ml-100k"}
+    (seeds,) = {tuned[name]["seeds_shown"] for name in SIX}
     return markdown(
         (
             "MovieLens 100K, HR@10",
             "printed",
             "published, seed 0",
             "clean, seed 0",
-            "clean, tuned, 5 seeds",
+            f"clean, tuned, {seeds} seeds",
         ),
         (
             (
                 label,
                 *(rows[name][key] or "–" for key in ("printed_hr", "published_hr", "clean_hr")),
-                f"{float(tuned[name]):.4f}",
+                f"{float(tuned[name]['hr@10']):.4f}",
             )
             for name, label in SIX.items()
         ),
@@ -117,14 +114,14 @@ def claims() -> str:
     """How many of the papers' claims survive, how many numbers agree, and what the leaderboard shows."""
     from fedrec.audit.verdict_summary import summary_sentences
 
-    sentences = summary_sentences(_csv_of("verdicts"))
+    sentences = summary_sentences(stored_table("verdicts"))
     parts = (f"{sentences[0]} {sentences[-1]}", _coverage(), _leaderboard())
     return "\n\n".join(fill(part, width=120, break_long_words=False) for part in parts)
 
 
 def _coverage() -> str:
     """How many printed numbers of rankings have ours, agree, and what these rest on."""
-    ranked = [row for row in _csv_of("coverage") if "@" in row["metric"] and row["unit"] == "fraction"]
+    ranked = [row for row in stored_table("coverage") if "@" in row["metric"] and row["unit"] == "fraction"]
     agreeing = [row for row in ranked if row["standing"] == "agrees"]
     ours = sum(bool(row["published"]) for row in ranked)
     alone = sum(row["rests_on"] == "neither" for row in agreeing)
@@ -139,7 +136,7 @@ def _leaderboard() -> str:
     from fedrec.audit.significance import ALPHA
     from fedrec.reporting.tables.leaderboard_rows import FEDERATED_KINDS, best_on_validation
 
-    rows = [row for row in _csv_of("leaderboard") if row["central_difference"]]
+    rows = [row for row in stored_table("leaderboard") if row["central_difference"]]
     pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone_difference"]]
     decided = [float(row["backbone_difference"]) > 0 for row in pairs if float(row["backbone_holm"]) < ALPHA]
     better, worse = sum(decided), len(decided) - sum(decided)
@@ -151,32 +148,14 @@ def _leaderboard() -> str:
         assert best is not None, f"{dataset}: no federated method is compared with a centralised one"
         difference, low, high = (float(best[f"central_{name}"]) for name in ("difference", "low", "high"))
         reached.append(f"{best['title']} {difference:+.4f} [{low:+.4f}, {high:+.4f}]")
+    (seeds,) = {row["seeds_shown"] for row in rows}
     return (
         "With all methods [tuned alike](docs/leaderboard.md) under the clean protocol on "
         f"{', '.join(datasets)}, item tables of one's own are better than the backbone's in {better} of "
         f"{len(pairs)} comparisons, worse in {worse}, undecided in {len(pairs) - len(decided)}. The best "
         f"federated method of the papers against the best centralised one: {'; '.join(reached)} "
-        "(exact NDCG@10, five seeds)."
+        f"(exact NDCG@10, {seeds} seeds)."
     )
-
-
-def alike() -> str:
-    """How many searches of the leaderboard are finished on each dataset, and what they took."""
-    rows = [row for row in _csv_of("leaderboard") if row["search"]]
-    lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        own = [row for row in rows if row["dataset"] == dataset]
-        finished = [row for row in own if row["trials"]]
-        missing = [row["title"] for row in own if not row["trials"]]
-        without = ", ".join(missing) if len(missing) < len(own) else "all"
-        trials = sum(int(row["trials"]) for row in finished)
-        lines.append((dataset, without if missing else "–", f"{len(finished)} of {len(own)}", f"{trials:,}"))
-    return markdown(("dataset", "not finished", "searches finished", "their trials"), lines, right=2)
-
-
-def _csv_of(table: str) -> list[Row]:
-    with (REFERENCE / f"tables/{table}.csv").open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def orders() -> str:
@@ -286,7 +265,7 @@ def protocols() -> str:
 
 def switched(dataset: str, step: str) -> dict[str, float]:
     """HR@10 of methods with PFedCLR's settings at a step from `published` to `clean`, by their titles."""
-    rows = (row for table in ("audit_protocols", "audit_protocols_pfedclr") for row in _csv_of(table))
+    rows = (row for table in ("audit_protocols", "audit_protocols_pfedclr") for row in stored_table(table))
     return {
         row["title"]: float(row["hr@10"])
         for row in rows
@@ -331,106 +310,6 @@ def trained_again() -> str:
         (tuple(row.values()) for row in numbers("trained-again")),
         right=1,
     )
-
-
-def searches() -> str:
-    """The findings of every search, beside the values without it; its numbers where its table is kept."""
-    from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
-
-    methods = load_methods(ROOT / "config/methods.yaml")
-    known = load_tuning(ROOT / "config/tuning.yaml", methods).searches
-    return markdown(
-        (
-            "search",
-            "on",
-            "found",
-            "without",
-            "trials",
-            "seeds",
-            "NDCG@10 found",
-            "without",
-            "trials within 5 %",
-        ),
-        (
-            (f"`{search.key}`", search.dataset, *_found(search, found), *_reached(kept_trials(search.target)))
-            for search in known.values()
-            if (found := found_by(methods, search)) is not None
-        ),
-        right=5,
-    )
-
-
-def searched_alike() -> str:
-    """What tells how good a search of the leaderboard was: its two best trials, their rounds and edges."""
-    from fedrec.config.methods import load_methods
-    from fedrec.config.tuning import found_by, load_tuning
-
-    methods = load_methods(ROOT / "config/methods.yaml")
-    lines = []
-    for search in load_tuning(ROOT / "config/tuning.yaml", methods).alike:
-        trials, found = kept_trials(search.target), found_by(methods, search)
-        if trials and found is not None:
-            ranked = sorted(
-                (trial for trial in trials if trial["ended_early"] == "False"), key=_on_validation
-            )
-            best, second = ranked[-1], ranked[-2]
-            lines.append(
-                (
-                    f"`{search.key}`",
-                    search.dataset,
-                    _at_an_edge(search, found) or "–",
-                    f"{best['round']} of {best['rounds']}",
-                    f"{_on_validation(best):.3f}",
-                    f"{_on_validation(second):.3f}",
-                )
-            )
-    return markdown(("search", "on", "at an edge", "round", "best", "second"), lines, right=3)
-
-
-def _on_validation(trial: Row) -> float:
-    return float(trial["ndcg@10"])
-
-
-def _at_an_edge(search: "Search", found: "Found") -> str:
-    """The values that a search found within 5 % of an end of their range."""
-    from fedrec.config.methods import setting_text
-    from fedrec.plan.trials import section_of
-
-    values = {name: setting_text(value) for name, value in found.settings.items()}
-    return ", ".join(
-        f"{one.setting} {values[one.setting]}"
-        for one in search.ranges
-        if one.bounds is not None and section_of(one, values[one.setting], _EDGES) in (0, _EDGES - 1)
-    )
-
-
-def kept_trials(target: str) -> list[Row]:
-    """The trials of a search whose table is kept; none of another."""
-    from fedrec.reporting.kept import kept_targets, kept_text
-
-    if target not in kept_targets(REFERENCE):
-        return []
-    return list(csv.DictReader(kept_text(REFERENCE, target, ".csv").splitlines()))
-
-
-def _found(search: "Search", found: "Found") -> tuple[str, str, str, str]:
-    """The values that a search found, those without it, and its numbers of trials and of seeds."""
-    from fedrec.config.methods import setting_text
-
-    values = (f"{name} {setting_text(value)}" for name, value in found.settings.items())
-    without = (f"{one.setting} {one.was}" for one in search.ranges if one.setting in found.settings)
-    return ", ".join(values), ", ".join(without), str(found.trials), str(found.seeds)
-
-
-def _reached(trials: Sequence[Row]) -> tuple[str, str, str]:
-    """NDCG@10 on validation of the best trial and of the first, and how many are near the best."""
-    if not trials:
-        return "–", "–", "–"
-    (best,) = (trial for trial in trials if trial["chosen"] == "True")
-    (first,) = (trial for trial in trials if trial["trial"] == "0")
-    near = sum(float(trial["ndcg@10"]) >= 0.95 * float(best["ndcg@10"]) for trial in trials)
-    return f"{float(best['ndcg@10']):.3f}", f"{float(first['ndcg@10']):.3f}", str(near)
 
 
 def switches() -> str:

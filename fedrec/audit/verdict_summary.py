@@ -28,7 +28,7 @@ ALL = "all"
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
 UNTUNED = "Verdicts not called tuned have settings tuned under the published protocols."
-"""Verdicts called tuned have settings that searches found under the clean protocol."""
+"""Those called tuned have what searches found under the clean protocol, or what is better on validation."""
 
 
 @dataclass(frozen=True)
