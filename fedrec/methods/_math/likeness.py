@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from fedrec.errors import DivergenceError
 from fedrec.federation.model import Uploads
 from fedrec.methods._math.symmetric import products_of_rows
 
@@ -45,9 +46,16 @@ def first_components(tables: Tensor) -> Tensor:
     """Each table (tables x items x d), centred and projected on its first principal axis: tables x items.
 
     The axis points to where its largest coordinate is positive; by itself it has no direction.
+    `DivergenceError` where a table is not finite, or its squares are not.
     """
     centred = tables - tables.mean(1, keepdim=True)
-    _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    try:
+        _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+    except torch.linalg.LinAlgError as error:
+        raise DivergenceError(
+            "training diverged; an item table has numbers so large that it has no principal axis. Lower the "
+            "learning rate."
+        ) from error
     first = axes[:, :, -1]
     largest = first.gather(1, first.abs().argmax(1, keepdim=True))
     return torch.einsum("tid,td->ti", centred, first * largest.sign())

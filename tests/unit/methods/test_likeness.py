@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from fedrec.errors import DivergenceError
 from fedrec.federation.server import mixing
 from fedrec.federation.server.mixing import mean_of, means_of
 from fedrec.federation.server.personal import Personal
@@ -137,6 +138,14 @@ def test_equal_tables_have_equal_components_and_a_shift_of_all_rows_does_not_mat
     found = first_components(tables)
     assert torch.allclose(found[0], found[1], atol=1e-12)
     assert torch.allclose(found[0], found[2], atol=1e-12)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_table_without_a_principal_axis_has_diverged(number):
+    table = drawn(2, 5, 3)
+    table[1, 2, 0] = number
+    with pytest.raises(DivergenceError, match="Lower the learning rate"):
+        first_components(table)
 
 
 def test_cosine_distances_by_hand():
