@@ -4,17 +4,23 @@ from docs.tables.numbers import REFERENCE, ROOT, markdown
 
 _DATASET = "ml-100k"
 _NOISE = {
-    "fcf": ("", "[ldp=0.01]", "[ldp=0.1]", "[ldp=0.5]", "[ldp=2][ldp_clip=100]", "[ldp=200][ldp_clip=100]"),
-    "fedease": ("", "[ldp=0.5]", "[ldp=20][ldp_clip=1000]"),
-    "fedmf": ("", "[ldp=0.1]", "[ldp=0.5]"),
+    "fcf[alpha=0.308][d=32][penalty=1.63][rate=0.881]": (
+        "",
+        "[ldp=0.01]",
+        "[ldp=0.1]",
+        "[ldp=0.5]",
+        "[ldp=2][ldp_clip=100]",
+        "[ldp=200][ldp_clip=100]",
+    ),
+    "fedease[penalty=174]": ("", "[ldp=0.5]", "[ldp=20][ldp_clip=1000]"),
+    "fedmf[d=16][item_factor=7.92][local_epochs=1][rate=0.141]": ("", "[ldp=0.1]", "[ldp=0.5]"),
 }
-"""Changes to the settings that the search of each method found."""
+"""Changes to a method with the settings that an earlier search found."""
 
 
 def noise() -> str:
     """Accuracy with noise on uploads, and the epsilon of what a client sends; seed 0."""
-    from fedrec.config.methods import load_methods, title
-    from fedrec.config.tuning import tuned_name
+    from fedrec.config.methods import load_methods, resolve
     from fedrec.plan.runs import run_of
     from fedrec.runs.store import RunStore
 
@@ -22,9 +28,8 @@ def noise() -> str:
     lines = []
     for name, levels in _NOISE.items():
         for level in levels:
-            tuned = tuned_name(methods, name + level, _DATASET)
-            assert tuned is not None, f"{name}: its search on {_DATASET} is not adopted"
-            paper, method = tuned
+            method = name + level
+            _, _, paper = resolve(methods, method, None, _DATASET)
             record = store.record(run_of(methods, paper, _DATASET, "clean", method, 0).folder)
             scale, clip = record.settings["ldp"], record.settings["ldp_clip"]
             account = record.summary.get("privacy", {}).get("uploads", {})
@@ -37,7 +42,7 @@ def noise() -> str:
             )
             lines.append(
                 (
-                    title(methods, name),
+                    f"`{name}`",
                     f"{scale:g}" if scale else "none",
                     "–" if clip is None else f"{clip:g}",
                     _epsilon(account.get("epsilon_per_round")),

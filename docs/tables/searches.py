@@ -52,19 +52,25 @@ def searched_alike() -> str:
     for search in load_tuning(ROOT / "config/tuning.yaml", methods).alike:
         trials, found = kept_trials(search.target), found_by(methods, search)
         if trials and found is not None:
-            whole = [trial for trial in trials if trial["ended_early"] == "False"]
-            best, second, *_ = sorted(whole, key=_on_validation, reverse=True)
+            best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)
             lines.append(
                 (
                     f"`{search.key}`",
                     search.dataset,
                     _at_an_edge(search, found) or "–",
-                    f"{best['round']} of {best['rounds']}",
+                    f"{', '.join(best['round'].split())} of {best['rounds']}",
                     f"{_on_validation(best):.3f}",
                     f"{_on_validation(second):.3f}",
                 )
             )
     return markdown(("search", "on", "at an edge", "round", "best", "second"), lines, right=3)
+
+
+def _finalists(trials: Sequence[Row]) -> list[Row]:
+    """The trials that were trained for all rounds, and with as many seeds as any."""
+    whole = [trial for trial in trials if trial["ended_early"] == "False"]
+    seeds = [len(trial["seeds"].split()) for trial in whole]
+    return [trial for trial, number in zip(whole, seeds, strict=True) if number == max(seeds)]
 
 
 def _on_validation(trial: Row) -> float:

@@ -103,6 +103,16 @@ class Final:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """How searches under the shared protocol on other datasets use those on one dataset."""
+
+    source: str
+    """The dataset whose finding is a start on all others."""
+    most_trials: int
+    """Of a method, on each of the others."""
+
+
+@dataclass(frozen=True)
 class Tuning:
     """All searches, and what they have in common."""
 
@@ -117,6 +127,8 @@ class Tuning:
     """Methods without a search that are shown beside those tuned alike."""
     final: Final | None = None
     """None where one seed decides."""
+    transfer: Transfer | None = None
+    """None where every dataset is searched by itself, and with the same budget."""
 
     @property
     def seeds(self) -> range:
@@ -139,7 +151,18 @@ class Tuning:
         """How many trials a search has, unless it has fewer points: an equal share of its method's."""
         ways = self.ways_of(search)
         searched = {one.setting for way in ways for one in way.ranges}
-        return math.ceil(min(self.most_trials, self.trials_per_setting * len(searched)) / len(ways))
+        most = self._most_trials(search)
+        return math.ceil(min(most, self.trials_per_setting * len(searched)) / len(ways))
+
+    def finalists_of(self, search: Search) -> int:
+        """How many trials of a search are trained with several seeds: an equal share of its method's."""
+        assert self.final is not None, "one seed decides"
+        return math.ceil(self.final.keep / len(self.ways_of(search)))
+
+    def _most_trials(self, search: Search) -> int:
+        if self.transfer is None or search.protocol != SHARED_PROTOCOL:
+            return self.most_trials
+        return self.most_trials if search.dataset == self.transfer.source else self.transfer.most_trials
 
 
 def load_tuning(path: Path, methods: Methods) -> Tuning:
@@ -169,6 +192,7 @@ def load_tuning(path: Path, methods: Methods) -> Tuning:
         searches,
         controls,
         Final(**content["final"]) if "final" in content else None,
+        Transfer(**content["transfer"]) if "transfer" in content else None,
     )
     refuse(document, [*_of_ways(tuning), *_of_budgets(tuning)])
     return tuning
@@ -306,6 +330,7 @@ def _of_way(key: KeyPath, search: Search, content: Mapping[str, Any], tuning: Tu
 def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search]:
     """A search for each of its datasets."""
     content, at = document.content["searches"][key], ("searches", key)
+    source = _source_of(document, key)
     name, _, paper = key.rpartition("@")
     with told_at(document.place(at)):
         known = settings_in(entries_of(methods, parse(name)))
@@ -334,12 +359,20 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
             _range(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
+        found = None if source in (None, dataset) else _found(methods, method, paper, source)
+        stated = content.get("starts", ())
         starts = tuple(
             tuple(setting_text(start[one.setting]) if one.setting in start else one.was for one in ranges)
-            for start in content.get("starts", ())
+            for start in (stated if found is None else (found.settings, *stated))
         )
         backbone = content.get("backbone")
         yield Search(key, method, whose, dataset, content["because"], ranges, starts, exact, backbone)
+
+
+def _source_of(document: Document, key: str) -> str | None:
+    """The dataset whose finding a search starts from on all others; None where it does not."""
+    shared = key.endswith(f"@{SHARED_PROTOCOL}")
+    return document.content["transfer"]["source"] if shared and "transfer" in document.content else None
 
 
 def _of_name(at: KeyPath, name: str, method: str, paper: str, searched: Collection[str]) -> Iterator[Mistake]:

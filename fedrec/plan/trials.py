@@ -80,7 +80,7 @@ def stages(
             scores = _means(known[-1], reached)
             if scores is None:
                 break
-            alive = sorted(best(scores, _kept(known[-1], tuning)))
+            alive = sorted(best(scores, _kept(known[-1], search, tuning)))
         runs = {n: tuple(_run(search, trials[n], methods, seed, rounds) for seed in seeds) for n in alive}
         known.append(TrialStage(rounds, runs))
     return known
@@ -111,11 +111,10 @@ def _steps(search: Search, tuning: Tuning, methods: Methods) -> Iterator[tuple[i
         yield None, tuning.seeds
 
 
-def _kept(stage: TrialStage, tuning: Tuning) -> int:
+def _kept(stage: TrialStage, search: Search, tuning: Tuning) -> int:
     """How many trials of a stage go on."""
     if stage.rounds is None:
-        assert tuning.final is not None, "the last stage"
-        return tuning.final.keep
+        return tuning.finalists_of(search)
     assert tuning.halving is not None, "no stage is early"
     return math.ceil(tuning.halving.keep * len(stage.runs))
 

@@ -51,7 +51,7 @@ def first_components(tables: Tensor) -> Tensor:
     centred = tables - tables.mean(1, keepdim=True)
     try:
         _, axes = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
-    except torch.linalg.LinAlgError as error:
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # documented, and not listed there
         raise DivergenceError(
             "training diverged; an item table has numbers so large that it has no principal axis. Lower the "
             "learning rate."

@@ -267,6 +267,9 @@ def test_the_ways_of_a_method_share_its_budget():
     assert [tuning.trials_of(one) for one in (adam, sgd)] == [8, 8]
     least = replace(tuning, most_trials=7)
     assert [least.trials_of(one) for one in (adam, sgd)] == [4, 4]
+    # And those that are trained with several seeds.
+    several = replace(tuning, final=Final(keep=3, seeds=2))
+    assert [several.finalists_of(one) for one in searches.values()] == [2, 2, 3, 3]
     # Papers have no ways.
     of_paper = search(RATE, method="fedmf")
     assert replace(tuning, searches={**searches, "a": of_paper}).trials_of(of_paper) == 5

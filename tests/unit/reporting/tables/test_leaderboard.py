@@ -33,13 +33,21 @@ def made(tmp_path):
     """A project with five searches on a dataset; that of PLGC is not finished."""
     made = Made(tmp_path)
     content = yaml.safe_load((made.folder / "config/tuning.yaml").read_text(encoding="utf-8"))
-    searches = {f"{name}@clean": content["searches"][f"{name}@clean"] for name in SEARCHED}
+    del content["transfer"]
+    searches = {f"{name}@clean": one_way(content["searches"], name) for name in SEARCHED}
     for search in searches.values():
         search["datasets"] = ["alpha"]
     changes = {"searches": searches, "controls": ["popularity"], "trials_per_setting": 2, "most_trials": 4}
     made.write("config/tuning.yaml", yaml.safe_dump(content | changes))
     set_found(made, dict.fromkeys(("mf", "fedmf", "pfedclr"), 4) | {"ease": 2})
     return made
+
+
+def one_way(searches, name):
+    """The first search of the project for a method, as if it were trained in no other way."""
+    return next(
+        one for key, one in searches.items() if re.fullmatch(rf"{re.escape(name)}(\[.*\])?@clean", key)
+    )
 
 
 def set_found(made, trials):
