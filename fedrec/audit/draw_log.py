@@ -131,7 +131,7 @@ def _numbers(path: Path, column: pa.ChunkedArray, known: _Known) -> NDArray[np.i
     if unknown:
         draws = int(np.count_nonzero(number[place] < 0))
         shown = ", ".join(f"'{one}'" for one in unknown[:_MOST_SHOWN])
-        more = ", ..." if len(unknown) > _MOST_SHOWN else ""
+        more = " and more" if len(unknown) > _MOST_SHOWN else ""
         raise DataError(
             f"{path}: {draws:,} of {len(place):,} draws name {known.what}s that {known.data.name} does not "
             f"have. Unknown ids: {len(unknown):,}, which are {shown}{more}. {known.cure(unknown)}"

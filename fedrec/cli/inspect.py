@@ -81,7 +81,7 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say in which form an audit is told."""
+    """Add the options that say in which form an audit is printed or written."""
     parser.add_argument("--out", type=Path, help="json file to write (default: print it below the words)")
     parser.add_argument("--json", action="store_true", help="print or write the json alone, without words")
 

@@ -74,7 +74,7 @@ def test_ids_may_be_numbers_of_fedrec(tmp_path, data):
         ("user,item,round\n7,10,\n", "column 'round' has no value in 1 of 1 rows"),
         (
             "user,item\n7,10\n7,1\n7,1\n7,2\n7,3\n7,9\n7,10\n",
-            "5 of 7 draws name items that made does not have. Unknown ids: 4, which are '1', '2', '3', ....",
+            "5 of 7 draws name items that made does not have. Unknown ids: 4, which are '1', '2', '3' and more.",
         ),
         (
             "user,item\n8,10\nann,10\n",

@@ -47,7 +47,7 @@ def test_the_pool_of_a_uniform_sampler_is_found(split, rule, verdict, is_uniform
         assert (part.held_out.draws == 0) == (rule != SOUND)
         assert (part.candidates.draws == 0) == (rule == NEUTRAL)
         assert part.held_out.expected == pytest.approx(35, abs=8)
-        # Of a uniform sampler both expectations mean the same; held-out items are drawn somewhat more in a larger pool.
+        # Both expectations mean the same of a uniform sampler.
         assert part.held_out.uniform == pytest.approx(ENOUGH * 120 / 136, rel=0.03)
         assert part.held_out.strength < 1e-8
     assert found.training.draws == 0
@@ -129,7 +129,7 @@ def test_a_sampler_over_all_items_is_sound_with_a_warning(split):
 
 
 def test_sound_loops_are_called_leaking_as_seldom_as_stated(split):
-    """Of 120 p, those below a level are about the share that it says."""
+    """Among 120 p, those below a level are about the share that it says."""
     may = pool_of(split, SOUND)
     rng = np.random.default_rng(1)
     ps = []
