@@ -1,10 +1,10 @@
-"""Commands that look and change nothing: datasets, methods, papers, audit of one run."""
+"""Commands that look and change nothing: datasets, methods, papers, audit of one run or of a log of draws."""
 
 import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedrec.cli.options import (
     add_catalogue,
@@ -40,14 +40,48 @@ def add_commands(commands: "Commands") -> None:
     )
     add_project(parser)
 
-    parser = add_command(commands, "audit", _audit)
-    parser.add_argument("--run", type=Path, required=True, help="the folder of a finished run")
+    _add_audit(add_command(commands, "audit", _audit))
+
+
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the audit of a run, and the audit of a log of draws below it."""
+    parser.set_defaults(parser=parser)
+    parser.add_argument("--run", type=Path, help="the folder of a finished run")
     parser.add_argument(
         "--exposed", type=Path, help="the same run under only-pool (default: beside it, if there)"
     )
     parser.add_argument(
         "--data", type=Path, help="the folder of its dataset's splits (default: of its results)"
     )
+    _add_forms(parser)
+    parts = parser.add_subparsers(metavar="WHAT")
+
+    part = add_command(parts, "draws", _audit_draws)
+    part.add_argument(
+        "log", metavar="FILE", type=Path, help="a csv or parquet file: columns user, item, round"
+    )
+    part.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
+    part.add_argument(
+        "--protocol", default="clean", help="the split that the loop trained on (default: %(default)s)"
+    )
+    part.add_argument(
+        "--ids",
+        choices=("original", "fedrec"),
+        default="original",
+        help="ids of the dataset's raw file, or fedrec's own numbers (default: %(default)s)",
+    )
+    part.add_argument(
+        "--sampler",
+        choices=("any", "uniform"),
+        default="any",
+        help="any: expect of an item what users without a row of it draw; uniform: expect as much of all "
+        "items (default: %(default)s)",
+    )
+    _add_forms(part)
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say in which form an audit is printed or written."""
     parser.add_argument("--out", type=Path, help="json file to write (default: print it below the words)")
     parser.add_argument("--json", action="store_true", help="print or write the json alone, without words")
 
@@ -88,15 +122,34 @@ def _papers(parsed: argparse.Namespace) -> None:
 
 def _audit(parsed: argparse.Namespace) -> None:
     """Audit a finished run: its draws, hits that vanish when items are exposed, what its uploads reveal."""
+    if parsed.run is None:
+        parser: argparse.ArgumentParser = parsed.parser
+        parser.error("name a finished run by --run, or a log of draws: draws FILE")
     from fedrec.audit.one_run import audit_run, in_words
-    from fedrec.files.atomic import write_text
     from fedrec.runs.record import RunRecord
 
     found = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
+    _put_out(parsed, found, in_words(found))
+
+
+def _audit_draws(parsed: argparse.Namespace) -> None:
+    """Audit a log of the negatives that any training loop drew: does it leak held-out items?"""
+    from fedrec.audit.drawn_negatives import audit_draw_log, draws_in_words
+
+    found = audit_draw_log(
+        parsed.log, parsed.data, parsed.protocol, ids=parsed.ids, is_uniform=parsed.sampler == "uniform"
+    )
+    _put_out(parsed, found.as_dict(), draws_in_words(found))
+
+
+def _put_out(parsed: argparse.Namespace, found: dict[str, Any], words: str) -> None:
+    """Print the words of an audit, and print or write its values, as the options say."""
+    from fedrec.files.atomic import write_text
+
     text = json.dumps(found, indent=2) + "\n"
     if parsed.out is not None:
         write_text(parsed.out, text)
     if not parsed.json:
-        print(in_words(found))
+        print(words)
     if parsed.out is None:
         print(text if parsed.json else f"\n{text}", end="")

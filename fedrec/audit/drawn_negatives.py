@@ -1,0 +1,234 @@
+"""Whether a training loop leaks held-out items through its negatives: the audit of a log of its draws.
+
+A loop leaks if it never draws a user's held-out items as negatives, while it draws the other items that they
+are ranked among. The error is stated: of sound loops, at most the share `FALSE_ALARMS` is called leaking.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fedrec.audit.draw_log import DrawLog, IdKind, read_draw_log
+from fedrec.audit.draw_rates import DrawRates, KindOfItem, Pairs, all_pairs
+from fedrec.data.split import PARTS, TEST, TRAIN, VALIDATION, Split, read_split
+
+FALSE_ALARMS = 0.001
+"""The chance at most that a sound loop is called leaking."""
+_FALSE_ALARMS_OF_PART = FALSE_ALARMS / 2
+"""The same of validation alone, and of test alone."""
+_FAR_TOO_SELDOM, _SELDOM = 0.5, 0.9
+"""Draws for each expected one, below which held-out items are drawn far too seldom, or too seldom."""
+_LEAST_SHOWN = 1e-12
+_VARIES = 1.5
+"""Above this, words say how much more counts vary than those of independent draws."""
+_HELD_OUT = (VALIDATION, TEST)
+
+DrawVerdict = Literal[
+    "another split", "leaks", "leaks in part", "avoids candidates too", "too few draws to tell", "sound"
+]
+DRAW_VERDICTS: dict[DrawVerdict, str] = {
+    "another split": "the loop draws training items in place of held-out ones, so it holds out other items "
+    "than this split. Name the protocol that it follows, or train it on this split.",
+    "leaks": "held-out items are drawn never, or far too seldom, and the items that they are ranked among "
+    "are drawn. A model that remembers its draws knows what was held out.",
+    "leaks in part": "held-out items are drawn, but less often than comparable ones. Some users, rounds or "
+    "parts of the loop may leak.",
+    "avoids candidates too": "neither held-out items nor their candidates are drawn, while others are. Draws "
+    "do not tell them apart, but the loop knows its test data.",
+    "too few draws to tell": "a sound loop could have missed all held-out items by chance. Log more rounds "
+    "or users.",
+    "sound": "held-out items are drawn as often as comparable ones, as far as so many draws can tell.",
+}
+"""What each verdict means; of two parts, the verdict that comes first here is that of the loop."""
+
+
+@dataclass(frozen=True)
+class AuditedPart:
+    """What the draws tell of the items held out for validation, or for test."""
+
+    held_out: KindOfItem
+    candidates: KindOfItem
+    verdict: DrawVerdict
+
+
+@dataclass(frozen=True)
+class DrawAudit:
+    """What a log of draws tells of the loop that drew."""
+
+    dataset: str
+    protocol: str
+    split: str
+    users: int
+    """Users of the split that drew."""
+    rounds: int
+    draws: int
+    left_out: int
+    """Draws of users that take no part in the split."""
+    by_others: bool
+    """Whether expected draws of an item are those by users without a row of it, rather than uniform ones."""
+    bundle: float
+    """How many times more counts vary than those of independent draws: draws count as so many fewer."""
+    training: KindOfItem
+    comparable_pairs: int
+    comparable_draws: int
+    parts: dict[str, AuditedPart]
+    verdict: DrawVerdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def audit_draw_log(
+    path: Path, data: Path, protocol: str = "clean", *, ids: IdKind = "original", is_uniform: bool = False
+) -> DrawAudit:
+    """Audit the log `path` of draws on the dataset in the folder `data`, as `protocol` splits it.
+
+    `is_uniform` takes the sampler for uniform; otherwise it may prefer some items to others.
+    """
+    return audit_draws(read_draw_log(path, data, ids), read_split(data / protocol), is_uniform=is_uniform)
+
+
+def audit_draws(log: DrawLog, split: Split, *, is_uniform: bool = False) -> DrawAudit:
+    """Audit draws on a split: see `audit_draw_log`."""
+    takes_part = np.isin(log.user, split.user)
+    every, log = int(log.count.sum()), _where(log, takes_part)
+    draws = int(log.count.sum())
+    pairs = {part: Pairs.of(*split.pairs_of(part), split.items) for part in range(len(PARTS))}
+    excluded = all_pairs(pairs.values())
+    users = np.unique(split.user)
+    rates = DrawRates.fitted(log, excluded, users, is_uniform=is_uniform)
+    training = rates.kind(pairs[TRAIN])
+    held_out = {part: rates.kind(pairs[part].without(pairs[TRAIN])) for part in _HELD_OUT}
+    is_other = _is_another_split(training, held_out.values())
+    parts = {}
+    for part in _HELD_OUT:
+        candidates = rates.kind(_candidates(split, PARTS[part]))
+        verdict = _verdict(held_out[part], candidates, is_other=is_other)
+        parts[PARTS[part]] = AuditedPart(held_out[part], candidates, verdict)
+    found = {part.verdict for part in parts.values()}
+    return DrawAudit(
+        dataset=split.dataset,
+        protocol=split.protocol.name,
+        split=split.content_hash(),
+        users=len(np.unique(log.user)),
+        rounds=log.rounds,
+        draws=draws,
+        left_out=every - draws,
+        by_others=not is_uniform,
+        bundle=rates.bundle,
+        training=training,
+        comparable_pairs=len(users) * split.items - len(excluded.user),
+        comparable_draws=int(rates.of_user.sum()),
+        parts=parts,
+        verdict=next(verdict for verdict in DRAW_VERDICTS if verdict in found),
+    )
+
+
+def _where(log: DrawLog, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> DrawLog:
+    return replace(log, user=log.user[chosen], item=log.item[chosen], count=log.count[chosen])
+
+
+def _candidates(split: Split, part: str) -> Pairs:
+    """The pairs of each user and its candidates of a part."""
+    listed = getattr(split.candidates, part)
+    return Pairs.of(np.repeat(split.candidates.user, listed.shape[1]), listed.ravel(), split.items)
+
+
+def _is_seldom(kind: KindOfItem, ratio: float) -> bool:
+    """Whether so few draws are no chance, and fewer than this for each expected one."""
+    return kind.p < _FALSE_ALARMS_OF_PART and kind.ratio < ratio
+
+
+def _is_another_split(training: KindOfItem, held_out: Iterable[KindOfItem]) -> bool:
+    """Whether a few training items are drawn, in number about what held-out items lack."""
+    seldom = [kind for kind in held_out if _is_seldom(kind, _SELDOM)]
+    lacking = sum(kind.expected - kind.draws for kind in seldom)
+    return bool(seldom) and training.draws > lacking / 2 and _is_seldom(training, _FAR_TOO_SELDOM)
+
+
+def _verdict(held_out: KindOfItem, candidates: KindOfItem, *, is_other: bool) -> DrawVerdict:
+    if held_out.strength >= _FALSE_ALARMS_OF_PART:
+        return "too few draws to tell"
+    if not _is_seldom(held_out, _SELDOM):
+        return "sound"
+    if is_other:
+        return "another split"
+    if _is_seldom(candidates, _FAR_TOO_SELDOM):
+        return "avoids candidates too"
+    return "leaks" if held_out.ratio < _FAR_TOO_SELDOM else "leaks in part"
+
+
+def draws_in_words(found: DrawAudit) -> str:
+    """A table of draws by kind of item, the verdict, and what it rests on."""
+    return "\n".join([*_heading(found), "", *_table(found), "", *_conclusion(found)])
+
+
+def _heading(found: DrawAudit) -> Iterator[str]:
+    yield (
+        f"{found.draws:,} negatives that {found.users:,} users of {found.dataset} drew in {found.rounds:,} "
+        f"{'round' if found.rounds == 1 else 'rounds'}, against the split {found.protocol}."
+    )
+    if found.left_out:
+        yield f"Left out: {found.left_out:,} draws of users that take no part in the split."
+
+
+def _table(found: DrawAudit) -> Iterator[str]:
+    yield _row("kind of item", "pairs", "draws", "expected", "if uniform", "ratio")
+    rows = {"in training": found.training}
+    for name, part in found.parts.items():
+        rows |= {f"held out, {name}": part.held_out, f"candidates, {name}": part.candidates}
+    for label, kind in rows.items():
+        yield _row(
+            label,
+            f"{kind.pairs:,}",
+            f"{kind.draws:,}",
+            f"{kind.expected:,.1f}",
+            f"{kind.uniform:,.1f}",
+            f"{kind.ratio:.2f}",
+        )
+    # By the fit, as many are expected here as were drawn.
+    draws, expected = f"{found.comparable_draws:,}", f"{found.comparable_draws:,.1f}"
+    yield _row("neither", f"{found.comparable_pairs:,}", draws, expected, expected, "1.00")
+
+
+def _row(label: str, *cells: str) -> str:
+    return f"{label:<24}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+def _conclusion(found: DrawAudit) -> Iterator[str]:
+    yield f"Verdict: {found.verdict}: {DRAW_VERDICTS[found.verdict]}"
+    for name, part in found.parts.items():
+        kind = part.held_out
+        high = "any" if kind.high is None else f"{kind.high:.2f}"
+        yield (
+            f"{name.capitalize()}: {part.verdict}. Held-out items are drawn {kind.draws:,} times, "
+            f"{kind.expected:,.1f} expected: ratio {kind.ratio:.2f} (95 % interval {kind.low:.2f} to "
+            f"{high}), p {_chance(kind.p)}."
+        )
+        yield (
+            f"  Strength: a sound loop draws none of them with chance {_chance(kind.strength)}; a verdict "
+            f"needs a chance below {_FALSE_ALARMS_OF_PART:g}."
+        )
+    yield (
+        "Expected: as often as users without a row of the same item draw it."
+        if found.by_others
+        else "Expected: as often as a uniform sampler draws."
+    )
+    if found.bundle > _VARIES:
+        yield (
+            f"Counts vary {found.bundle:.1f} times as much as those of independent draws, since the loop "
+            "repeats draws or prefers items: p and strength count so many times fewer draws."
+        )
+    if found.training.draws:
+        yield (
+            f"Warning: draws training items, {found.training.draws:,} times, {found.training.ratio:.2f} "
+            "times as often as comparable ones. If your loop leaves training items out, check ids and split."
+        )
+
+
+def _chance(value: float) -> str:
+    return f"{value:.2g}" if value >= _LEAST_SHOWN else f"below {_LEAST_SHOWN:g}"
