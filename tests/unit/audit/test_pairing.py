@@ -13,6 +13,7 @@ from fedrec.errors import ComparisonError
 from fedrec.evaluation.metrics import per_user
 from fedrec.plan.runs import RunId
 from fedrec.runs.exact import sampled_name
+from fedrec.runs.store import RunStore, packed_run
 from tests.federations import METHODS, planted_blocks
 from tests.given_scores import long_form, write_ids
 from tests.made_runs import write_run
@@ -128,6 +129,14 @@ def test_the_command_prints_metrics_differences_and_what_it_cannot_know(
     assert "fedrec did not train this system. It cannot check which interactions the training saw" in printed
     assert "fedrec cannot know how these scores were chosen" in printed
     assert printed.endswith(f"Written to {tmp_path / 'out'}\n")
+
+
+def test_the_command_compares_with_stored_runs(shared, others, scores, tmp_path, capsys):
+    store = RunStore(tmp_path / "store")
+    store.add([packed_run(others[1])])
+    capsys.readouterr()
+    assert evaluated(shared, scores, tmp_path / "out", "--against", store.folder / others[1].id.folder) == 0
+    assert "ease, seed 0" in capsys.readouterr().out
 
 
 def test_the_command_prints_what_is_wrong(shared, scores, tmp_path, capsys):

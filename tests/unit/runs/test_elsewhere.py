@@ -1,5 +1,7 @@
 """Scores of other systems: ranked as fedrec ranks its own, or refused with words that say what to do."""
 
+import re
+import shlex
 import shutil
 from dataclasses import replace
 
@@ -8,11 +10,13 @@ import polars as pl
 import pytest
 
 import fedrec
+from fedrec.cli.main import main
 from fedrec.data.split import read_split, write_split
 from fedrec.errors import ConfigurationError, FedrecError, ResultError, SplitError
 from fedrec.evaluation.metrics import METRICS
 from fedrec.files.sealed import read_sealed
 from fedrec.runs.record import REPORTED
+from tests.conftest import ROOT
 from tests.federations import planted_blocks, split_of
 from tests.given_scores import long_form, metrics_by_hand, original_ids, ranks_by_hand, write_ids
 from tests.once import once_for_all_workers
@@ -87,14 +91,19 @@ def last_ranks(run, columns):
     return run.ranks.filter(pl.col("at") == "last").sort("user").select(columns)
 
 
-@pytest.mark.parametrize("protocol", ["clean", "published"])
-@pytest.mark.parametrize("method", ["popularity", "fedmf[rounds=2]", "ease"])
-@pytest.mark.parametrize("form", ["parquet", "csv", "npy", "arrow", "matrix"])
+@pytest.mark.parametrize(
+    ("form", "method", "protocol"),
+    [
+        *((form, "popularity", "clean") for form in ("parquet", "csv", "npy", "arrow", "matrix")),
+        ("parquet", "popularity", "published"),
+        ("parquet", "ease", "clean"),
+        ("csv", "fedmf[rounds=2]", "clean"),
+        ("npy", "fedmf[rounds=2]", "published"),
+    ],
+)
 def test_scores_of_a_run_of_fedrec_give_the_ranks_that_the_run_kept(
-    shared, evaluate, tmp_path, method, protocol, form
+    shared, evaluate, tmp_path, form, method, protocol
 ):
-    if (method, protocol) == ("ease", "published"):
-        protocol = "clean"
     run = finished(shared, method.partition("[")[0], protocol, *(["rounds=2"] if "[" in method else []))
     theirs = evaluate(written(form, tmp_path, shared / "data/made", scores_of(run)), run.protocol)
     assert last_ranks(theirs, EXACT).equals(last_ranks(run, EXACT))
@@ -428,3 +437,28 @@ def test_original_ids_need_their_files(data, evaluate, tmp_path):
     with pytest.raises(FedrecError, match=r"users\.parquet: no such file\. .*with --ids fedrec"):
         evaluate(frame_of(data), data=copied)
     assert evaluate(some_scores(), data=copied, ids="fedrec").metric("hr@10") >= 0
+
+
+def test_the_commands_and_lines_of_the_page_run(shared, monkeypatch, tmp_path, capsys):
+    """docs/scores.md, on a made dataset in place of demo, and with runs of its own to compare with."""
+    page = (ROOT / "docs/scores.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    data = shutil.copytree(shared / "data/made", tmp_path / "results/data/demo")
+    frame_of(data).write_parquet("scores.parquet")
+    first, second = re.findall(r"^    (fedrec evaluate (?:\\\n|.)*)$", page, re.M)
+    runs = [finished(shared, method, "clean").folder for method in ("popularity", "ease")]
+    named = re.findall(r"results/runs/\S+", second)
+    for command in (first, second):
+        for there, run in zip(named, runs, strict=True):
+            command = command.replace(there, shlex.quote(str(run)))
+        assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
+        assert "Written to results/evaluated/made/clean/my-system" in capsys.readouterr().out
+    lines = [
+        line[4:]
+        for line in page.splitlines()
+        if line.startswith("    ") and "fedrec " not in line and "--against" not in line
+    ]
+    names = {}
+    exec("\n".join(lines), names)
+    assert names["train"].height == len(trained(data))
+    assert names["train"]["user_id"].unique().sort().to_list() == sorted(original_ids(data)[0])
