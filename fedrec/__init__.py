@@ -7,6 +7,11 @@ From Python, of what the workflow or `fedrec train` left behind:
     run = fedrec.open_run("results/runs/pfedclr/ml-100k/clean/fedmf/seed0")
     run.curve, run.ranks, run.metrics, run.scores(users=[0, 1], items=[10, 20, 30])
     fedrec.results("results")
+
+Scores of another system are ranked on the same splits, and compared with runs user by user:
+
+    theirs = fedrec.evaluate("scores.parquet", "results/data/ml-100k", "clean", name="their-model")
+    fedrec.paired(theirs, [run])
 """
 
 from collections.abc import Sequence
@@ -16,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
+    from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord
 
 __version__ = "0.1.0"
@@ -43,3 +49,39 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
     from fedrec.runs.results import records_below, results_frame
 
     return results_frame(records_below(folder), settings)
+
+
+def evaluate(
+    scores: object,
+    data: str | Path,
+    protocol: str,
+    *,
+    name: str,
+    out: str | Path | None = None,
+    ids: "IdKind" = "original",
+) -> "RunRecord":
+    """Rank the scores of another system on a frozen split, as fedrec ranks those of its own runs.
+
+    `scores` are a file: parquet or csv with the columns user, item and score, or npy with a row per user and
+    a column per item in fedrec's order; or such a frame or matrix. They are of all items that a user did not
+    train on, or of the held-out items and candidates alone, which gives no exact ranks. `data` is the folder
+    of a prepared dataset with its splits. `ids` says whose ids a file or a frame has: those of the dataset's
+    own file, or fedrec's numbers. `out` is by default results/evaluated/dataset/protocol/name. It returns a
+    finished run like any other, which has no model.
+    """
+    from fedrec.runs.elsewhere import evaluate_scores
+
+    return evaluate_scores(scores, data, protocol, name=name, out=out, ids=ids)
+
+
+def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":
+    """A run compared with others on the same users: a row per metric and other run.
+
+    Each has the mean difference, positive where `run` is better, its 95 % interval over users, and p-values
+    of two paired tests, as they are and corrected by Holm's rule over the other runs.
+    """
+    import polars as pl
+
+    from fedrec.audit.pairing import paired_rows
+
+    return pl.DataFrame(paired_rows(run, others))

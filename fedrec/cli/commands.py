@@ -16,6 +16,7 @@ from fedrec.cli import (
     build,
     check,
     data,
+    evaluate,
     inspect,
     kernel,
     new,
@@ -88,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_others=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     parts = (
-        inspect, check, new, run, data, train, work, status, kernel, build, runs, results, adopt, reference,
+        inspect, check, new, run, data, train, evaluate, work, status, kernel, build, runs, results, adopt,
+        reference,
     )  # fmt: skip
     for part in parts:
         part.add_commands(commands)

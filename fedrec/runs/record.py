@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 IN_CATALOGUE = "test_rank_in_catalogue"
 """The column of ranks among all items."""
+ELSEWHERE = "elsewhere"
+"""What the summary of a record says whose scores another system gave: where they came from."""
 AUDIT_FILE = "audit.json"
 """What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
@@ -162,10 +164,12 @@ class RunRecord:
         """How a damaged file of this run is made again."""
         if self._is_planned:
             return f"Delete it, then build it again with: snakemake --cores 2 '{path}'"
-        return "Train it again: repeat its `fedrec train` with --force."
+        return "Train it again: repeat its `fedrec train` with --force, or its `fedrec evaluate`."
 
     def _trained_again(self, path: Path) -> str:
         """How a file that was never written, or is gone, comes to be."""
+        if ELSEWHERE in self.summary:
+            return "Another system trained it: fedrec has the scores alone that it was given."
         if self._is_planned:
             return f"Train it again: snakemake --cores 2 '{path}'"
         return "Train it again: repeat its `fedrec train` with --force, and not --without-model."

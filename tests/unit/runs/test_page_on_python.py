@@ -2,11 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from fedrec.data.split import read_split
 from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.federations import planted_blocks
+from tests.given_scores import ranks_by_hand, write_ids
 from tests.trained_runs import finished, shared_results
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -18,6 +21,7 @@ def results(tmp_path_factory):
     for seed in (0, 1):
         finished(folder, "fedmf", "clean", "rounds=2", seed=seed)
     finished(folder, "popularity", "published", "rounds=2")
+    write_ids(folder / "data/made", read_split(folder / "data/made/clean"))
     return folder
 
 
@@ -30,6 +34,7 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     lines = re.sub(r'"results/runs/[^"*]+"', repr(str(run.folder)), lines)
     lines = re.sub(r'"results/reference/runs/[^"]+"', repr(str(store.folder / run.id.folder)), lines)
     lines = lines.replace('"results/reference"', repr(str(store.folder)))
+    lines = lines.replace('"results/data/demo"', f'"{results}/data/made"')
     lines = lines.replace('"results', f'"{results}')
     names = {}
     exec(lines, names)
@@ -41,6 +46,11 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     assert "test_hr@10" in printed
     assert str(run.scores([0, 1], [0, 1, 2])) in printed
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    split = read_split(results / "data/made/clean")
+    counts = np.bincount(split.pairs_of(0)[1], minlength=split.items) + np.zeros((split.users, 1))
+    counted = ranks_by_hand(results / "data/made/clean", counts)["test_rank_in_catalogue"]
+    assert names["theirs"].user_ranks(catalogue=True).rank.tolist() == counted
+    assert "randomisation_holm" in printed
     # Three runs of two rounds, told apart by their paths.
     assert names["curves"].height == 3 * 2
     assert names["curves"]["path"].n_unique() == 3

@@ -1,0 +1,85 @@
+"""One run beside others on the same users: its metrics with intervals, and paired differences from each."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.audit.significance import bootstrap_interval, compare, holm
+from fedrec.errors import ComparisonError
+from fedrec.evaluation.metrics import per_user
+from fedrec.runs.exact import exact_name, sampled_name
+from fedrec.runs.record import RunRecord
+
+_TESTS = ("randomisation", "wilcoxon")
+
+
+def interval_rows(run: RunRecord) -> list[dict[str, Any]]:
+    """The test metrics of a run that are compared, each with its 95 % interval over users."""
+    rows = []
+    for metric in _metrics_of(run):
+        values = _values(run, metric)
+        low, high = bootstrap_interval(values)
+        rows.append({"metric": metric, "value": float(values.mean()), "low": low, "high": high})
+    return rows
+
+
+def paired_rows(run: RunRecord, others: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """One row per metric and other run: the difference of `run` from it, positive where `run` is better.
+
+    Users are paired. The p-values of a metric are corrected for the number of runs by Holm's rule. An exact
+    metric is compared with runs that have it.
+    """
+    for other in others:
+        _check_same_split(run, other)
+    return [row for metric in _metrics_of(run) for row in _paired_by(metric, run, others)]
+
+
+def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
+    known = [other for other in others if metric in _metrics_of(other)]
+    results = [compare(_values(run, metric), _values(other, metric)) for other in known]
+    corrected = {test: holm([getattr(result, test) for result in results]) for test in _TESTS}
+    for place, (other, result) in enumerate(zip(known, results, strict=True)):
+        yield {
+            "metric": metric,
+            "against": other.id.method,
+            "paper": other.id.paper,
+            "seed": other.id.seed,
+            "value": run.metric_of(metric),
+            "value_against": other.metric_of(metric),
+            "difference": result.difference,
+            "low": result.low,
+            "high": result.high,
+            "effect": result.effect,
+            **{test: getattr(result, test) for test in _TESTS},
+            **{f"{test}_holm": corrected[test][place] for test in _TESTS},
+            "users": result.users,
+            "folder": str(other.folder),
+        }
+
+
+def _metrics_of(run: RunRecord) -> list[str]:
+    """The metrics that are compared; exact ones where the run has them."""
+    exact = [exact_name(metric) for metric in COMPARED_METRICS] if run.exact_metrics else []
+    return [*COMPARED_METRICS, *exact]
+
+
+def _values(run: RunRecord, metric: str) -> NDArray[np.float64]:
+    """What each user adds to a metric, in the order of their numbers."""
+    return per_user(run.ranks_of(metric).rank, sampled_name(metric))
+
+
+def _check_same_split(run: RunRecord, other: RunRecord) -> None:
+    if run.summary["split"] != other.summary["split"]:
+        raise ComparisonError(
+            f"{other.folder}: is a run on {other.id.dataset} under {other.protocol}, and not on the split of "
+            f"{run.folder} ({run.id.dataset} under {run.protocol}), so that users cannot be paired. Evaluate "
+            "both on the same split."
+        )
+    if not other.has_numbers():
+        raise ComparisonError(
+            f"{other.folder}: diverged before its reported round, so that it has no number to compare with. "
+            "Leave it out."
+        )
