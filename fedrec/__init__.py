@@ -44,7 +44,7 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
 
     It has a row per run and reported round.
     `reported` marks the round that the run's own protocol reports; each of `settings` adds a column of its
-    values.
+    values, numbers where all of them are numbers.
     """
     from fedrec.runs.results import records_below, results_frame
 

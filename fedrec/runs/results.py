@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedrec.config.methods import setting_text
-from fedrec.errors import ResultError
+from fedrec.errors import ConfigurationError, ResultError, did_you_mean
 from fedrec.plan.runs import SUMMARY, below_results
 from fedrec.runs.record import RunRecord, without_brackets
 from fedrec.runs.store import RunStore
@@ -63,15 +63,37 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
     """One row per run and reported round: identity, metrics, seconds, device, hashes, folder.
 
     `reported` marks the round that the run's protocol reports. Each of `settings` adds a column of its
-    values, as text, empty where a method has no such setting.
+    values: numbers where all values are numbers, else texts; empty where a method has no such setting.
+    `ConfigurationError` names a setting that no run has.
     """
     import polars as pl
 
-    rows = []
-    for record in records:
-        values = record.settings
-        chosen = {name: setting_text(values[name]) if name in values else None for name in settings}
-        rows += [row | chosen for row in record.result_rows()]
+    every = list(records)
+    columns = {name: _column(every, name) for name in settings}
+    rows = [
+        row | {name: column[place] for name, column in columns.items()}
+        for place, record in enumerate(every)
+        for row in record.result_rows()
+    ]
     # Without a run there are columns all the same, so that a filter finds nothing instead of failing.
     named = [*_NAMED, *settings]
     return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)
+
+
+def _column(records: Sequence[RunRecord], setting: str) -> list[Any]:
+    """The value of a setting in each run; None where a run has no such setting, or none of its values."""
+    known = [record.settings for record in records]
+    if known and not any(setting in values for values in known):
+        names = sorted({name for values in known for name in values})
+        hint = did_you_mean(setting, names)
+        raise ConfigurationError(
+            f"settings: no run has a setting '{setting}'.{hint} They have: {', '.join(names)}."
+        )
+    found = [values.get(setting) for values in known]
+    if all(value is None or _is_number(value) for value in found):
+        return found
+    return [setting_text(values[setting]) if setting in values else None for values in known]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import polars as pl
 import pytest
 
 import fedrec
-from fedrec.errors import ResultError, StorageError
+from fedrec.errors import ConfigurationError, ResultError, StorageError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.files.parquet import read_table
@@ -158,12 +159,28 @@ def test_results_are_one_frame(shared):
     assert {"seconds", "device", "split", "code", "folder"} <= set(frame.columns)
     best = frame.filter(pl.col("reported"), pl.col("protocol") == "clean").sort("method")
     assert best["method"].to_list() == ["fedmf[rounds=3]", "popularity"]
-    # A method without a setting has no value of it.
-    assert best["d"].to_list()[1] is None
+    # A method without a setting has no value of it; numbers are numbers, in their order.
+    assert best["d"].to_list() == [16, None]
+    assert best["rounds"].to_list()[0] == 3
     run = fedrec.open_run(best["folder"][0])
     assert best["test_hr@10"][0] == run.metric("hr@10")
     published = frame.filter(pl.col("protocol") == "published-fedem", pl.col("reported"))
     assert published["at"].to_list() == [fedrec.open_run(published["folder"][0]).round_rule]
+
+
+def test_a_setting_that_is_a_text_somewhere_is_a_text_in_every_run(shared):
+    frame = fedrec.results(shared, settings=["optimiser", "clients"])
+    fedmf = frame.filter(pl.col("method") == "fedmf[rounds=3]")
+    assert fedmf["optimiser"].unique().to_list() == ["adam"]
+    # null, of a setting that may be a number
+    assert fedmf["clients"].unique().to_list() == [None]
+
+
+@pytest.mark.parametrize(("name", "hint"), [("rat", "Did you mean 'rate'?"), ("lr", "They have: ")])
+def test_a_setting_that_no_run_has_is_refused(shared, name, hint):
+    with pytest.raises(ConfigurationError, match=re.escape(f"no run has a setting '{name}'.")) as caught:
+        fedrec.results(shared, settings=["d", name])
+    assert hint in str(caught.value)
 
 
 def test_a_folder_without_runs_has_no_rows_but_columns(tmp_path):
