@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedrec.config.document import Document, KeyPath, Mistake, quoted_value, refuse
-from fedrec.config.method_entries import Found, MethodEntry, Setting, place_of
+from fedrec.config.method_entries import Found, MethodEntry, Setting, place_of, setting_meant
 from fedrec.config.names import parse
 from fedrec.errors import ConfigurationError, did_you_mean
 
@@ -92,6 +92,6 @@ def _mistakes(
     for setting, value in content["settings"].items():
         at = (*key, "settings", setting)
         if setting not in known:
-            yield Mistake(at, f"{name} has no setting '{setting}'.{did_you_mean(setting, known)}")
+            yield Mistake(at, f"{name} has no setting '{setting}'.{setting_meant(setting, known)}")
         elif not known[setting].allows(value):
             yield Mistake(at, known[setting].refusal(value))

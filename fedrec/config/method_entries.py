@@ -4,13 +4,14 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from fedrec.config.document import quoted_value
 from fedrec.config.names import Composition
+from fedrec.errors import did_you_mean
 
 SettingType = Literal["integer", "number", "choice", "integers", "text", "path", "bool"]
 WORDS = {
@@ -26,6 +27,22 @@ SHARED_PROTOCOL = "clean"
 """The protocol of searches that belong to no paper: no run has what they found but by its name."""
 COMMON_DATASET = "ml-100k"
 """The dataset that all papers share: what was found there holds where nothing was found."""
+_OTHER_NAMES = {
+    other: name
+    for name, others in {
+        "rate": "lr learning_rate eta step_size",
+        "d": "dim dims dimension embed_dim embedding_dim emb_size embedding_size latent_dim n_factors",
+        "rounds": "num_rounds n_rounds round iterations n_iter",
+        "local_epochs": "epochs epoch num_epochs n_epochs local_epoch",
+        "batch_size": "bs batch batchsize",
+        "negatives": "num_negatives num_negative n_negatives num_neg neg n_neg",
+        "participation": "fraction client_fraction clients_per_round sample_ratio",
+        "optimiser": "optim opt",
+        "reg": "regularization regularisation l2_reg lambda",
+    }.items()
+    for other in others.split()
+}
+"""Settings by the names that other libraries give them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,13 @@ class Found:
     """With how many seeds the chosen trial was trained."""
     validation: float | None = None
     """Its mean NDCG@10 on validation; None of what was found before this was noted."""
+
+
+def setting_meant(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'rate'?` for a setting that is none of `known`: one that it is a name of, or near to."""
+    names = list(known)
+    meant = _OTHER_NAMES.get(word.lower())
+    return f" Did you mean '{meant}'?" if meant in names else did_you_mean(word, names)
 
 
 def place_of(composition: Composition, paper: str) -> str:

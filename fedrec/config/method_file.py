@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedrec.config.document import Document, KeyPath, Mistake, misnamed, quoted_value, refuse, schema_named
-from fedrec.config.method_entries import WORDS, MethodEntry, Setting, SourcedValue
+from fedrec.config.method_entries import WORDS, MethodEntry, Setting, SourcedValue, setting_meant
 from fedrec.errors import did_you_mean
 
 _PARTS = ("settings", "teaching", "backbones", "refused", "composed")
@@ -181,7 +181,7 @@ class _Reader:
 
     def _tell_unknown_setting(self, key: KeyPath, name: str, settings: Mapping[str, Setting]) -> None:
         setting = str(key[-1])
-        self._tell(key, f"{name} has no setting '{setting}'.{did_you_mean(setting, settings)}")
+        self._tell(key, f"{name} has no setting '{setting}'.{setting_meant(setting, settings)}")
 
     def _tell(self, key: KeyPath, text: str) -> None:
         self.mistakes.append(Mistake(key, text))

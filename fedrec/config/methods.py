@@ -32,6 +32,7 @@ from fedrec.config.method_entries import (
     Found,
     MethodEntry,
     Setting,
+    setting_meant,
 )
 from fedrec.config.method_file import read_entries
 from fedrec.config.modules import file_of, method_names, plugin_names
@@ -263,7 +264,7 @@ def _read(composition: Composition, settings: Mapping[str, Setting], key: str, t
     name = composition.name
     if key not in settings:
         raise ConfigurationError(
-            f"{name} has no setting '{key}'.{did_you_mean(key, settings)} It has: {', '.join(settings)}."
+            f"{name} has no setting '{key}'.{setting_meant(key, settings)} It has: {', '.join(settings)}."
         )
     setting = settings[key]
     if setting.nullable and text in ("null", "none"):

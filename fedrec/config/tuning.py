@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrec.config.document import Document, KeyPath, Mistake, refuse, told_at
-from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, is_shared, place_of
+from fedrec.config.method_entries import SHARED_PROTOCOL, Found, Setting, is_shared, place_of, setting_meant
 from fedrec.config.methods import Methods, Settings, canonical, entries_of, resolve, setting_text, settings_in
 from fedrec.config.names import Composition, parse
 from fedrec.config.schema import load
@@ -340,7 +340,7 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
         if setting not in known:
             raise ConfigurationError(
                 f"{document.place((*at, 'settings', setting))}: {name} has no setting '{setting}'."
-                f"{did_you_mean(setting, known)} It has: {', '.join(known)}."
+                f"{setting_meant(setting, known)} It has: {', '.join(known)}."
             )
     refuse(document, list(_of_starts(at, content, known)))
     exact = content.get("validation") == "exact"

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedrec.config.method_entries import setting_meant
 from fedrec.config.methods import setting_text
-from fedrec.errors import ConfigurationError, ResultError, did_you_mean
+from fedrec.errors import ConfigurationError, ResultError
 from fedrec.plan.runs import SUMMARY, below_results
 from fedrec.runs.record import RunRecord, without_brackets
 from fedrec.runs.store import RunStore
@@ -85,7 +86,7 @@ def _column(records: Sequence[RunRecord], setting: str) -> list[Any]:
     known = [record.settings for record in records]
     if known and not any(setting in values for values in known):
         names = sorted({name for values in known for name in values})
-        hint = did_you_mean(setting, names)
+        hint = setting_meant(setting, names)
         raise ConfigurationError(
             f"settings: no run has a setting '{setting}'.{hint} They have: {', '.join(names)}."
         )

@@ -111,6 +111,8 @@ def test_integers_are_joined_by_x_wherever_they_are_written():
             "fedmf+plgc[bta=1]",
             "fedmf+plgc has no setting 'bta'. Did you mean 'beta'? It has: d, rate, stop, rounds, beta",
         ),
+        ("fedmf[LR=1]", "fedmf has no setting 'LR'. Did you mean 'rate'?"),
+        ("fedmf[epochs=1]", "fedmf has no setting 'epochs'. It has: d, rate, stop, rounds."),
         ("fedmf[d=1.5]", "fedmf: d=1.5 is no integer"),
         ("fedmf[rate=nan]", "fedmf: rate=nan is not allowed: made; number from 0 to 1e+30"),
         ("fedmf[d=null]", "fedmf: d=null is no integer"),

@@ -176,7 +176,10 @@ def test_a_setting_that_is_a_text_somewhere_is_a_text_in_every_run(shared):
     assert fedmf["clients"].unique().to_list() == [None]
 
 
-@pytest.mark.parametrize(("name", "hint"), [("rat", "Did you mean 'rate'?"), ("lr", "They have: ")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("rat", "Did you mean 'rate'?"), ("lr", "Did you mean 'rate'?"), ("temperature", "They have: ")],
+)
 def test_a_setting_that_no_run_has_is_refused(shared, name, hint):
     with pytest.raises(ConfigurationError, match=re.escape(f"no run has a setting '{name}'.")) as caught:
         fedrec.results(shared, settings=["d", name])
