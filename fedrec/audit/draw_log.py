@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 
 from fedrec.errors import DataError, did_you_mean
 from fedrec.files.parquet import read_table
+from fedrec.runs.given_scores import IdKind
 
-IdKind: TypeAlias = Literal["original", "fedrec"]
-"""Ids of the dataset's raw file, or fedrec's own numbers."""
 USER, ITEM, ROUND = "user", "item", "round"
 _MISSING = ["", "nan", "NaN"]
 _MOST_SHOWN = 3

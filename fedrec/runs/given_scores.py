@@ -36,7 +36,7 @@ _DENSE = 4
 """A matrix of all pairs is made where it has up to so many times the pairs of the file."""
 _MOST_NAMED = 3
 """Users, items or rows that a message names of many."""
-Pairs: TypeAlias = NDArray[np.int64]
+PairNumbers: TypeAlias = NDArray[np.int64]
 """Pairs as one number each, user x items + item, sorted."""
 
 
@@ -93,13 +93,13 @@ class _Needed:
         return np.unique(self.split.user).astype(np.int64)
 
     @cached_property
-    def unread(self) -> Pairs:
+    def unread(self) -> PairNumbers:
         """Users with their own training items, but for those that are held out as well."""
         held_out = self.split.part != TRAIN
         return np.setdiff1d(self._pairs(~held_out), self._pairs(held_out))
 
     @cached_property
-    def sampled(self) -> Pairs:
+    def sampled(self) -> PairNumbers:
         """Users with their held-out items and candidates."""
         lists = self.split.candidates
         user = lists.user.astype(np.int64)[:, None] * self.split.items
@@ -119,7 +119,7 @@ class _Needed:
         hidden = np.bincount(self.unread // self.split.items, minlength=self.split.users)[self.users]
         return self.split.items - hidden
 
-    def is_read(self, pairs: Pairs) -> NDArray[np.bool_]:
+    def is_read(self, pairs: PairNumbers) -> NDArray[np.bool_]:
         """Which of some pairs are not of users that take no part, nor of training items."""
         takes_part = np.zeros(self.split.users, dtype=bool)
         takes_part[self.users] = True
@@ -137,7 +137,7 @@ class _Needed:
         own = np.arange(first, first + self.split.items)
         return np.setdiff1d(own, self.unread) - first
 
-    def _pairs(self, chosen: NDArray[np.bool_]) -> Pairs:
+    def _pairs(self, chosen: NDArray[np.bool_]) -> PairNumbers:
         user, item = self.split.user[chosen].astype(np.int64), self.split.item[chosen]
         return np.unique(user * self.split.items + item)
 
@@ -146,7 +146,7 @@ class _Needed:
 class _Listed(GivenScores):
     """Scores in rows of user, item and score."""
 
-    pairs: Pairs
+    pairs: PairNumbers
     score: NDArray[Any]
     items: int
 
@@ -246,7 +246,7 @@ def _matrix(name: str, score: NDArray[Any], checksum: str, ids: Ids, split: Spli
         raise DataError(f"{name}: holds numbers of the kind {score.dtype}. Write real numbers.")
     needed = _Needed(split)
     at_once = max(1, _NUMBERS_AT_ONCE // split.items)
-    wrong: list[Pairs] = []
+    wrong: list[PairNumbers] = []
     for first in range(0, len(needed.users), at_once):
         users = needed.users[first : first + at_once]
         row, item = np.nonzero(~np.isfinite(score[users]))
@@ -311,7 +311,7 @@ def _listed(
     return _Matrix(True, checksum, matrix)
 
 
-def _sorted(pairs: Pairs, score: NDArray[Any], cells: int) -> tuple[Pairs, NDArray[Any]]:
+def _sorted(pairs: PairNumbers, score: NDArray[Any], cells: int) -> tuple[PairNumbers, NDArray[Any]]:
     """Pairs in their order, and their scores; there are so many `cells`, users x items."""
     if _DENSE * len(pairs) > cells:
         # Where most pairs are there, each is put into its own cell, which takes less time than to sort them.
@@ -328,10 +328,10 @@ def _sorted(pairs: Pairs, score: NDArray[Any], cells: int) -> tuple[Pairs, NDArr
 
 def _numbered(
     name: str, batches: Iterable[pa.RecordBatch], ids: Ids, split: Split
-) -> tuple[Pairs, NDArray[Any]]:
+) -> tuple[PairNumbers, NDArray[Any]]:
     """The pairs of all rows in the order of the file, and their scores."""
     known = {"user": pa.array(ids.user, pa.string()), "item": pa.array(ids.item, pa.string())}
-    pairs: list[Pairs] = []
+    pairs: list[PairNumbers] = []
     scores: list[NDArray[Any]] = []
     unknown: dict[str, set[str]] = {"user": set(), "item": set()}
     for batch in batches:
@@ -373,7 +373,7 @@ def _score_column(name: str, column: pa.Array) -> NDArray[Any]:
     return values.astype(_kind(values.dtype), copy=False)
 
 
-def _covers_catalogue(name: str, pairs: Pairs, needed: _Needed, ids: Ids) -> bool:
+def _covers_catalogue(name: str, pairs: PairNumbers, needed: _Needed, ids: Ids) -> bool:
     """Whether the pairs are all of the catalogue; an error if they are neither that nor the candidates."""
     items = needed.split.items
     count = np.bincount(pairs // items, minlength=needed.split.users)[needed.users]
@@ -404,7 +404,7 @@ def _covers_catalogue(name: str, pairs: Pairs, needed: _Needed, ids: Ids) -> boo
     )
 
 
-def _refuse_broken(name: str, wrong: Pairs, ids: Ids, items: int) -> None:
+def _refuse_broken(name: str, wrong: PairNumbers, ids: Ids, items: int) -> None:
     if len(wrong):
         raise DataError(
             f"{name}: {_counted(wrong, 'score')} {_are(wrong)} not a number, or infinite: "
@@ -423,7 +423,7 @@ def _meant(strangers: Iterable[str], ids: Ids, column: str) -> str:
     return ""
 
 
-def _pairs_named(pairs: Pairs, ids: Ids, items: int) -> str:
+def _pairs_named(pairs: PairNumbers, ids: Ids, items: int) -> str:
     named = [f"user {ids.user[pair // items]}, item {ids.item[pair % items]}" for pair in pairs[:_MOST_NAMED]]
     return f"{'; '.join(named)}{_more(len(pairs))}"
 
