@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.document import told_at
 from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
@@ -421,6 +422,9 @@ class Targets:
             "titles": {line.method: title(workspace.methods, line.method) for line in lines},
             "seeds": workspace.seeds,
             "unavailable": workspace.unavailable(datasets),
+            NOT_COUNTED: {
+                dataset: why for claim in workspace.claims for dataset, why in claim.not_counted.items()
+            },
         }
         methods = dict.fromkeys(line.method for line in lines)
         return self._target(
