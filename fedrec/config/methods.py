@@ -23,6 +23,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import read
 from fedrec.config.found_file import with_found
 from fedrec.config.method_entries import (
@@ -87,10 +88,11 @@ def load_methods(path: Path, found: Path | None = None) -> Methods:
 
     `found` holds what searches found; None for `found.yaml` beside it, if it is there.
     """
-    beside = path.with_name("found.yaml")
-    if found is None and beside.is_file():
-        found = beside
-    return _loaded(path, found, (_state(path), found and _state(found)))
+    own = file_or_default(path)
+    searched = file_or_default(found or path.with_name("found.yaml"))
+    if found is None and not searched.is_file():
+        return _loaded(own, None, _state(own))
+    return _loaded(own, searched, (_state(own), _state(searched)))
 
 
 def _state(path: Path) -> Hashable:
