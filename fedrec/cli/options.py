@@ -168,15 +168,16 @@ def check_paper(parsed: argparse.Namespace) -> None:
 
     `own` stands for no paper. Schemas are not asked: training runs where nothing checks them.
     """
+    from fedrec.config.default_files import file_or_default
     from fedrec.config.protocol import OWN, paper_of
     from fedrec.config.yaml_text import values_of
     from fedrec.errors import ConfigurationError, did_you_mean
     from fedrec.plan.runs import papers_in
 
     paper, folder = parsed.paper, parsed.methods.parent
-    protocols = configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml"))
+    protocols = file_or_default(configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml")))
     names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
-    declared = (path.stem for path in sorted((folder / "papers").glob("*.yaml")))
+    declared = (path.stem for path in sorted(file_or_default(folder / "papers").glob("*.yaml")))
     of_protocols = (whose for name in names if (whose := paper_of(name)))
     known = list(dict.fromkeys((*papers_in(methods_of(parsed)), *declared, *of_protocols)))
     if paper not in (*known, OWN):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, redirect_stderr
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -117,13 +118,20 @@ def _check_order(parsed: argparse.Namespace) -> None:
 
 
 def _check_place(asked: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` for another project than that of this folder."""
+    """Raise `ConfigurationError` for another project than that of this folder, or where there is none."""
+    from snakemake.common import SNAKEFILE_CHOICES
+
     for option in _PLACES:
         if (value := getattr(asked, option)) is not None:
             raise ConfigurationError(
                 f"--{option} {value}: `fedrec run` builds the project of the folder that it is started in. "
                 "Go to the folder of the other project first, or type `snakemake` in place of `fedrec run`."
             )
+    if not any(Path(choice).is_file() for choice in SNAKEFILE_CHOICES):
+        raise ConfigurationError(
+            "Snakefile: no such file. `fedrec run` needs the top folder of a clone of the project. "
+            "`fedrec prepare`, `split`, `train` and `work` need no Snakefile."
+        )
 
 
 def _end_of_options(words: Sequence[str]) -> int:

@@ -56,10 +56,12 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument(
         "--set",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="change a setting, for example d=32 or layers=32x16x8",
+        help="change settings, for example d=32 or layers=32x16x8; they become part of the method's name, as "
+        "in fedmf[d=32]",
     )
     parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")

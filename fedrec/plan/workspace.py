@@ -10,6 +10,7 @@ from typing import Any, Self
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.causes import check_causes
 from fedrec.config.claims import Claim, load_claims
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.found_file import with_found
 from fedrec.config.method_file import read_entries
@@ -33,7 +34,7 @@ from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
 
-_FILES = (
+CONFIGURATION_FILES = (
     "catalogue",
     "protocol_file",
     "method_file",
@@ -294,7 +295,7 @@ class Workspace:
 def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[str, Any]:
     """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
     check(document, "config")
-    paths = {key: _named(document, key, root) for key in _FILES}
+    paths = {key: _named(document, key, root) for key in CONFIGURATION_FILES}
     found = load(paths["found_file"], "found")
     methods = Methods(with_found(read_entries(load(paths["method_file"], "methods")), found))
     papers = load_papers(paths["paper_folder"])
@@ -332,7 +333,7 @@ def _with_all_protocols(workspace: Workspace) -> dict[str, Paper]:
 
 def _named(document: Document, key: str, root: Path) -> Path:
     """The file or folder that a key of the configuration names; it must be there."""
-    path = root / str(document.content[key])
+    path = file_or_default(Path(document.content[key]), root)
     if not path.exists():
         beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
         raise ConfigurationError(
@@ -397,7 +398,7 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         if protocol != "published":
             with told_at(document.place(("protocols", index))):
                 protocol_named(workspace.protocols, protocol)
-    folder = workspace.root / configuration["paper_folder"]
+    folder = file_or_default(Path(configuration["paper_folder"]), workspace.root)
     for artefact in artefacts_of(workspace.papers, workspace.papers):
         _check_artefact(workspace, artefact, folder / f"{artefact.paper}.yaml")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fedrec.config.methods import Methods, canonical, resolve
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.protocol import full_name
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError, DivergenceError
@@ -120,6 +120,7 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     request replaces it.
     """
     request.check()
+    request = request.with_full_name(methods)
     membership = Membership.of_environment()
     context = _context(request, methods, membership)
     runs = context.runs()
@@ -133,7 +134,7 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
 
 def _context(request: TrainRequest, methods: Methods, membership: Membership) -> _Context:
     """Settings, device and engine of a request; `ConfigurationError` where there are none such."""
-    method = canonical(methods, request.method)
+    method = request.method
     settings, sources, paper = resolve(methods, method, request.paper, request.dataset, request.changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     _check_also(request, paper)
