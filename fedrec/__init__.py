@@ -14,9 +14,10 @@ Scores of another system are ranked on the same splits, and compared with runs u
     fedrec.paired(theirs, [run])
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,6 +50,51 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
     from fedrec.runs.results import records_below, results_frame
 
     return results_frame(records_below(folder), settings)
+
+
+def train(
+    data: str | os.PathLike[str],
+    method: str,
+    *,
+    protocol: str = "clean",
+    seed: int = 0,
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    with_model: bool = True,
+    diverged: Literal["refused", "kept"] = "refused",
+    progress: bool = True,
+    **changes: object,
+) -> "RunRecord":
+    """Train a method on a split, and open the finished run.
+
+    `data` is the folder of a prepared dataset with its splits, as `fedrec.split` gives it. Settings differ
+    from the method's own where `settings` or further arguments say so, and become part of the method's name:
+    `train(data, "fedmf", d=64)` is `train(data, "fedmf[d=64]")`.
+
+    `out` is by default the folder that the workflow gives this run. A finished run there is taken as it is; a
+    run that was stopped resumes from its checkpoint. `with_model=False` writes no model, most of a run's
+    size. `diverged="kept"` makes a training that diverges a result, and no error.
+    """
+    from fedrec.errors import ConfigurationError
+    from fedrec.runs.usual import train_named
+
+    for name in changes.keys() & (settings or {}).keys():
+        raise ConfigurationError(f"{name}: is in settings and an argument besides. Set it once.")
+    return train_named(
+        data,
+        method,
+        protocol=protocol,
+        seed=seed,
+        settings={**(settings or {}), **changes},
+        out=out,
+        device=device,
+        engine=engine,
+        with_model=with_model,
+        diverged=diverged,
+        progress=progress,
+    )
 
 
 def evaluate(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from fedrec.config.reference import STORED_REFERENCE
+from fedrec.config.usual_files import configured, usual_catalogue, usual_found_file, usual_method_file
 
 if TYPE_CHECKING:
     from fedrec.config.methods import Methods
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 MIRROR_VARIABLE = "FEDREC_MIRROR"
 _CONFIGURATION = Path("config/config.yaml")
 _LIST_ENDING = ".jsonl"
-
-
-def configured(variable: str, usual: str) -> Path:
-    """The default of an option that names a file: what Snakemake's environment names, or the usual one.
-
-    Through the environment a path is no parameter of a job, so that another path to the same content
-    re-runs nothing.
-    """
-    return Path(os.environ.get(variable) or usual)
 
 
 def add_command(
@@ -42,7 +34,7 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalogue",
         type=Path,
-        default=configured("FEDREC_CATALOGUE", "config/datasets.yaml"),
+        default=usual_catalogue(),
         help="default: %(default)s",
     )
 
@@ -70,7 +62,7 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         type=Path,
-        default=configured("FEDREC_METHODS", "config/methods.yaml"),
+        default=usual_method_file(),
         help="default: %(default)s",
     )
 
@@ -78,11 +70,10 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
 def add_methods(parser: argparse.ArgumentParser) -> None:
     """Add the same, and the option that names the file of what searches found."""
     add_method_file(parser)
-    found = os.environ.get("FEDREC_FOUND")
     parser.add_argument(
         "--found",
         type=Path,
-        default=Path(found) if found else None,
+        default=usual_found_file(),
         help="the file of what searches found (default: found.yaml beside that of --methods, if it is there)",
     )
 

@@ -185,15 +185,35 @@ def _canonical(methods: Methods, name: str) -> str:
     settings = settings_in(entries_of(methods, composition))
     changes = []
     for key, text in sorted(composition.changes):
-        value = _read(composition, settings, key, text)
-        _check(composition, key, settings[key], value)
+        spelled = _spelled(composition, settings, key, text)
         if settings[key].type == "path":
             raise ConfigurationError(
                 f"{name}: '{key}' names a file, and a path can be no part of a name. Give it by --set "
                 f"{key}=..., or as the value of the entry."
             )
-        changes.append((key, setting_text(value)))
+        changes.append((key, spelled))
     return str(replace(composition, changes=tuple(changes)))
+
+
+def with_settings(methods: Methods, name: str, changes: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The canonical name of a method with more settings changed, and the changes that no name may have.
+
+    Those are of settings that name a file, as texts `name=value`. `ConfigurationError` refuses a change that
+    contradicts the name.
+    """
+    composition = parse(canonical(methods, name))
+    settings = settings_in(entries_of(methods, composition))
+    changed = {key: _spelled(composition, settings, key, text) for key, text in changes.items()}
+    stated = dict(composition.changes)
+    for key, text in changed.items():
+        if stated.get(key, text) != text:
+            raise ConfigurationError(
+                f"{name} sets {key}={stated[key]}, and {key}={text} is set besides. Set it once."
+            )
+    files = {key: text for key, text in changed.items() if settings[key].type == "path"}
+    named = {key: text for key, text in changed.items() if key not in files}
+    spelling = canonical(methods, str(composition.with_changes(named)))
+    return spelling, tuple(f"{key}={text}" for key, text in files.items())
 
 
 def canonical_all(methods: Methods, names: Iterable[str]) -> list[str]:
@@ -289,6 +309,13 @@ def setting_text(value: object) -> str:
         # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.
         return re.sub(r"e\+?(-?)0*", r"e\1", repr(value + 0.0).removesuffix(".0"))
     return str(value)
+
+
+def _spelled(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> str:
+    """The value of a setting as short as it reads back equal, once it is one that the setting may have."""
+    value = _read(composition, settings, key, text)
+    _check(composition, key, settings[key], value)
+    return setting_text(value)
 
 
 def _check(composition: Composition, key: str, setting: Setting, value: object) -> None:
