@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import polars as pl
 
+    from fedrec.data.frames import PreparedData
     from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord
 
@@ -50,6 +51,42 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
     from fedrec.runs.results import records_below, results_frame
 
     return results_frame(records_below(folder), settings)
+
+
+def split(
+    frame: object,
+    *,
+    name: str,
+    protocol: str | Sequence[str] = "clean",
+    out: str | os.PathLike[str] | None = None,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    time: str | None = None,
+    min_rows: int = 1,
+) -> "PreparedData":
+    """Prepare interactions of your own, and split them by a protocol or several.
+
+    `frame` is a frame of polars, pandas or pyarrow with a row per interaction, or the path of a csv or
+    parquet file. Columns are recognised by their names and what they hold; `user`, `item`, `rating` and
+    `time` name them where that fails. Rows rated 0 or less are left out, and so are users with fewer than
+    `min_rows` rows. Standard error and `notes` of the result say what was read and what was left out.
+
+    The dataset is called `name`, and lies in `out`, by default results/data/NAME. `users.parquet` and
+    `items.parquet` there have the original ids. The same call again changes nothing, and adds splits that are
+    not there. Other data of the same name are refused.
+    """
+    from fedrec.data.frames import split_frame
+
+    columns = {"user": user, "item": item, "rating": rating, "time": time}
+    return split_frame(
+        frame,
+        name,
+        [protocol] if isinstance(protocol, str) else list(protocol),
+        None if out is None else Path(out),
+        {kind: column for kind, column in columns.items() if column is not None},
+        min_rows,
+    )
 
 
 def train(

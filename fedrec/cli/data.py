@@ -77,19 +77,15 @@ def _prepare(parsed: argparse.Namespace) -> None:
 def _split(parsed: argparse.Namespace) -> None:
     """Split a prepared dataset by a protocol."""
     from fedrec.config.protocol_file import load_protocols, protocol_named
+    from fedrec.data.frames import dropped_notes
     from fedrec.data.interactions import read_interactions_file
     from fedrec.data.split import write_split
     from fedrec.data.temporal import split_by
 
     protocol = protocol_named(load_protocols(parsed.protocols), parsed.protocol)
     split = split_by(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
-    if len(split.dropped):
-        where = "" if protocol.cut is None else " before or after the time of the cut"
-        print(
-            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows{where}, or "
-            "unseen items, to be split and take no part; they are listed in the metadata of split.parquet.",
-            file=sys.stderr,
-        )
+    for note in dropped_notes(split):
+        print(note, file=sys.stderr)
     write_split(split, parsed.data / protocol.name)
 
 

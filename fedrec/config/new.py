@@ -61,7 +61,7 @@ def new_method(name: str, methods_file: Path) -> Path:
     """Write a method that trains as it is and its entry in `methods_file`; returns the path of its file."""
     folder = MODULE_FOLDERS["methods"]
     _check_folder(folder, methods_file)
-    _check_name(name)
+    check_own_name(name)
     file = folder / f"{_stem(name)}.py"
     old = read_text(methods_file)
     _check_free(name, file, methods_file, document_of(old, str(methods_file)).content)
@@ -82,7 +82,7 @@ def new_dataset(
 
     The file itself is not read.
     """
-    _check_name(name)
+    check_own_name(name)
     old = read_text(catalogue_file)
     if name in document_of(old, str(catalogue_file)).content:
         raise ConfigurationError(
@@ -142,7 +142,7 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _check_name(name: str) -> None:
+def check_own_name(name: str) -> None:
     """Raise `ConfigurationError` unless `name` can name a method or a dataset."""
     if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME and not keyword.iskeyword(name):
         return
