@@ -168,3 +168,25 @@ def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":
     from fedrec.audit.pairing import paired_rows
 
     return pl.DataFrame(paired_rows(run, others))
+
+
+def compare(runs: "Sequence[RunRecord]") -> "pl.DataFrame":
+    """Methods compared on one split, by their runs with several seeds: a row per metric and method.
+
+    Metrics are HR@10 and NDCG@10 among candidates and, as `exact_hr@10` and `exact_ndcg@10`, among all items.
+    `value` is the mean over seeds and users, `low` and `high` are its 95 % interval over users. The method
+    with the best `validation`, the mean of validation NDCG@10 over seeds, comes first; test items never
+    choose it. Every other method has the difference from that one with its interval, and p-values of two
+    tests paired by users, as they are and corrected by Holm's rule over the methods. `over_seeds` is p of the
+    test over seeds, where there are enough. A warning says where there are not.
+    """
+    import warnings
+
+    import polars as pl
+
+    from fedrec.audit.comparing import COMPARISON_COLUMNS, comparison_rows, few_seeds
+
+    rows = comparison_rows(runs)
+    if warning := few_seeds(runs):
+        warnings.warn(warning, stacklevel=2)
+    return pl.DataFrame(rows, schema=dict(COMPARISON_COLUMNS))

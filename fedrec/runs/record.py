@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 IN_CATALOGUE = "test_rank_in_catalogue"
 """The column of ranks among all items."""
+VALIDATION_IN_CATALOGUE = "validation_rank_in_catalogue"
+"""The same of validation items."""
 ELSEWHERE = "elsewhere"
 """What the summary of a record says whose scores another system gave: where they came from."""
 AUDIT_FILE = "audit.json"
@@ -261,6 +263,16 @@ class RunRecord:
         if self.leaves_out_candidates or not self.has_exact_ranks:
             return {}
         found = metrics_of(self.user_ranks(catalogue=True).rank)
+        return {exact_name(name): value for name, value in found.items()}
+
+    @cached_property
+    def exact_validation(self) -> Mapping[str, float]:
+        """The same of validation items; a packed run has none, since it keeps ranks of test items alone."""
+        table = self._table("ranks")
+        if self.leaves_out_candidates or VALIDATION_IN_CATALOGUE not in table.column_names:
+            return {}
+        at = pc.equal(table["at"], self.round_rule).to_numpy()
+        found = metrics_of(table[VALIDATION_IN_CATALOGUE].to_numpy()[at])
         return {exact_name(name): value for name, value in found.items()}
 
     @property
