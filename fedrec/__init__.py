@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import polars as pl
 
+    from fedrec.config.own_search import RangeOrChoices
     from fedrec.data.frames import PreparedData
     from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord
+    from fedrec.runs.searching import TuningResult
 
 __version__ = "0.1.0"
 
@@ -131,6 +133,46 @@ def train(
         with_model=with_model,
         diverged=diverged,
         progress=progress,
+    )
+
+
+def tune(
+    data: str | os.PathLike[str],
+    method: str,
+    *,
+    protocol: str = "clean",
+    ranges: "Mapping[str, RangeOrChoices] | None" = None,
+    trials: int = 16,
+    seeds: int = 3,
+    leaking: bool = False,
+    device: str = "auto",
+    engine: str = "auto",
+    progress: bool = True,
+) -> "TuningResult":
+    """Search settings of a method on any dataset, by exact validation NDCG@10 alone.
+
+    `ranges` has, by setting, values to choose from (`[16, 32]`) or an interval (`{"log": (0.001, 1)}`,
+    `{"linear": (0, 1)}`); by default those of config/tuning.yaml for the method. All `trials` are fixed in
+    advance and trained for a few rounds, the best of them for all rounds, and the best of these with so many
+    `seeds`. Their means decide.
+
+    Trials are runs in the usual folders, so that the same call resumes a search. A protocol that leaks in
+    training, or picks its round by test items, is refused, unless `leaking` is set. The result has the method
+    to train (`best`) and a frame of all trials; no number of test items is read.
+    """
+    from fedrec.runs.searching import tune_named
+
+    return tune_named(
+        data,
+        method,
+        protocol=protocol,
+        ranges=ranges,
+        trials=trials,
+        seeds=seeds,
+        leaking=leaking,
+        progress=progress,
+        device=device,
+        engine=engine,
     )
 
 

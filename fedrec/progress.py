@@ -51,6 +51,11 @@ def rounds_shown(shown: bool) -> Iterator[None]:
         _SHOWN.reset(token)
 
 
+def is_shown() -> bool:
+    """Whether trainings show how far they are."""
+    return _SHOWN.get()
+
+
 class ByteProgress:
     """Counts bytes of one transfer.
 

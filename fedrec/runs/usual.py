@@ -1,7 +1,7 @@
 """Runs in their usual folders: asked for from Python, and filed where the workflow files the same ones."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,11 @@ import numpy as np
 
 from fedrec.config.methods import Methods, resolve, setting_text, with_settings
 from fedrec.config.protocol import full_name
+from fedrec.config.size import Size
 from fedrec.config.usual_files import usual_methods
+from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError
+from fedrec.plan.cost import duration, seconds_by_size
 from fedrec.plan.runs import REFUSED, SUMMARY, RunId, run_of
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import rounds_shown
@@ -41,7 +44,22 @@ def usual_run(methods: Methods, data: Path, method: str, protocol: str, seed: in
 
 def is_finished(data: Path, run: RunId) -> bool:
     """Whether there is a finished run in the usual folder."""
-    return (results_of(data) / run.folder / SUMMARY).is_file()
+    return (usual_record(data, run).folder / SUMMARY).is_file()
+
+
+def usual_record(data: Path, run: RunId) -> RunRecord:
+    """The run in its usual folder, once it is finished."""
+    return RunRecord(results_of(data) / run.folder, data)
+
+
+def cost_text(runs: Sequence[RunId], methods: Methods, data: Path, split: Split) -> str:
+    """How many runs there are, how many of them are finished, and about how long the others take."""
+    size = Size(split.users, split.items, len(split.user))
+    left = [run for run in runs if not is_finished(data, run)]
+    there = f", of which {len(runs) - len(left)} are finished" if len(left) < len(runs) else ""
+    seconds = sum(seconds_by_size(run, methods, size) for run in left)
+    takes = f": about {duration(seconds)}" if left else ""
+    return f"{len(runs)} runs{there}{takes}. They are kept in {results_of(data) / 'runs'}."
 
 
 def train_run(run: RunId, data: Path, **options: Any) -> RunRecord:  # noqa: ANN401
@@ -50,8 +68,7 @@ def train_run(run: RunId, data: Path, **options: Any) -> RunRecord:  # noqa: ANN
     A finished run that an edit of settings or code has made another one is replaced. `options` are further
     fields of a `TrainRequest`.
     """
-    out = results_of(data) / run.folder
-    return _trained(run, data, out, replace=True, **options)
+    return _trained(run, data, usual_record(data, run).folder, replace=True, **options)
 
 
 def train_named(
