@@ -27,7 +27,7 @@ def add_commands(commands: "Commands") -> None:
     add_raw(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for interactions, users and items")
 
-    parser = add_command(commands, "split", _split)
+    parser = add_command(commands, "split", _split, "split --data results/data/demo --protocol clean")
     parser.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
     parser.add_argument("--protocol", required=True, help="clean, published-<paper>, or one of your own")
     parser.add_argument(

@@ -21,10 +21,11 @@ _LIST_ENDING = ".jsonl"
 
 
 def add_command(
-    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None]
+    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None], example: str = ""
 ) -> argparse.ArgumentParser:
     """A parser of the command called `name`, which says what the docstring of `command` says."""
-    parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
+    epilog = f"example: fedrec {example}" if example else None
+    parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__, epilog=epilog)
     parser.set_defaults(command=command)
     return parser
 
@@ -93,6 +94,22 @@ def add_without_model(parser: argparse.ArgumentParser) -> None:
         help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
         "reference add`) or read; `fedrec run` trains such a run again",
     )
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say on what machine runs are trained, and by which engine."""
+    parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+
+
+def check_out(path: Path | None) -> None:
+    """Raise `ConfigurationError` where no file can be written, before there is work that it would lose."""
+    from fedrec.errors import ConfigurationError
+
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ConfigurationError(
+            f"--out {path}: is no place for a file. Name a file in a folder that is there."
+        )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:

@@ -4,15 +4,16 @@ Ranges that are not given are those of the method's search under the shared prot
 the best have several seeds, by the rules of the same file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from fedrec.config.method_entries import SHARED_PROTOCOL, setting_meant
-from fedrec.config.methods import Methods, entries_of, resolve, setting_text, settings_in
+from fedrec.config.methods import Methods, entries_of, resolve, setting_text, setting_value, settings_in
 from fedrec.config.names import parse
 from fedrec.config.tuning import (
     RANGE_KINDS,
@@ -110,7 +111,7 @@ def _given(asked: AskedSearch, given: Mapping[str, RangeOrChoices], methods: Met
             raise ConfigurationError(
                 f"{place}: {asked.method} sets it. Take it out of the name, or out here."
             )
-        entry = _entry(place, one)
+        entry = _entry(place, one, partial(setting_value, composition, known, name))
         for mistake in range_mistakes(
             (name,), entry, known[name], SHARED_PROTOCOL, values[name], sources[name]
         ):
@@ -119,8 +120,8 @@ def _given(asked: AskedSearch, given: Mapping[str, RangeOrChoices], methods: Met
     return tuple(ranges)
 
 
-def _entry(place: str, given: RangeOrChoices) -> dict[str, Any]:
-    """A range as the file of searches writes it."""
+def _entry(place: str, given: RangeOrChoices, read: Callable[[str], object]) -> dict[str, Any]:
+    """A range as the file of searches writes it; a text is read as that of a setting."""
     entry = dict(given) if isinstance(given, Mapping) else {"choice": given}
     (kind, *others) = entry or [""]
     values = entry.get(kind)
@@ -129,14 +130,13 @@ def _entry(place: str, given: RangeOrChoices) -> dict[str, Any]:
             f"{place}: {given!r} is none. Write {{'log': (0.001, 1)}}, {{'linear': (0, 1)}}, or a list of "
             "values."
         )
+    values = [read(value) if isinstance(value, str) else value for value in values]
     numbers = all(isinstance(value, int | float) for value in values)
     if kind != "choice" and (len(values) != _BOUNDS or not numbers):
-        raise ConfigurationError(
-            f"{place}: {list(values)} are no bounds. Give the least and the largest value."
-        )
+        raise ConfigurationError(f"{place}: {values} are no bounds. Give the least and the largest value.")
     if not values:
         raise ConfigurationError(f"{place}: there is no value to choose from. Give some.")
-    return {kind: list(values)}
+    return {kind: values}
 
 
 def _usual(
