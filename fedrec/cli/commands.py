@@ -15,6 +15,7 @@ from fedrec.cli import (
     adopt,
     build,
     check,
+    compare,
     data,
     evaluate,
     inspect,
@@ -26,6 +27,7 @@ from fedrec.cli import (
     runs,
     status,
     train,
+    tune,
     work,
 )
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError
@@ -89,8 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_others=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     parts = (
-        inspect, check, new, run, data, train, evaluate, work, status, kernel, build, runs, results, adopt,
-        reference,
+        inspect, check, new, run, data, train, compare, tune, evaluate, work, status, kernel, build, runs,
+        results, adopt, reference,
     )  # fmt: skip
     for part in parts:
         part.add_commands(commands)

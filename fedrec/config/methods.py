@@ -137,7 +137,7 @@ def _resolve(
         if not is_own and paper not in methods[setting.origin].papers_named:
             sources[key] = f"taken from {setting.origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
-        values[key] = _read(composition, settings, key, text)
+        values[key] = setting_value(composition, settings, key, text)
         sources[key] = "user"
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
@@ -282,7 +282,8 @@ def settings_in(entries: Sequence[MethodEntry]) -> dict[str, Setting]:
     return {key: setting for entry in entries for key, setting in entry.settings.items()}
 
 
-def _read(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> object:
+def setting_value(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> object:
+    """The value that a text stands for, by the type of the setting."""
     name = composition.name
     if key not in settings:
         raise ConfigurationError(
@@ -315,7 +316,7 @@ def setting_text(value: object) -> str:
 
 def _spelled(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> str:
     """The value of a setting as short as it reads back equal, once it is one that the setting may have."""
-    value = _read(composition, settings, key, text)
+    value = setting_value(composition, settings, key, text)
     _check(composition, key, settings[key], value)
     return setting_text(value)
 

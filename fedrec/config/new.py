@@ -63,7 +63,7 @@ def new_method(name: str, methods_file: Path) -> Path:
     methods_file = file_or_default(methods_file)
     folder = MODULE_FOLDERS["methods"]
     _check_folder(folder, methods_file)
-    _check_name(name)
+    check_own_name(name)
     file = folder / f"{_stem(name)}.py"
     old = read_text(methods_file)
     _check_free(name, file, methods_file, document_of(old, str(methods_file)).content)
@@ -85,7 +85,7 @@ def new_dataset(
     Where there is no `config/datasets.yaml`, the new one starts as the default catalogue. The file `path` is
     not read.
     """
-    _check_name(name)
+    check_own_name(name)
     source = file_or_default(catalogue_file)
     old = read_text(source)
     if name in document_of(old, str(source)).content:
@@ -144,7 +144,7 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _check_name(name: str) -> None:
+def check_own_name(name: str) -> None:
     """Raise `ConfigurationError` unless `name` can name a method or a dataset."""
     if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME and not keyword.iskeyword(name):
         return

@@ -25,7 +25,7 @@ from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
 from fedrec.plan.train_request import AUTO, TrainRequest
-from fedrec.progress import RoundsDone, rounds_told
+from fedrec.progress import RoundsDone, is_shown, rounds_told
 from fedrec.runs.checked import CheckedEngine
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
@@ -182,7 +182,8 @@ def _finished_before(
         summary = _existing_result(run, request, peers)
         if summary is not None:
             _check_kept(run.out, summary, request.diverged)
-            print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
+            if is_shown():
+                print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
             summaries[run.out] = summary
     return summaries
 
