@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.methods import Methods, canonical, resolve
 from fedrec.config.names import parse
 from fedrec.config.own_search import AskedSearch, OwnSearch, RangeOrChoices, own_search
@@ -85,7 +86,7 @@ def tune_named(
     if not leaking:
         check_fair(split.protocol)
     asked = AskedSearch(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
-    search, tuning = own_search(asked, methods, usual_method_file().with_name("tuning.yaml"))
+    search, tuning = own_search(asked, methods, file_or_default(usual_method_file().with_name("tuning.yaml")))
     check_code(name, [*dict(parse(name).changes), *(one.setting for one in search.ranges)])
     if progress:
         print(_told(search, tuning, methods, folder, split), file=sys.stderr)
