@@ -440,7 +440,8 @@ def selection_named(name: str, where: str) -> Selection:
 def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
     """What every run records, for figures and for the attack on uploads; only runs that record something."""
     records = records_of(workspace.papers, workspace.methods, workspace.seeds)
-    attacked = *_attacked(workspace), *_attacked(workspace.demonstration), *_attacked_when_tuned(workspace)
-    for run in attacked:
+    workspaces = workspace, workspace.first_look, workspace.demonstration
+    attacked = [run for one in workspaces for run in _attacked(one)]
+    for run in (*attacked, *_attacked_when_tuned(workspace)):
         records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
     return records

@@ -104,6 +104,13 @@ class Workspace:
         asked = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
         return replace(self, configuration={**self.configuration, **asked})
 
+    @cached_property
+    def first_look(self) -> Self:
+        """The same workspace with `quick_rounds` rounds at most, and without artefacts of papers."""
+        most, quick = self.configuration["rounds"], self.configuration["quick_rounds"]
+        asked = {"rounds": quick if most is None else min(quick, most), "artefacts": []}
+        return replace(self, configuration={**self.configuration, **asked})
+
     @property
     def seeds(self) -> list[int]:
         """The seeds of all runs."""
