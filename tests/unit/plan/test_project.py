@@ -239,6 +239,17 @@ def test_the_audit_shows_the_runs_that_are_trained(made):
     assert steps["demo"]["methods"] == ["popularity", "draw-counter[rounds=2]"]
 
 
+def test_methods_are_compared_under_the_protocols_that_are_named_alone(made):
+    def protocols(target, *named):
+        project = made.project(datasets=["alpha"], protocols=[*named])
+        return {short_name(run.protocol) for run in project.target(target).runs}
+
+    assert protocols("alpha_comparison", "clean") == {"clean"}
+    assert protocols("alpha_comparison", "published-pfedclr", "clean") == {"published", "clean"}
+    assert protocols("alpha_comparison", "clean", "neutral") == {"clean", "neutral"}
+    assert protocols("audit_significance", "clean") == {"clean"}
+
+
 def test_the_first_look_has_the_tables_of_all_with_its_own_rounds(made):
     project = made.project(datasets=["alpha"], rounds=None, quick_rounds=7, artefacts=["pfedclr_table1"])
     quick, every = project.groups["quick"], project.groups["all"]
