@@ -111,6 +111,7 @@ class RoundProgress:
         self._stream = stream if stream is not None else sys.stderr
         self._last_line = float("-inf")
         self._started, self._first = time.monotonic(), done
+        self._last_round = self._started
         self._last_note = float("-inf")
         self._tell()
         self._bar: tqdm[NoReturn] | None = None
@@ -119,12 +120,15 @@ class RoundProgress:
             self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
 
     def update(self, loss: float, metric: float, seconds: float) -> None:
-        """Tell that a round is done: its loss, its validation HR@10 and the seconds it took."""
+        """Tell that a round is done: its loss, its validation HR@10 and the seconds its training took."""
         self._done += 1
         self._tell()
+        now = time.monotonic()
+        whole, self._last_round = now - self._last_round, now
         if not self._is_shown:
             return
-        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {seconds:.3f} s a round"
+        of_round = f"{whole:.3f} s a round, {seconds:.3f} of it training"
+        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {of_round}"
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update()

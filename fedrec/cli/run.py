@@ -64,7 +64,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     _check_place(asked)
     project = load_project(asked.configfile, changes, os.environ.get(MIRROR_VARIABLE))
     start = prepare_start(project, list(asked.targets))
-    print(start.summary, flush=True)
+    print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:
         start.write_run_list()
     with ExitStack() as stack:
@@ -149,6 +149,8 @@ def _arguments(words: Sequence[str], asked: argparse.Namespace, forced: Sequence
 
 def _snakemake(arguments: Sequence[str]) -> int:
     """The exit status of Snakemake; `StoppedError` where a signal to this process stopped it and its jobs."""
+    from fedrec.plan.workflow_start import SUMMARY_PRINTED
+
     heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
     started: list[subprocess.Popen[bytes]] = []
     received: list[int] = []
@@ -165,7 +167,9 @@ def _snakemake(arguments: Sequence[str]) -> int:
     for number in {*heeded, signal.SIGINT}:
         signal.signal(number, stop)
     # A group of its own: a terminal sends Ctrl-C to this process alone, which passes it on once.
-    with subprocess.Popen([sys.executable, "-m", "snakemake", *arguments], process_group=0) as process:
+    command = [sys.executable, "-m", "snakemake", *arguments]
+    told = os.environ | {SUMMARY_PRINTED: "yes"}
+    with subprocess.Popen(command, env=told, process_group=0) as process:
         started.append(process)
         status = process.wait()
     if received and status:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.causes import check_causes
 from fedrec.config.claims import Claim, load_claims
+from fedrec.config.conditions import PUBLISHED
 from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.found_file import with_found
@@ -17,7 +18,7 @@ from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, Paper, artefacts_of, load_papers
-from fedrec.config.protocol import OWN, Protocol, paper_of
+from fedrec.config.protocol import OWN, Protocol, paper_of, short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
@@ -105,6 +106,13 @@ class Workspace:
         asked = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
         return replace(self, configuration={**self.configuration, **asked})
 
+    @cached_property
+    def first_look(self) -> Self:
+        """The same workspace with `quick_rounds` rounds at most, and without artefacts of papers."""
+        most, quick = self.configuration["rounds"], self.configuration["quick_rounds"]
+        asked = {"rounds": quick if most is None else min(quick, most), "artefacts": []}
+        return replace(self, configuration={**self.configuration, **asked})
+
     @property
     def seeds(self) -> list[int]:
         """The seeds of all runs."""
@@ -113,14 +121,23 @@ class Workspace:
 
     @property
     def compared_protocols(self) -> list[str]:
-        """The protocols under which methods are compared: the papers' own, ours, and those named besides."""
+        """The protocols that tables of papers show: the papers' own, ours, and those named besides."""
         named: list[str] = self.configuration["protocols"]
         return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 
     def compared_on(self, dataset: str) -> list[str]:
-        """Those of them by which a dataset can be split."""
+        """The protocols under which methods are compared on a dataset: those named that it can be split by.
+
+        `published-pfedclr` is named as `published`: its runs follow the paper of the dataset.
+        """
+        named = {
+            PUBLISHED.protocol if short_name(name) == PUBLISHED.protocol else name
+            for name in self.configuration["protocols"]
+        }
         missing = self.unavailable([dataset])
-        return [name for name in self.compared_protocols if f"{dataset}/{name}" not in missing]
+        return [
+            name for name in self.compared_protocols if name in named and f"{dataset}/{name}" not in missing
+        ]
 
     @property
     def keeps_diverged(self) -> bool:

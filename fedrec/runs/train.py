@@ -32,6 +32,7 @@ from fedrec.runs.device import (
     ClientMemory,
     device_named,
     forget_peak_memory,
+    keep_freed_memory,
     memory_for_clients,
     release_memory,
     use_own_cores,
@@ -127,6 +128,7 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     with membership.peers(context.place) as peers, _locked_folders([run.out for run in runs], peers):
         summaries = _finished_before(runs, request, peers)
         use_own_cores()
+        keep_freed_memory()
         for group in _trained_once([run for run in runs if run.out not in summaries], request.records):
             summaries |= _train_group(group, context, peers)
     return summaries[request.out]

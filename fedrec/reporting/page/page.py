@@ -58,9 +58,9 @@ def write_page(
     The same files give the same page.
 
     `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
-    whose methods are compared, `targets` that compare them, `artefacts` of papers asked for and those of them
-    that were `built`, with the files of those that were `kept` instead, tables of `statistics`, targets of
-    the `audit`, and why data are `unavailable`.
+    whose methods are compared, `targets` that compare them and the `prefix` of their names, `artefacts` of
+    papers asked for and those of them that were `built`, with the files of those that were `kept` instead,
+    tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
     `records` are the runs behind it.
     """
     runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
@@ -68,7 +68,8 @@ def write_page(
     found = _standings(results, content)
     told = most_told([one for of_dataset in found.values() for one in of_dataset])
     comparisons = _comparisons(results, forms, content, found, links)
-    picture = _picture_of(comparisons, told[0].dataset if told else None)
+    slopes = {_slope_of(one.dataset, content) for one in told[:1]}
+    picture = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
     sentences = [*finding(told), *(sentence for chapter in audit for sentence in chapter.finding)]
     text = _template().render(
@@ -109,10 +110,15 @@ def _inline_files() -> dict[str, Any]:
 def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
     """How methods stand on each available dataset, as the csv of its slopes says."""
     return {
-        dataset: read_standings(results / f"figures/{dataset}_{SLOPE}.csv")
+        dataset: read_standings(results / f"figures/{slope}.csv")
         for dataset in _compared_datasets(content)
-        if f"{dataset}_{SLOPE}" in content["targets"]
+        if (slope := _slope_of(dataset, content)) in content["targets"]
     }
+
+
+def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:
+    """The figure that shows the finding on a dataset."""
+    return f"{content['prefix']}{dataset}_{SLOPE}"
 
 
 def _compared_datasets(content: Mapping[str, Any]) -> list[str]:
@@ -136,19 +142,11 @@ def _comparisons(
                 shown_target(results, target, forms[target], found.get(dataset, ()), links)
                 # Tables come first: a figure's form is the smaller word.
                 for target in sorted(targets, key=forms.__getitem__, reverse=True)
-                if target.startswith(f"{dataset}_")
+                if target.startswith(f"{content['prefix']}{dataset}_")
             ],
         )
         for dataset in _compared_datasets(content)
     ]
-
-
-def _picture_of(
-    comparisons: Sequence[tuple[str, Sequence[ShownTarget]]], dataset: str | None
-) -> ShownTarget | None:
-    """The picture of the finding, which is on `dataset`."""
-    shown = (one for name, targets in comparisons if name == dataset for one in targets)
-    return next((one for one in shown if one.name == f"{dataset}_{SLOPE}"), None)
 
 
 def _counts(runs: Sequence[RunRecord]) -> dict[str, Any]:

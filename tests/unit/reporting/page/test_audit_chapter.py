@@ -29,7 +29,8 @@ def results(tmp_path):
 def report(results, audit=tuple(FORMS), **forms):
     out = results / "report/report.html"
     nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")} | {
-        "kept": {}
+        "kept": {},
+        "prefix": "",
     }
     content = nothing | {"unavailable": {}, "audit": list(audit)}
     write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
