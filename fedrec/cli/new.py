@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fedrec.cli.options import add_catalogue, add_command, add_method_file
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fedrec.cli.options import Commands
 
 
@@ -71,10 +73,15 @@ def _dataset(parsed: argparse.Namespace) -> None:
         table = read_interactions(parsed.file, guess.format)
         new_dataset(name, parsed.catalogue, parsed.file, guess.format, guess.remarks)
         read = ", ".join(f"{key} from {column!r}" for key, column in guess.format.columns.items())
+        if "time" in guess.format.columns:
+            read += f" ({guess.format.time})"
         print(
             f"{parsed.catalogue}, {name}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
-            f"{table['item'].n_unique():,} items are read: {read}. See that this is right. Next:"
+            f"{table['item'].n_unique():,} items are read: {read}. See that this is right."
         )
+        for notice in (*guess.remarks, *_rows_left_out(table["rating"])):
+            print(f"Note: {notice}.")
+        print("Next:")
     print(
         f"    snakemake --cores 2 results/data/{name}/clean/split.parquet\n"
         f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out runs/{name} "
@@ -82,3 +89,14 @@ def _dataset(parsed: argparse.Namespace) -> None:
         f"    snakemake --cores 2 {name}_comparison\n"
         "Named in `datasets` of config/config.yaml it joins tables, figures and the page."
     )
+
+
+def _rows_left_out(ratings: "pl.Series") -> list[str]:
+    """What to say of rows that no protocol uses."""
+    left_out = int((ratings <= 0).sum())
+    if not left_out:
+        return []
+    return [
+        f"rows rated 0 or less are left out: {left_out:,} of {len(ratings):,}. To keep them, take rating out "
+        "of this entry's columns"
+    ]
