@@ -26,7 +26,8 @@ def add_commands(commands: "Commands") -> None:
         "file",
         type=Path,
         nargs="?",
-        help="a text table, one interaction per line (default: NAME.csv, to come)",
+        help="a text table, one interaction per line (packed by gzip or not), or a parquet file (default: "
+        "NAME.csv, to come)",
     )
     add_catalogue(parser)
 

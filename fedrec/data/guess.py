@@ -5,10 +5,11 @@ says what was guessed, and is there to be corrected.
 """
 
 import csv
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import polars as pl
 
 from fedrec.config.catalogue import Column, TableFormat, TimeFormat
 from fedrec.data.dates import DATE_FORMS, date_form, date_forms, seconds_of_dates
+from fedrec.data.packed import is_parquet, opened
 from fedrec.data.parse import read_interactions, shown
 from fedrec.errors import DataError
 
@@ -102,6 +104,9 @@ class _Column:
 def guess_format(path: Path) -> Guess:
     """Look into a file; a `DataError` tells why it cannot be a table of interactions."""
     lines = _separated(path, _first_lines(path))
+    if is_parquet(path):
+        # It is read as CSV, whose later rows may have fields in quotes where the first have none.
+        lines = replace(lines, separator=",", quoted=True)
     columns, header, remarks = _columns(lines)
     chosen, more = _chosen(columns, header=header)
     ids = (field for name in ("user", "item") for field in chosen[name].fields)
@@ -145,15 +150,16 @@ def _ambiguous(name: Column) -> str:
 
 def _first_lines(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = [line.rstrip("\r\n") for line in islice(stream, _LINES)]
+        with opened(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+            lines = [line.rstrip("\r\n") for line in islice(text, _LINES)]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file. Give the path of a text table of interactions.") from None
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder. Give the path of a text table of interactions.") from None
     except UnicodeDecodeError:
         raise DataError(
-            f"{path}: is no text in UTF-8. Unpack it, or save it as text with one interaction per line."
+            f"{path}: is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text with "
+            "one interaction per line."
         ) from None
     lines = [line for line in lines if line]
     if len(lines) < 2:

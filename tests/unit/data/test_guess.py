@@ -1,5 +1,9 @@
 """Guesses at how files are to be read, and that the reader reads them so."""
 
+import datetime
+import gzip
+
+import polars as pl
 import pytest
 
 from fedrec.data import guess
@@ -114,7 +118,10 @@ def test_what_is_uncertain_is_said(tmp_path):
     [
         (b"", "has fewer than two lines"),
         (b"user,item\n", "has fewer than two lines"),
-        (b"\x1f\x8b\x08\x00\xff\xfe\n", "is no text in UTF-8. Unpack it"),
+        (b"\xff\xfe\n", "is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text"),
+        (b"\x1f\x8b\x08\x00\xff\xfe\n", "gzip cannot unpack it"),
+        (gzip.compress(b"1,2\n" * 9)[:-3], "damaged or cut short. Pack it again"),
+        (b"PAR1 and no more", "this parquet file cannot be read as a table"),
         (b"a\nb\nc\n", "no separator gives every line as many fields"),
         (b"a,b\nc,d,e\n", "no separator gives every line as many fields"),
         (b"rating,time\n1,2\n3,4\n", "no column is left for users and items"),
@@ -161,3 +168,21 @@ def test_an_index_is_told_and_a_first_column_that_does_not_count_is_read(tmp_pat
     assert "the first column, named '', counts the rows" in guess_format(path).remarks[0]
     path.write_text("index,user,item\n5,7,8\n1,9,8\n")
     assert guess_format(path).remarks[0] == "columns that are not read: 'index'"
+
+
+def test_what_is_packed_is_read_as_its_text(tmp_path):
+    table = pl.DataFrame(
+        {
+            "user": ["anna", 'b,"c"'],
+            "item": ["x", "y"],
+            "time": [datetime.datetime(2024, 4, 18, 13, 51, 56, 5)] * 2,
+        }
+    )
+    text, packed, columns = tmp_path / "mine.csv", tmp_path / "mine.csv.gz", tmp_path / "mine.parquet"
+    table.write_csv(text)
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    table.write_parquet(columns)
+    expected = read_interactions(text, guess_format(text).format)
+    assert expected.rows() == [("anna", "x", 1, 1_713_448_316, 0), ('b,"c"', "y", 1, 1_713_448_316, 1)]
+    for path in (packed, columns):
+        assert read_interactions(path, guess_format(path).format).equals(expected)

@@ -1,7 +1,9 @@
+import gzip
+
 import pytest
 
 from fedrec.config.catalogue import ENCODINGS, TableFormat
-from fedrec.data import lines
+from fedrec.data import archives, lines
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.errors import DataError
 
@@ -277,6 +279,12 @@ def test_a_huge_line_is_refused_in_few_words(read, content):
     with pytest.raises(DataError, match="line 2: more than 1,000,000 characters") as error:
         read(content.encode(), COMMA)
     assert len(str(error.value)) < 1000
+
+
+def test_what_unpacks_to_far_more_than_tables_do_is_refused(read, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
+    with pytest.raises(DataError, match="unpacks to far more than tables do"):
+        read(gzip.compress(b"1,2,3,4\n" * 100_000), COMMA)
 
 
 def test_a_long_value_is_cut_in_the_message(read):
