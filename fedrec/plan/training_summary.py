@@ -19,7 +19,7 @@ def training_summary(project: Project, runs: Iterable[RunId], targets: Iterable[
     lines = [_line(key, group, seconds[key]) for key, group in by_dataset.items()]
     total = sum(map(len, by_dataset.values()))
     first = f"Runs to train: {total}, about {duration(sum(seconds.values()))}; on a GPU far less."
-    missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, targets).items()]
+    missing = [f"  left out: {name}: {why}" for name, why in _left_out(project, targets).items()]
     first = first if total else "Runs to train: none."
     return "\n".join([first, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
 
