@@ -37,7 +37,7 @@ from fedrec.runs.device import (
     use_own_cores,
 )
 from fedrec.runs.diverging import Diverging
-from fedrec.runs.faults import finite, fitting, with_device
+from fedrec.runs.faults import finite, fitting, scored, with_device
 from fedrec.runs.folder import clear_folder, finished_before, other_content
 from fedrec.runs.given import GIVEN, checksums, paths_in, with_given
 from fedrec.runs.membership import Membership
@@ -225,7 +225,7 @@ def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict
     forget_peak_memory(place)
     with with_device(name, str(place)):
         try:
-            with fitting(name, str(place)), finite():
+            with fitting(name, str(place)), finite(), scored():
                 written = _trained(group, context, peers)
         finally:
             release_memory(place)

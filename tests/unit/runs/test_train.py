@@ -41,6 +41,7 @@ from fedrec.runs.train import train
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 from tests.conftest import ROOT
 from tests.federations import METHODS, planted_blocks
+from tests.mistakes.made import Folder, Mistake
 from tests.once import once_for_all_workers
 from tests.trained_runs import made_results
 
@@ -425,6 +426,22 @@ def test_what_is_no_dataset_is_told_with_the_folder_that_is_meant(trained, split
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SplitError, match=r"Did you mean 'results/data/made'\?"):
         trained(data=Path("made"))
+
+
+def test_a_score_of_the_wrong_shape_is_told_with_the_shape_that_is_wanted(splits, tmp_path):
+    template = (ROOT / "fedrec/methods/_template.py").read_text(encoding="utf-8").replace("Template", "Mine")
+    mistake = Mistake(
+        "own method",
+        "sums over all axes",
+        (),
+        edit=("config/methods.yaml", "\nmf:\n", "\nmine:\n  title: Mine\n  settings: {<<: *fedmf}\n\nmf:\n"),
+        mine=template.replace("dot(w.Q[items], w.p)", "(w.Q[items] * w.p).sum()"),
+        command=("train", "--method", "mine", "--data", str(splits)),
+    )
+    status, answer = mistake.answer(Folder(tmp_path).restored())
+    assert status == 1
+    assert answer.startswith("fedrec: Mine.loss (method.py:")
+    assert answer.endswith("let `score` sum over the last axis alone, as `dot` does.")
 
 
 def test_other_files_in_the_folder_of_a_run_are_told_of_once(trained, tmp_path, capsys):
