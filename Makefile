@@ -69,6 +69,8 @@ clean: ## remove the environment and caches; results stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
+	@command -v $(PYTHON) > /dev/null || \
+		{ echo "There is no $(PYTHON) here. fedrec needs Python 3.11.4 or later; name one with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || \
 		{ echo "fedrec needs Python 3.11.4 or later; name one with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)

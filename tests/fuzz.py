@@ -20,6 +20,7 @@ import signal
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +56,10 @@ OWN = {
         ";", {"user": "u", "item": "i"}, header=True, encoding="latin-1", ids="text"
     ),
     "own gb18030 csv": TableFormat("|", {"user": 0, "item": 1, "rating": 2}, encoding="gb18030"),
+    "own dated csv": TableFormat(
+        ",", {"user": "who", "item": "what", "time": "when"}, header=True, quoted=True, time="iso"
+    ),
+    "own days first": TableFormat(";", {"user": 0, "item": 1, "time": 2}, time="day_first"),
     "own quoted titles": TableFormat(",", {"item": "id", "title": "name"}, header=True, quoted=True),
 }
 ARCHIVES = ("zip", "tar", "tar.gz", "gz", "bz2", "xz")
@@ -67,7 +72,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file holds, or what is wrong: its malformed lines, or that it holds nothing."""
+    """What a file holds, or what is wrong: its malformed lines, or that it holds nothing, or no such times."""
 
     rows: list[Row]
     faulty: set[int]
@@ -180,8 +185,10 @@ def _tabled(
             rows.append(row)
     if format_.ids == "auto" and "user" in places and not faulty:
         rows, mixed = _with_ids(rows, spelled)
-        faulty |= mixed
-    return Reading(rows, faulty, empty=not spelled and not faulty and "user" in places)
+        faulty |= mixed | _with_other_zones(spelled, format_)
+    early = format_.time == "milliseconds" and max((row[3] for row in rows), default=0) < 10**8
+    nothing = not spelled or early
+    return Reading(rows, faulty, empty=nothing and not faulty and "user" in places)
 
 
 def _row(values: Mapping[str, str], format_: TableFormat) -> Row | None:
@@ -202,11 +209,49 @@ def _row(values: Mapping[str, str], format_: TableFormat) -> Row | None:
         except (ValueError, OverflowError):
             time = None
     elif "time" in values:
-        time = _integer(values["time"])
+        time = _seconds(values["time"], format_.time)
         if time is not None and format_.time == "milliseconds":
             time //= 1000
     row = (*ids, rating, time)
     return None if None in row else row
+
+
+def _seconds(text: str, form: str) -> int | None:
+    """Whole seconds, or milliseconds, of a number or of a date."""
+    if form not in ("iso", "day_first"):
+        whole, point, fraction = text.partition(".")
+        sound = not point or (text[0] != "-" and all(letter in "0123456789" for letter in fraction))
+        return _integer(whole) if sound else None
+    found = re.fullmatch(
+        r"(?a:(\d+)[-/.](\d+)[-/.](\d+)(?:(,?[ T])(\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?( ?[ap]m)?"
+        r"( ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?)?)",
+        text,
+    )
+    if found is None or found[4] not in (None, " ", "T" if form == "iso" else ", "):
+        return None
+    ordered = found.group(1, 2, 3) if form == "iso" else found.group(3, 2, 1)
+    if [len(part) for part in ordered] > [4, 2, 2] or len(ordered[0]) < 4 or len(ordered[2]) > 2:
+        return None
+    assert found[8] is None, "no mistake here writes AM or PM"
+    clock = [int(part or 0) for part in found.group(5, 6, 7)]
+    digits = (found[9] or "").strip(" ZUTC").replace(":", "").ljust(5, "0") if found[9] else "+0000"
+    hours, minutes = int(digits[1:3] or 0), int(digits[3:5] or 0)
+    if hours > 23 or minutes > 59:
+        return None
+    ahead = datetime.timedelta(hours=hours, minutes=minutes) * (-1 if digits[0] == "-" else 1)
+    try:
+        local = datetime.datetime(*map(int, ordered), *clock)  # type: ignore[arg-type, misc]
+    except ValueError:
+        return None
+    return int((local - datetime.datetime(1970, 1, 1) - ahead).total_seconds())
+
+
+def _with_other_zones(spelled: Sequence[tuple[int, Mapping[str, str]]], format_: TableFormat) -> set[int]:
+    """Lines of dates without a time zone, where others have one."""
+    if format_.time not in ("iso", "day_first"):
+        return set()
+    zoned = {number: bool(re.search(r":.*(Z|UTC|[+-]\d)", values["time"])) for number, values in spelled}
+    return {number for number, named in zoned.items() if not named} if any(zoned.values()) else set()
 
 
 def _integer(text: str) -> int | None:
@@ -294,12 +339,19 @@ def _values(user: int, item: int, format_: TableFormat, text: bool, dice: random
         "user": f"u{letters[0]}{user}" if text else str(user * 7),
         "item": f"i-{item}" if text and "title" not in format_.columns else str(item),
         "rating": dice.choice(["1", "5", "3.5", "4.0", "0", "1e0"]),
-        "time": str(dice.randrange(10**9, 2 * 10**9) * (1000 if format_.time == "milliseconds" else 1)),
+        "time": _time(dice.randrange(10**9, 2 * 10**9), format_, dice),
         "year": str(dice.randrange(1956, 2011)),
         "month": str(dice.randrange(1, 13)),
         "day": str(dice.randrange(1, 29)),
         "title": name,
     }
+
+
+def _time(seconds: int, format_: TableFormat, dice: random.Random) -> str:
+    if format_.time in ("iso", "day_first"):
+        day = "%Y-%m-%d" if format_.time == "iso" else "%d.%m.%Y"
+        return time.strftime(day + dice.choice(["", " %H:%M", " %H:%M:%S"]), time.gmtime(seconds))
+    return str(seconds * (1000 if format_.time == "milliseconds" else 1)) + dice.choice(["", "", ".0", ".75"])
 
 
 def _spelled(field: str, format_: TableFormat, dice: random.Random) -> str:
@@ -314,7 +366,7 @@ def _spelled(field: str, format_: TableFormat, dice: random.Random) -> str:
 ODD_FIELDS = [
     "", " ", "x", " 5", "5 ", "+5", "-", "--5", "1_0", "٣", "５", "007", "-0", "0x10", "1e3", "1e400", "1e39", "1e-400", "nan",
     "inf", "-inf", "NaN", ".5", "5.", ".", "3,5", "9" * 19, "9" * 25, "-9223372036854775808", "9223372036854775807",
-    "9223372036854775808", "-9223372036854775809", "1" * 400, "true", "null", "é", '"', '""', '"5"', 'a"b', "'5'", "2" * 5000,
+    "9223372036854775808", "-9223372036854775809", "1" * 400, "true", "2024-04-18", "2024-02-30", "2024-04-18T13:51:56Z", "2024-04-18 13:51:56.5+02", "18/4/2024", "31.2.2024", "1e9.5", "-1.5", "null", "é", '"', '""', '"5"', 'a"b', "'5'", "2" * 5000,
 ]  # fmt: skip
 ODD_BYTES = [
     b"\xe9",

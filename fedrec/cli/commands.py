@@ -7,8 +7,10 @@ packages than its own work does.
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from fedrec import __version__
 from fedrec.cli import (
@@ -30,7 +32,7 @@ from fedrec.cli import (
     tune,
     work,
 )
-from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError
+from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError, did_you_mean
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 
 _WRONG_PLACE: Mapping[type[OSError], str] = {
@@ -46,9 +48,24 @@ _STATUSES: Mapping[type[FedrecError], int] = {
 """The exit statuses of errors that who started the command can do something about."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose error names the nearest of the words that it knows."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        hint = did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""
+        super().error(f"{message}.{hint}" if hint else message)
+
+
 def perform(arguments: Sequence[str]) -> int:
     """Run one command; the exit status is 0, or after an error message 1 or one of `_STATUSES`."""
     parser = _parser()
+    unreadable = next((word for word in arguments if not _is_text(word)), None)
+    if unreadable is not None:
+        parser.error(
+            f"{unreadable!a} cannot be read as text in this locale, whose encoding is "
+            f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or use plain letters alone"
+        )
     parsed, others = parser.parse_known_args(arguments)
     if others and not parsed.takes_others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
@@ -66,6 +83,16 @@ def perform(arguments: Sequence[str]) -> int:
             raise
         print(f"fedrec: {error.filename}: {_WRONG_PLACE[type(error)]}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "fedrec"):
+            raise
+        print(
+            f"fedrec: the package {package} is needed here, and {sys.executable} does not have it. Install "
+            "what fedrec needs (in a checkout: make, then source .venv/bin/activate), or start that Python.",
+            file=sys.stderr,
+        )
+        return 1
     except BrokenPipeError:
         # Whoever read the output (`| head`) has enough; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,8 +108,17 @@ def perform(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _is_text(word: str) -> bool:
+    """Whether a word was decoded whole, so that it can name a file for every library."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fedrec",
         description="Federated recommendation papers, regenerated under an honest protocol. "
         "Snakemake calls these commands; each can be called by hand.",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fedrec.cli.options import add_catalogue, add_command, add_method_file
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fedrec.cli.options import Commands
 
 _WORKFLOW = Path("Snakefile")
@@ -26,7 +28,8 @@ def add_commands(commands: "Commands") -> None:
         "file",
         type=Path,
         nargs="?",
-        help="a text table, one interaction per line (default: NAME.csv, to come)",
+        help="a text table, one interaction per line (packed by gzip or not), or a parquet file (default: "
+        "NAME.csv, to come)",
     )
     add_catalogue(parser)
 
@@ -76,10 +79,15 @@ def _dataset(parsed: argparse.Namespace) -> None:
         table = read_interactions(parsed.file, guess.format)
         new_dataset(name, parsed.catalogue, parsed.file, guess.format, guess.remarks)
         read = ", ".join(f"{key} from {column!r}" for key, column in guess.format.columns.items())
+        if "time" in guess.format.columns:
+            read += f" ({guess.format.time})"
         print(
             f"{place}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
-            f"{table['item'].n_unique():,} items are read: {read}. See that this is right. Next:"
+            f"{table['item'].n_unique():,} items are read: {read}. See that this is right."
         )
+        for notice in (*guess.remarks, *_rows_left_out(table["rating"])):
+            print(f"Note: {notice}.")
+        print("Next:")
     print(
         f"{_split_commands(name)}"
         f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out runs/{name} "
@@ -98,3 +106,14 @@ def _split_commands(name: str) -> str:
     if _WORKFLOW.is_file():
         return f"    snakemake --cores 2 {folder}/clean/split.parquet\n"
     return f"    fedrec prepare {name} --out {folder}\n    fedrec split --data {folder} --protocol clean\n"
+
+
+def _rows_left_out(ratings: "pl.Series") -> list[str]:
+    """What to say of rows that no protocol uses."""
+    left_out = int((ratings <= 0).sum())
+    if not left_out:
+        return []
+    return [
+        f"rows rated 0 or less are left out: {left_out:,} of {len(ratings):,}. To keep them, take rating out "
+        "of this entry's columns"
+    ]

@@ -156,8 +156,10 @@ def add_project(parser: argparse.ArgumentParser) -> None:
 def project_of(parsed: argparse.Namespace) -> "Project":
     """The project that the options of `add_project` name."""
     from fedrec.config.configuration import read_configuration
+    from fedrec.plan.available import check_mirror
     from fedrec.plan.project import Project
 
+    check_mirror(parsed.mirror)
     return Project.load(read_configuration([parsed.project, *parsed.configfile]), mirror=parsed.mirror)
 
 

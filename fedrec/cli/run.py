@@ -54,6 +54,7 @@ def add_commands(commands: "Commands") -> None:
 
 def _run(parsed: argparse.Namespace) -> NoReturn:
     """Build targets by Snakemake: check their names, print the runs to train, train outdated runs again."""
+    from fedrec.plan.available import check_mirror
     from fedrec.plan.rule_functions import load_project
     from fedrec.plan.workflow_start import prepare_start
     from fedrec.workers.process import WORKER_COMMAND
@@ -63,6 +64,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     asked, changes = _as_snakemake(parsed.others)
     _check_place(asked)
     project = load_project(asked.configfile, changes, os.environ.get(MIRROR_VARIABLE))
+    check_mirror(project.mirror)
     start = prepare_start(project, list(asked.targets))
     print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:

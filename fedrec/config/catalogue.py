@@ -23,6 +23,9 @@ SourceKind = Literal["mirror", "url", "package"]
 TimeSource = Literal["file", "first_appearance", "row_number", "constant"]
 Encoding = Literal["utf-8", "latin-1", "cp1252", "gb18030"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+DateForm = Literal["iso", "day_first", "month_first"]
+"""How a date is written as text: the year, the day or the month first."""
+TimeFormat = Literal["seconds", "milliseconds", "ymd"] | DateForm
 _OUTWARD = re.compile(r"^(/|(\.\./)+)")
 """The beginning of a path that leads out of the project."""
 
@@ -58,7 +61,7 @@ class TableFormat:
     quoted: bool = False
     encoding: Encoding = "utf-8"
     ids: Literal["auto", "integer", "text"] = "auto"
-    time: Literal["seconds", "milliseconds", "ymd"] = "seconds"
+    time: TimeFormat = "seconds"
 
 
 @dataclass(frozen=True)

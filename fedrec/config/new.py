@@ -120,7 +120,8 @@ def _dataset_entry(name: str, path: str, format_: TableFormat, remarks: Sequence
     notes = "".join(f"      # {remark}\n" for remark in remarks)
     ids = "      ids: text  # kept as they are spelled\n" if format_.ids == "text" else ""
     quoted = "      quoted: true  # fields may stand in double quotes\n" if format_.quoted else ""
-    unit = f"      time: {format_.time}  # since 1970\n" if "time" in format_.columns else ""
+    since = "  # since 1970" if format_.time.endswith("seconds") else "  # how dates are written"
+    unit = f"      time: {format_.time}{since}\n" if "time" in format_.columns else ""
     return (
         f"\n# Added by `fedrec new dataset {name}`; docs/datasets.md explains every key.\n"
         f"{name}:\n"

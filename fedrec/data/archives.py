@@ -126,7 +126,7 @@ def _is_tar(path: Path) -> bool:
 def _inflated(archive: Path, opener: Callable[[Path], Any], destination: Path) -> Path:
     """The content of a compressed file, whole, so that its checksum was read."""
     with opener(archive) as stream:
-        _copy(stream, destination, archive.name, _most_bytes(archive.stat().st_size, MAX_TAR_BYTES))
+        _copy(stream, destination, archive.name, most_bytes(archive.stat().st_size, MAX_TAR_BYTES))
     return destination
 
 
@@ -147,7 +147,7 @@ def _in_zip(archive: Path, member: str, stack: ExitStack) -> _Member:
         raise SourceError(f"member {_shown(member)} is a link, which is refused")
     if info.flag_bits & _ENCRYPTED:
         raise SourceError(f"member {_shown(member)} is encrypted. Unpack the archive by hand.")
-    most = _most_bytes(info.compress_size, MAX_MEMBER_BYTES)
+    most = most_bytes(info.compress_size, MAX_MEMBER_BYTES)
     _refuse_larger(member, info.file_size, most)
     try:
         stream = stack.enter_context(opened.open(info))
@@ -205,7 +205,7 @@ def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
             out.write(chunk)
 
 
-def _most_bytes(compressed: int, most: int) -> int:
+def most_bytes(compressed: int, most: int) -> int:
     """How many bytes may come out of so many compressed ones, `most` at the most."""
     return min(most, max(ALWAYS_ALLOWED_BYTES, MAX_INFLATION * compressed))
 

@@ -77,6 +77,8 @@ def _bring(source: Source, scratch: Path, mirror: Path | None) -> Path:
 def _in_mirror(path: str, mirror: Path | None) -> Path:
     if mirror is None:
         raise SourceError("no mirror is set (FEDREC_MIRROR, or mirror in config.yaml)")
+    if not mirror.is_dir():
+        raise SourceError(f"the mirror {mirror} (FEDREC_MIRROR, or mirror in config.yaml) is no folder here")
     if not (mirror / path).is_file():
         raise SourceError(f"no such file in the mirror {mirror}")
     if not os.access(mirror / path, os.R_OK):

@@ -5,13 +5,22 @@ says what was guessed, and is there to be corrected.
 """
 
 import csv
+import io
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
-from fedrec.config.catalogue import Column, TableFormat
+import polars as pl
+
+from fedrec.config.catalogue import Column, TableFormat, TimeFormat
+from fedrec.data.dates import DATE_FORMS, date_form, date_forms, seconds_of_dates
+from fedrec.data.packed import is_parquet, opened
+from fedrec.data.parse import read_interactions, shown
 from fedrec.errors import DataError
 
 _SEPARATORS = ("\t", "::", ";", ",", "|", " ")
@@ -32,6 +41,13 @@ _MILLISECONDS = 10**11
 """Integers from here on are milliseconds: as seconds they would be after the year 5000."""
 _MOST_RATINGS = 30
 """A column of so few distinct numbers may be one of ratings."""
+_INDEX_NAMES = ("", "index", "Unnamed: 0")
+"""What pandas calls the column of a table's index, in a file or where it reads one."""
+_NO_TIMES = (
+    "no times are read, so fedrec does not know which rows are a user's latest. Protocols with "
+    "no_times: random (clean) hold out random ones; those with no_times: first_appearance (published) hold "
+    "out the item whose first row stands last in the file"
+)
 
 
 @dataclass(frozen=True)
@@ -42,39 +58,108 @@ class Guess:
     remarks: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Lines:
+    """The first rows of a file, and how they are separated."""
+
+    path: Path
+    separator: str
+    quoted: bool
+    numbers: Sequence[int]
+    """The line of each row."""
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column as far as it is looked at: its name or position, and its fields with their lines."""
+
+    name: Column
+    lines: Sequence[int]
+    fields: Sequence[str]
+
+    def is_called(self, kind: str) -> bool:
+        return isinstance(self.name, str) and _called(kind, self.name)
+
+    @cached_property
+    def time_formats(self) -> Sequence[TimeFormat]:
+        """How all its fields can be read as times; of dates there may be two."""
+        if all(map(_is_time, self.fields)):
+            late = min(int(field.partition(".")[0]) for field in self.fields) >= _MILLISECONDS
+            return ("milliseconds" if late else "seconds",)
+        return date_forms(pl.Series(self.fields, dtype=pl.String))
+
+    def first_that_is_no(self, kind: str) -> str:
+        """The first field that is no time or rating, with its line."""
+        text = pl.Series(self.fields, dtype=pl.String)
+        if kind == "rating":
+            bad = [not _is_number(field) for field in self.fields]
+        else:
+            # The form that most of them have is probably meant.
+            bad_by_form = [seconds_of_dates(text, form)[0].is_null().to_list() for form in DATE_FORMS]
+            bad = min([*bad_by_form, [not _is_time(field) for field in self.fields]], key=sum)
+        return f"line {self.lines[bad.index(True)]} holds {shown(self.fields[bad.index(True)])}"
+
+
 def guess_format(path: Path) -> Guess:
     """Look into a file; a `DataError` tells why it cannot be a table of interactions."""
-    lines = _first_lines(path)
-    separator, quoted, rows = _separated(path, lines)
-    names = rows[0] if _is_header(rows) else None
-    columns = [[row[place] for row in rows[names is not None :]] for place in range(len(rows[0]))]
-    places, remarks = _places(columns, names)
-    ids = (value for name in ("user", "item") for value in columns[places[name]])
-    text_ids = not all(_is_integer(value) and str(int(value)) == value for value in ids)
-    late = "time" in places and min(map(int, columns[places["time"]])) >= _MILLISECONDS
-    named: dict[str, Column | tuple[Column, ...]] = {
-        name: place if names is None else names[place] for name, place in places.items()
-    }
-    return Guess(
-        TableFormat(
-            separator, named, names is not None, quoted,
-            ids="text" if text_ids else "auto", time="milliseconds" if late else "seconds",
-        ),
-        tuple(remarks),
-    )  # fmt: skip
+    lines = _separated(path, _first_lines(path))
+    if is_parquet(path):
+        # It is read as CSV, whose later rows may have fields in quotes where the first have none.
+        lines = replace(lines, separator=",", quoted=True)
+    columns, header, remarks = _columns(lines)
+    chosen, more = _chosen(columns, header=header)
+    ids = (field for name in ("user", "item") for field in chosen[name].fields)
+    text_ids = not all(_is_integer(field) and str(int(field)) == field for field in ids)
+
+    def format_of(time: TimeFormat) -> TableFormat:
+        named = {name: column.name for name, column in chosen.items()}
+        kind: Literal["auto", "text"] = "text" if text_ids else "auto"
+        return TableFormat(lines.separator, named, header, lines.quoted, ids=kind, time=time)
+
+    found: TimeFormat = "seconds"
+    if "time" in chosen:
+        formats = chosen["time"].time_formats
+        # Of a date with the day or the month first, the whole file tells which.
+        readable = (
+            [form for form in formats if _reads(path, format_of(form))] if len(formats) > 1 else formats
+        )
+        found = (readable or formats)[0]
+        if len(readable) > 1:
+            more.append(_ambiguous(chosen.pop("time").name))
+    if "time" not in chosen:
+        more.append(_NO_TIMES)
+    return Guess(format_of(found if "time" in chosen else "seconds"), (*remarks, *more))
+
+
+def _reads(path: Path, format_: TableFormat) -> bool:
+    try:
+        read_interactions(path, format_)
+    except DataError:
+        return False
+    return True
+
+
+def _ambiguous(name: Column) -> str:
+    return (
+        f"column {name!r} is NOT read as time: no day in it is above 12, so the day or the month may stand "
+        f"first. Write time: {json.dumps(name)} into this entry's columns, and time: day_first or "
+        "time: month_first into its format"
+    )
 
 
 def _first_lines(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = [line.rstrip("\r\n") for line in islice(stream, _LINES)]
+        with opened(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+            lines = [line.rstrip("\r\n") for line in islice(text, _LINES)]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file. Give the path of a text table of interactions.") from None
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder. Give the path of a text table of interactions.") from None
     except UnicodeDecodeError:
         raise DataError(
-            f"{path}: is no text in UTF-8. Unpack it, or save it as text with one interaction per line."
+            f"{path}: is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text with "
+            "one interaction per line."
         ) from None
     lines = [line for line in lines if line]
     if len(lines) < 2:
@@ -82,73 +167,119 @@ def _first_lines(path: Path) -> list[str]:
     return lines
 
 
-def _separated(path: Path, lines: Sequence[str]) -> tuple[str, bool, list[list[str]]]:
-    """The separator that gives all lines as many fields, two or more; whether they are quoted; the fields."""
+def _separated(path: Path, lines: Sequence[str]) -> _Lines:
+    """The rows by the separator that gives all lines as many fields, two or more."""
     quoted = any('"' in line for line in lines)
     for separator in _SEPARATORS:
+        numbers: list[int] = []
+        rows: list[list[str]] = []
         if quoted and len(separator) == 1:
-            rows = list(csv.reader(lines, delimiter=separator))
+            reader = csv.reader(lines, delimiter=separator)
+            for row in reader:
+                numbers.append(reader.line_num)
+                rows.append(row)
         else:
-            rows = [line.split(separator) for line in lines]
+            numbers, rows = [*range(1, len(lines) + 1)], [line.split(separator) for line in lines]
         if len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows):
-            return separator, quoted and len(separator) == 1, rows
-    shown = ", ".join(map(repr, _SEPARATORS))
+            return _Lines(path, separator, quoted and len(separator) == 1, numbers, rows)
+    tried = ", ".join(map(repr, _SEPARATORS))
     raise DataError(
-        f"{path}: no separator gives every line as many fields ({shown} were tried). Give a table with one "
+        f"{path}: no separator gives every line as many fields ({tried} were tried). Give a table with one "
         "interaction per line, or write its entry by hand (docs/datasets.md)."
     )
 
 
-def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names columns: no number in it, and a word we know, or numbers below."""
-    first, rest = rows[0], rows[1:]
+def _columns(lines: _Lines) -> tuple[list[_Column], bool, list[str]]:
+    """The columns but for an index, whether the first line names them, and a remark on the index."""
+    width = range(len(lines.rows[0]))
+    below = [[row[place] for row in lines.rows[1:]] for place in width]
+    indexed = lines.rows[0][0] in _INDEX_NAMES and below[0] == [str(row) for row in range(len(below[0]))]
+    if _is_header(lines.rows[0][indexed:], below[indexed:]):
+        names = lines.rows[0]
+        columns = [_Column(names[place], lines.numbers[1:], below[place]) for place in width[indexed:]]
+        remark = (
+            f"the first column, named {names[0]!r}, counts the rows: it is taken for an index, and NOT read"
+        )
+        return columns, True, [remark] if indexed else []
+    return [
+        _Column(place, lines.numbers, [row[place] for row in lines.rows]) for place in width
+    ], False, []  # fmt: skip
+
+
+def _is_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line names columns: no number in it, and a known word, or numbers or dates below."""
     if any(_is_number(field) or not field for field in first):
         return False
-    below = any(all(_is_number(row[place]) for row in rest) for place in range(len(first)))
-    return below or any(_called(name, field) for field in first for name in _NAMES)
+    for name, fields in zip(first, below, strict=True):
+        texts = pl.Series(fields, dtype=pl.String)
+        if all(map(_is_number, fields)) or (date_forms(texts) and not date_forms(pl.Series([name]))):
+            return True
+    return any(_called(name, field) for field in first for name in _NAMES)
 
 
-def _places(
-    columns: Sequence[Sequence[str]], names: Sequence[str] | None
-) -> tuple[dict[str, int], list[str]]:
+def _chosen(columns: Sequence[_Column], *, header: bool) -> tuple[dict[str, _Column], list[str]]:
     """Which column is the user, the item, the rating and the time; and remarks on what is uncertain."""
-    places: dict[str, int] = {}
+    chosen: dict[str, _Column] = {}
     remarks: list[str] = []
-    fits: Mapping[str, Callable[[Sequence[str]], bool]] = {
-        "user": _holds_something, "item": _holds_something, "time": _are_integers, "rating": _are_numbers,
-    }  # fmt: skip
-    for name, fit in fits.items():
-        for place, field in enumerate(names or ()):
-            if name in places or place in places.values() or not _called(name, field):
-                continue
-            if fit(columns[place]):
-                places[name] = place
-            elif name in ("time", "rating"):
-                wanted = "seconds since 1970" if name == "time" else "numbers"
-                remarks.append(f"column {field!r} holds no {wanted}, so it is not read as {name}")
-    free = [place for place in range(len(columns)) if place not in places.values()]
-    if names is None:
+    for kind in ("user", "item", "time", "rating"):
+        called = [one for one in columns if one.is_called(kind) and one not in chosen.values()]
+        fitting = [one for one in called if _fits(kind, one)]
+        if fitting:
+            # Of several columns of times, one of numbers is probably the most exact.
+            chosen[kind] = (
+                min(fitting, key=lambda one: date_form(one.time_formats[0]) is not None)
+                if kind == "time"
+                else fitting[0]
+            )
+        elif called and kind in ("time", "rating"):
+            remarks.append(_unfit(kind, called[0]))
+    free = [one for one in columns if one not in chosen.values()]
+    if not header:
         # Without names, what columns hold tells times and ratings; users come first, then items.
-        for place in reversed(free[2:]):
-            if "time" not in places and _are_times(columns[place]):
-                places["time"] = place
-            elif "rating" not in places and _are_ratings(columns[place]):
-                places["rating"] = place
+        for column in reversed(free[2:]):
+            if "time" not in chosen and _are_times(column):
+                chosen["time"] = column
+            elif "rating" not in chosen and _are_ratings(column.fields):
+                chosen["rating"] = column
     for name in ("user", "item"):
-        if name not in places:
-            left = [place for place in free if place not in places.values()]
+        if name not in chosen:
+            left = [one for one in free if one not in chosen.values() and all(one.fields)]
             if not left:
-                raise DataError("no column is left for users and items. Give a table that has both.")
-            places[name] = left[0]
-            remarks.append(f"no column is called like one of {name}s: this is a guess by its place")
+                raise DataError(
+                    "no column is left for users and items: each row needs both. Give a table that has both, "
+                    "without empty fields."
+                )
+            chosen[name] = left[0]
+            remarks.append(
+                f"no column is called like one of {name}s: {left[0].name!r} is a guess by its place. Mend "
+                f"{name} in this entry's columns if it is wrong"
+            )
     told = "".join(remarks)
-    left_out = [field for place, field in enumerate(names or ()) if place not in places.values()]
-    unread = [field for field in left_out if repr(field) not in told]
+    unread = [repr(one.name) for one in columns if one not in chosen.values() if repr(one.name) not in told]
     if unread:
-        remarks.append(f"not read: {', '.join(unread)}")
-    if "time" not in places:
-        remarks.append("without a time column the order of a user's rows is that in the file")
-    return {name: places[name] for name in ("user", "item", "rating", "time") if name in places}, remarks
+        counted = "" if header else " (counted from 0)"
+        remarks.append(f"columns that are not read{counted}: {', '.join(unread)}")
+    return {name: chosen[name] for name in ("user", "item", "rating", "time") if name in chosen}, remarks
+
+
+def _fits(kind: str, column: _Column) -> bool:
+    """Whether what a column holds goes with its name."""
+    if kind == "time":
+        return bool(column.time_formats)
+    return all(map(_is_number, column.fields)) if kind == "rating" else all(column.fields)
+
+
+def _unfit(kind: str, column: _Column) -> str:
+    """Why a column is not read though its name says what it is, and what to do."""
+    wanted = (
+        "neither seconds or milliseconds since 1970 nor a date that fedrec reads (docs/datasets.md)"
+        if kind == "time"
+        else "no number with a decimal point"
+    )
+    return (
+        f"column {column.name!r} is NOT read as {kind}: {column.first_that_is_no(kind)}, {wanted}. To have "
+        f"it read, mend the file, and write {kind}: {json.dumps(column.name)} into this entry's columns"
+    )
 
 
 def _called(name: str, field: str) -> bool:
@@ -166,21 +297,16 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", text) is not None
 
 
-def _holds_something(column: Iterable[str]) -> bool:
-    return all(column)
+def _is_time(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+|[0-9]+\.[0-9]*", text) is not None
 
 
-def _are_integers(column: Iterable[str]) -> bool:
-    return all(map(_is_integer, column))
-
-
-def _are_numbers(column: Iterable[str]) -> bool:
-    return all(map(_is_number, column))
-
-
-def _are_times(column: Sequence[str]) -> bool:
-    return _are_integers(column) and min(map(int, column)) >= _SINCE_1970
+def _are_times(column: _Column) -> bool:
+    """Whether a column without a name holds times: dates, or numbers as late as they are today."""
+    if all(map(_is_time, column.fields)):
+        return min(int(field.partition(".")[0]) for field in column.fields) >= _SINCE_1970
+    return bool(column.time_formats)
 
 
 def _are_ratings(column: Sequence[str]) -> bool:
-    return _are_numbers(column) and len(set(column)) <= _MOST_RATINGS
+    return all(map(_is_number, column)) and len(set(column)) <= _MOST_RATINGS

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedrec.config.catalogue import ENCODINGS, Encoding
+from fedrec.data.packed import opened
 from fedrec.errors import DataError
 
 LONGEST_LINE = 1_000_000
@@ -80,7 +81,7 @@ def _never_closed(path: Path, number: int) -> DataError:
 
 def _blocks(path: Path, encoding: Encoding) -> Iterator[bytes]:
     """The bytes of the file in blocks of whole lines."""
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         rest = _without_mark(stream) if encoding == "utf-8" else b""
         while block := stream.read(_BLOCK_BYTES):
             rest += block

@@ -1,7 +1,8 @@
 """Text tables to typed columns: every field exactly as written, or an error with file, line and value.
 
 Each line has as many fields as the first, also where a column is not read. A number is made of ASCII digits,
-without blanks, plus signs or groups of digits; ids that are text are kept as they are spelled.
+without blanks, plus signs or groups of digits; ids that are text are kept as they are spelled. Times are
+whole seconds: a fraction is cut off.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from fedrec.config.catalogue import Column, TableFormat
+from fedrec.config.catalogue import Column, DateForm, TableFormat
+from fedrec.data.dates import DATE_EXAMPLES, date_form, date_forms, seconds_of_dates, seconds_of_days
 from fedrec.data.lines import Lines, joined_in_quotes, read_lines
 from fedrec.errors import DataError
 
@@ -21,25 +23,28 @@ INTERACTION_SCHEMA = {"rating": pl.Float64, "time": pl.Int64, "row": pl.Int64}
 _DATE_PARTS = ("year", "month", "day")
 _MOST_LINES_SHOWN = 3
 _MOST_CHARACTERS_SHOWN = 80
-_SECONDS_PER_DAY = 86_400
 _LARGEST_RATING = float(np.finfo(np.float32).max)
 """Ratings are stored in single precision."""
-_LATEST_YEAR = 9999
+_EARLIEST_MILLISECONDS = 10**11
+"""In 1973: milliseconds that are all earlier than this are probably seconds."""
+_SECONDS_PER_YEAR = 31_556_952
 _CURE = "Write rows into it or, where it was fetched, delete it and run again to fetch it anew."
 
-_Kind = Literal["auto", "integer", "number", "text", "title"]
+_Kind = Literal["auto", "integer", "number", "text", "time", "title"]
 """What a field may hold; `auto` is an id, of which the whole column tells whether it is an integer."""
 _SPELLING: Mapping[_Kind, str] = {
     "integer": r"^-?[0-9]+$",
     "number": r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$",
     "text": r"^(?s:.)+$",
+    "time": r"^(?:-?[0-9]+|[0-9]+[.][0-9]*)$",
 }
 _ONLY_SPELLING = r"^(?:0|-?[1-9][0-9]*)$"
 """An integer that no other text spells: ids that differ as text differ as integers."""
-_TYPES: Mapping[_Kind, Any] = {"integer": pl.Int64, "number": pl.Float64}
+_TYPES: Mapping[_Kind, Any] = {"integer": pl.Int64, "number": pl.Float64, "time": pl.Int64}
 _WORDS: Mapping[_Kind, str] = {
     "integer": "an integer from -2^63 to 2^63 - 1",
     "number": f"a number of at most {_LARGEST_RATING:.1e}",
+    "time": "an integer from -2^63 to 2^63 - 1, behind which a fraction may stand",
 }
 
 
@@ -63,6 +68,14 @@ class _Ids:
 
 
 @dataclass
+class _Zones:
+    """Line and text of the first date with a time zone, and of the first without."""
+
+    named: tuple[int, str] | None = None
+    unnamed: tuple[int, str] | None = None
+
+
+@dataclass
 class _Table:
     """A file that is read: its format, its width, its columns, and what is known of its ids."""
 
@@ -73,6 +86,7 @@ class _Table:
     """The number of its first line."""
     fields: Sequence[_Field]
     ids: dict[str, _Ids] = field(default_factory=dict)
+    zones: _Zones = field(default_factory=_Zones)
 
 
 def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
@@ -81,13 +95,14 @@ def read_interactions(path: Path, format_: TableFormat) -> pl.DataFrame:
     Rating is 1 where the file has none; time is in seconds, 0 where the file has none.
     """
     ids: _Kind = format_.ids
-    kinds: dict[str, _Kind] = {"user": ids, "item": ids, "rating": "number", "time": "integer"}
+    kinds: dict[str, _Kind] = {"user": ids, "item": ids, "rating": "number", "time": "time"}
     table, parts = _read(path, format_, kinds)
     whole = pl.concat(list(parts))
     if whole.is_empty():
         raise DataError(f"{path}: holds no rows. {_CURE}")
     for name, seen in table.ids.items():
         whole = whole.with_columns(_settled(whole[name], seen, path))
+    _check_times(whole, table)
     if "rating" not in whole.columns:
         whole = whole.with_columns(rating=pl.lit(1.0))
     if "time" not in whole.columns:
@@ -134,7 +149,7 @@ def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column
     """The file's columns in order: their names, or without a header line their positions."""
     fields, misquoted = _split(pl.Series([lines.texts[0]]), format_)
     if misquoted.any():
-        raise DataError(f"{path}, line {lines.numbers[0]}: {_MISQUOTED}: {_shown(lines.texts[0])}")
+        raise DataError(f"{path}, line {lines.numbers[0]}: {_MISQUOTED}: {shown(lines.texts[0])}")
     count = len(fields[0])
     found = [_field(fields, place, format_)[0] for place in range(count)]
     names: list[Column] = found if format_.header else list(range(count))
@@ -142,9 +157,7 @@ def _column_names(path: Path, format_: TableFormat, lines: Lines) -> list[Column
         for wanted in column if isinstance(column, tuple) else (column,):
             if names.count(wanted) == 1:
                 continue
-            known = (
-                f"header names {_shown(', '.join(found))}" if format_.header else f"first line has {count}"
-            )
+            known = f"header names {shown(', '.join(found))}" if format_.header else f"first line has {count}"
             number = "no column" if wanted not in names else "several columns"
             raise DataError(
                 f"{path}, line {lines.numbers[0]}: has {number} {wanted!r}; its {known}. Mend the entry's "
@@ -159,7 +172,7 @@ def _part(table: _Table, lines: Lines) -> pl.DataFrame:
     fields, misquoted = _split(texts, table.format)
     counts = fields.list.len()
     faults = _Faults(table, lines)
-    faults.note(misquoted, lambda row: f"{_MISQUOTED}: {_shown(lines.texts[row])}")
+    faults.note(misquoted, lambda row: f"{_MISQUOTED}: {shown(lines.texts[row])}")
     faults.note(counts != table.width, lambda row: _miscounted(table, lines.texts[row], counts[row]))
     columns = [
         _typed(_field(fields, one.place, table.format).alias(one.name), one, table, lines, faults)
@@ -222,9 +235,13 @@ def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults
     """The values of a column; notes those that are not what they should be."""
     if wanted.kind == "title":
         return texts
+    form = date_form(table.format.time)
+    if wanted.kind == "time" and form is not None:
+        return _dates(texts, form, wanted, table, lines, faults)
     spelling = _SPELLING["text" if wanted.kind == "auto" else wanted.kind]
     misspelt = ~texts.str.contains(spelling)
-    values = texts.cast(_TYPES.get(wanted.kind, pl.String), strict=False)
+    whole = texts.str.replace("[.][0-9]*$", "") if wanted.kind == "time" else texts
+    values = whole.cast(_TYPES.get(wanted.kind, pl.String), strict=False)
     beyond = values.is_null()
     if wanted.kind == "number":
         beyond = beyond | (values.abs() > _LARGEST_RATING)
@@ -234,6 +251,39 @@ def _typed(texts: pl.Series, wanted: _Field, table: _Table, lines: Lines, faults
     if wanted.kind == "auto":
         _look_at_ids(texts, table.ids.setdefault(wanted.name, _Ids()), lines)
     return values
+
+
+def _dates(
+    texts: pl.Series, form: DateForm, wanted: _Field, table: _Table, lines: Lines, faults: _Faults
+) -> pl.Series:
+    """The seconds of dates; notes those that are none, and which name a time zone."""
+    seconds, zoned = seconds_of_dates(texts, form)
+    bad = seconds.is_null() & texts.is_not_null()
+    faults.note(bad, lambda row: _misspelt(wanted, texts[row], table.format))
+    for key, those in (("named", zoned), ("unnamed", ~zoned & ~seconds.is_null())):
+        if getattr(table.zones, key) is None and those.any():
+            row = int(those.arg_max() or 0)
+            setattr(table.zones, key, (lines.numbers[row], texts[row]))
+    return seconds
+
+
+def _check_times(whole: pl.DataFrame, table: _Table) -> None:
+    """Raise `DataError` where times are of two kinds, or probably not in the unit that is stated."""
+    if table.zones.named and table.zones.unnamed:
+        (line, text), (zoned_line, zoned) = table.zones.unnamed, table.zones.named
+        raise DataError(
+            f"{table.path}, line {line}: time is {shown(text)}, without a time zone; in line {zoned_line} it "
+            f"is {shown(zoned)}, with one. Write all times with a time zone, or all without."
+        )
+    if table.format.time == "milliseconds" and "time" in whole.columns:
+        latest = int(whole["time"].max())  # type: ignore[arg-type]
+        if latest < _EARLIEST_MILLISECONDS // 1000:
+            year = 1970 + latest // _SECONDS_PER_YEAR
+            raise DataError(
+                f"{table.path}: as milliseconds since 1970, its latest time is in the year {year}. "
+                "Set time: seconds in the entry's format, also where times have another unit: only their "
+                "order counts, and milliseconds are rounded to seconds."
+            )
 
 
 def _look_at_ids(texts: pl.Series, seen: _Ids, lines: Lines) -> None:
@@ -255,8 +305,8 @@ def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
     if seen.integer and seen.other:
         (line, text), (integer_line, integer) = seen.other, seen.integer
         raise DataError(
-            f"{path}, line {line}: {texts.name} is {_shown(text)}, in line {integer_line} it is the integer "
-            f"{_shown(integer)}. Set ids in the entry's format: text keeps ids as they are spelled, integer "
+            f"{path}, line {line}: {texts.name} is {shown(text)}, in line {integer_line} it is the integer "
+            f"{shown(integer)}. Set ids in the entry's format: text keeps ids as they are spelled, integer "
             "refuses all others."
         )
     return texts.cast(pl.Int64) if seen.plain and seen.other is None else texts
@@ -264,38 +314,47 @@ def _settled(texts: pl.Series, seen: _Ids, path: Path) -> pl.Series:
 
 def _with_seconds(columns: pl.DataFrame, format_: TableFormat, faults: _Faults) -> pl.DataFrame:
     """The columns with time in seconds; notes dates that do not exist."""
-    if "time" not in format_.columns or format_.time == "seconds":
-        return columns
-    if format_.time == "milliseconds":
+    if "time" in format_.columns and format_.time == "milliseconds":
         return columns.with_columns(pl.col("time") // 1000)
+    if "time" not in format_.columns or format_.time != "ymd":
+        return columns
     year, month, day = (columns[part].to_numpy() for part in _DATE_PARTS)
-    known = (year >= 1) & (year <= _LATEST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    months = np.where(known, (year - 1970) * 12 + month - 1, 0)
-    days = months.astype("datetime64[M]").astype("datetime64[D]") + np.where(known, day - 1, 0)
-    # A day beyond the end of its month is in the next.
-    exists = known & (days.astype("datetime64[M]").astype(np.int64) == months)
+    seconds, exists = seconds_of_days(year, month, day)
     faults.note(
         pl.Series(~exists),
         lambda row: f"the date {year[row]}-{month[row]}-{day[row]} (year-month-day) does not exist",
     )
-    seconds = pl.Series("time", days.astype(np.int64) * _SECONDS_PER_DAY)
-    return columns.drop(_DATE_PARTS).with_columns(seconds)
+    return columns.drop(_DATE_PARTS).with_columns(pl.Series("time", seconds))
 
 
 def _miscounted(table: _Table, text: str, count: int) -> str:
     if not text:
         return "is blank. Remove the line."
     hint = _hint_of_quotes(text, table.format)
-    return f"{count} fields, expected {table.width} as in line {table.first}: {_shown(text)}{hint}"
+    return f"{count} fields, expected {table.width} as in line {table.first}: {shown(text)}{hint}"
 
 
 def _misspelt(wanted: _Field, text: str, format_: TableFormat) -> str:
     if text == "":
         return f"{wanted.name} is empty"
+    if wanted.kind == "time":
+        return _misspelt_time(text, format_)
     blanks = ", without blanks" if text.strip() != text else ""
     key = ", or set ids: text in the entry's format" if wanted.name in ("user", "item") else ""
     hint = _hint_of_quotes(text, format_)
-    return f"{wanted.name} is {_shown(text)}, expected {_WORDS[wanted.kind]}{blanks}{key}{hint}"
+    return f"{wanted.name} is {shown(text)}, expected {_WORDS[wanted.kind]}{blanks}{key}{hint}"
+
+
+def _misspelt_time(text: str, format_: TableFormat) -> str:
+    own = date_form(format_.time)
+    expected = _WORDS["time"] if own is None else f"a date that exists, such as {DATE_EXAMPLES[own]}"
+    forms: list[str] = [form for form in date_forms(pl.Series([text])) if form != own]
+    if own is not None and pl.Series([text]).str.contains(_SPELLING["time"])[0]:
+        forms = ["seconds"]
+    meant = " or ".join(f"time: {form}" for form in forms)
+    hint = f". Set {meant} in the entry's format (interactions.format.time)" if forms else ""
+    blanks = ", without blanks" if text.strip() != text else ""
+    return f"time is {shown(text)}, expected {expected}{blanks}{hint}{_hint_of_quotes(text, format_)}"
 
 
 def _hint_of_quotes(text: str, format_: TableFormat) -> str:
@@ -304,8 +363,8 @@ def _hint_of_quotes(text: str, format_: TableFormat) -> str:
     return ". Set quoted: true in the entry's format where fields stand in double quotes"
 
 
-def _shown(text: str) -> str:
-    """A text in quotes, cut where it is long."""
+def shown(text: str) -> str:
+    """A text in quotes, cut where it is long, for a message."""
     spelled = repr(text[:_MOST_CHARACTERS_SHOWN])
     cut = spelled[:_MOST_CHARACTERS_SHOWN]
     return spelled if len(text) <= _MOST_CHARACTERS_SHOWN and cut == spelled else f"{cut} ..."

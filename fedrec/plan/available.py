@@ -14,11 +14,21 @@ from fedrec.config.catalogue import Dataset, RawFile
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import Protocol, paper_of
 from fedrec.data.locate import located
+from fedrec.errors import ConfigurationError
 from fedrec.plan.layouts import Layout
 
 _TIMEOUT_SECONDS = 5
 # Servers that refuse the question may still answer the download.
 _REFUSALS_OF_HEAD = (403, 405, 501)
+
+
+def check_mirror(mirror: Path | None) -> None:
+    """Raise `ConfigurationError` for a mirror that is no folder: nothing would be found there."""
+    if mirror is not None and not mirror.is_dir():
+        raise ConfigurationError(
+            f"the mirror {mirror} is no folder here. Name the folder of local copies by FEDREC_MIRROR, "
+            "--mirror or `mirror` of the configuration, or none."
+        )
 
 
 def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str | None:

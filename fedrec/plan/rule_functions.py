@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError
 from fedrec.files.atomic import canonical_json
+from fedrec.plan.available import check_mirror
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cluster_resources import ResourceEstimator
 from fedrec.plan.fingerprint import code_fingerprint
@@ -53,6 +54,7 @@ class RuleFunctions:
         environment: Mapping[str, str],
         *,
         uses_cache: bool,
+        is_job: bool = False,
     ) -> Self:
         """Read the project as Snakemake was asked to; an error ends the process with one message.
 
@@ -60,6 +62,9 @@ class RuleFunctions:
         """
         try:
             project = load_project(files, changes, environment.get("FEDREC_MIRROR"))
+            if not is_job:
+                # Another machine that does a job may have no mirror, and most jobs need none.
+                check_mirror(project.mirror)
             if uses_cache:
                 check_cache(environment.get(CACHE_VARIABLE))
         except FedrecError as error:

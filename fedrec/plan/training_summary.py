@@ -21,7 +21,7 @@ def training_summary(
         by_dataset.setdefault((run.paper, run.dataset), []).append(run)
     seconds = {run: project.job(run).seconds for run in runs}
     lines = [_line(key, group, sum(map(seconds.__getitem__, group))) for key, group in by_dataset.items()]
-    missing = [f"  left out: {name}, unavailable: {why}" for name, why in _left_out(project, targets).items()]
+    missing = [f"  left out: {name}: {why}" for name, why in _left_out(project, targets).items()]
     first = f"Runs to train: {len(seconds)}, {_estimate(project, seconds, cores)}." if seconds else _NONE
     return "\n".join([first, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
 

@@ -177,7 +177,7 @@ class Workspace:
         names, chosen = list(names), self.configuration["paper_datasets"]
         left_out = [name for name in names if chosen is not None and name not in chosen]
         return self.unavailable(names) | dict.fromkeys(
-            left_out, "left out by `paper_datasets` of the configuration"
+            left_out, "not among `paper_datasets` of the configuration"
         )
 
     def available(self, names: Iterable[str]) -> list[str]:

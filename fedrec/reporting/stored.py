@@ -65,9 +65,17 @@ class _Read:
     """Of runs and splits the files below the results that are read; None for all."""
 
 
-def stored_project(configuration: Document, root: Path, store: RunStore, results: str) -> Project:
-    """The project of a configuration that reports on stored runs alone, into the folder `results`."""
+def stored_project(
+    configuration: Document, root: Path, store: RunStore, results: str, names: Iterable[str] = ()
+) -> Project:
+    """The project of a configuration that reports on stored runs alone, into the folder `results`.
+
+    An unknown name among `names` is a `ConfigurationError`, before the stored runs are read.
+    """
     project = Project.load(configuration, root)
+    for name in names:
+        if name not in project.papers and name not in project.targets.names:
+            project.group(name)
     own = {**project.configuration, "results": results}
     return replace(project, configuration=own, stored=stored_runs(store, project))
 

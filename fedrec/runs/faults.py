@@ -5,12 +5,20 @@ from contextlib import contextmanager
 
 import torch
 
-from fedrec.errors import DeviceLostError, DivergenceError, MemoryTakenError, OutOfMemoryError
+from fedrec.errors import (
+    DeviceLostError,
+    DivergenceError,
+    FederationError,
+    MemoryTakenError,
+    OutOfMemoryError,
+)
 
 _MOST_CHARACTERS = 200
 """Of what torch says when memory runs out."""
 _NO_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 """What the driver of a GPU, torch on a CPU, and libraries say that have no error of their own for that."""
+_WRONG_SHAPE = "must be the same as input size"
+"""What torch says of a loss whose two sides differ in shape."""
 _DEVICE_LOST = ("CUDA error", "the GPU cannot")
 """What torch, and kernels of our own, say when a GPU has refused work."""
 
@@ -24,6 +32,20 @@ def finite() -> Iterator[None]:
         raise DivergenceError(
             f"{error} Or let it be a result that says so: `--diverged kept`, in the configuration "
             "`diverged: kept`."
+        ) from error
+
+
+@contextmanager
+def scored() -> Iterator[None]:
+    """Let a score of the wrong shape say which shape is wanted."""
+    try:
+        yield
+    except FederationError as error:
+        if _WRONG_SHAPE not in str(error):
+            raise
+        raise FederationError(
+            f"{error} The input is what `score` gives, the target one number per item of the batch: let "
+            "`score` sum over the last axis alone, as `dot` does."
         ) from error
 
 

@@ -25,6 +25,13 @@ def clear_folder(folder: Path) -> None:
             )
 
 
+def other_content(folder: Path) -> list[str]:
+    """The names of what lies in a folder where no run was ever trained; hidden files do not count."""
+    if not folder.is_dir() or any((folder / name).exists() for name in (*FILES, CHECKPOINT)):
+        return []
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def finished_before(
     folder: Path,
     identity: Mapping[str, Any],

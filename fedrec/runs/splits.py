@@ -1,14 +1,17 @@
 """The split a run is asked to train on; where it is not there, what may be meant and how it is made."""
 
+import shlex
 from functools import lru_cache
 from pathlib import Path
 
 from fedrec.config.protocol import SWITCHES, full_name
 from fedrec.data.split import Split, how_to_split
 from fedrec.data.temporal import split_in
-from fedrec.errors import SplitError, did_you_mean, nearest
+from fedrec.errors import SplitError, nearest
 
 _FILE, _CANDIDATES = "split.parquet", "candidates.parquet"
+_USUAL = Path("results/data")
+"""Where prepared datasets lie, most often."""
 _KINDS = ("clean", "published", *(f"{extent}-{switch}" for extent in ("only", "upto") for switch in SWITCHES))
 """The protocols there are without anybody's doing, as a command names them."""
 
@@ -17,14 +20,8 @@ def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") 
     """The split of `protocol`, which may be short for the paper's own and is asked for by an option."""
     name = full_name(protocol, paper)
     folder = data / name
-    if not data.is_dir():
-        beside = [path.name for path in data.parent.glob("*/") if path.is_dir()]
-        near_by = data.with_name(nearest(data.name, beside) or data.name)
-        raise SplitError(
-            f"--data {data}: there is no such folder.{did_you_mean(data.name, beside)} A split is made with: "
-            f"{how_to_split(near_by / name)}"
-        )
     if not (folder / _FILE).is_file():
+        _check_folder(data, name)
         made = sorted(path.parent.name for path in data.glob(f"*/{_FILE}"))
         known = protocol in _KINDS
         meant = protocol if known else nearest(protocol, (*made, *_KINDS)) or protocol
@@ -35,6 +32,31 @@ def split_of(data: Path, protocol: str, paper: str, option: str = "--protocol") 
             f"{', '.join(made) or 'none'}. A split is made with: {how}"
         )
     return _read(folder, *(_state(folder / file) for file in (_FILE, _CANDIDATES)))
+
+
+def _check_folder(data: Path, split: str) -> None:
+    """Raise `SplitError` for what is no dataset's folder, with the one that is probably meant."""
+    inside = next((path for path in data.parents[:2] if any(path.glob(f"*/{_FILE}"))), None)
+    if inside is not None:
+        what = "lies in" if data.exists() else "would lie in"
+        raise SplitError(
+            f"--data {data}: {what} the folder of a dataset. Name that: --data {inside}, and the split by "
+            "--protocol."
+        )
+    if data.is_file():
+        raise SplitError(
+            f"--data {data}: is a file, where the folder of a prepared dataset is needed. Of a table of "
+            f"interactions, `fedrec new dataset NAME {shlex.quote(str(data))}` makes an entry, and says how "
+            "it is prepared."
+        )
+    if not data.is_dir():
+        usual = _USUAL / data.name if len(data.parts) == 1 else data
+        beside = [path.name for path in usual.parent.glob("*/") if path.is_dir()]
+        near = nearest(usual.name, beside)
+        meant = usual.with_name(near) if near else usual
+        hint = f" Did you mean '{meant}'?" if near else ""
+        how = how_to_split(meant / split)
+        raise SplitError(f"--data {data}: there is no such folder.{hint} A split is made with: {how}")
 
 
 def _state(path: Path) -> tuple[int, int]:

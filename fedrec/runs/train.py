@@ -38,8 +38,8 @@ from fedrec.runs.device import (
     use_own_cores,
 )
 from fedrec.runs.diverging import Diverging
-from fedrec.runs.faults import finite, fitting, with_device
-from fedrec.runs.folder import clear_folder, finished_before
+from fedrec.runs.faults import finite, fitting, scored, with_device
+from fedrec.runs.folder import clear_folder, finished_before, other_content
 from fedrec.runs.given import GIVEN, checksums, paths_in, with_given
 from fedrec.runs.membership import Membership
 from fedrec.runs.registry import make_learner
@@ -195,6 +195,7 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
     summary = None
     if peers.leads:
         clear_folder(run.out)
+        _tell_of_others(run.out)
         if not request.force:
             summary = finished_before(
                 run.out,
@@ -204,6 +205,16 @@ def _existing_result(run: _Run, request: TrainRequest, peers: Peers) -> Mapping[
                 replace=request.replace,
             )
     return peers.led(summary)
+
+
+def _tell_of_others(folder: Path) -> None:
+    """Say that the folder of a run holds other files, which stay: somebody may have named the wrong one."""
+    if others := other_content(folder):
+        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        print(
+            f"{folder}: holds other files ({shown}). They stay, and those of this run come beside them.",
+            file=sys.stderr,
+        )
 
 
 def _compared(identity: Mapping[str, Any], request: TrainRequest) -> dict[str, Any]:
@@ -218,7 +229,7 @@ def _train_group(group: Sequence[_Run], context: _Context, peers: Peers) -> dict
     forget_peak_memory(place)
     with with_device(name, str(place)):
         try:
-            with fitting(name, str(place)), finite():
+            with fitting(name, str(place)), finite(), scored():
                 written = _trained(group, context, peers)
         finally:
             release_memory(place)

@@ -11,6 +11,7 @@ RULES = RuleFunctions.load(
     workflow.config_settings.config,
     os.environ,
     uses_cache=bool(workflow.enable_cache),
+    is_job=not workflow.is_main_process,
 )
 PROJECT, result, results = RULES.project, RULES.project.result_path, RULES.results
 shell.prefix(RULES.shell_prefix())

@@ -217,3 +217,24 @@ def test_no_permission_is_one_message(tmp_path, monkeypatch, capsys):
     words = ["--data", "d", "--method", "fedmf", "--protocol", "clean", "--out", "o"]
     assert main(["train", *words]) == 1
     assert "split.parquet: no permission. Change its rights" in capsys.readouterr().err
+
+
+def test_a_package_that_is_missing_is_named_with_what_to_do(tmp_path):
+    words = ["train", "--data=data", "--method=fedmf", "--protocol=clean", f"--out={tmp_path / 'run'}"]
+    code = (
+        f"import sys; sys.modules['torch'] = None; from fedrec.cli.main import main; sys.exit(main({words}))"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert outcome.returncode == 1
+    assert outcome.stderr.startswith(
+        f"fedrec: the package torch is needed here, and {sys.executable} does not have it. Install what"
+    )
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_a_word_that_the_locale_cannot_read_is_refused_before_anything_is_done(capsys):
+    with pytest.raises(SystemExit):
+        run("train", "--data", "data/alpha", "--out", "r\udcc3\udcbc")
+    said = capsys.readouterr().err
+    assert "'r\\udcc3\\udcbc' cannot be read as text in this locale" in said
+    assert "Set PYTHONUTF8=1" in said

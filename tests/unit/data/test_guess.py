@@ -1,7 +1,12 @@
 """Guesses at how files are to be read, and that the reader reads them so."""
 
+import datetime
+import gzip
+
+import polars as pl
 import pytest
 
+from fedrec.data import guess
 from fedrec.data.guess import guess_format
 from fedrec.data.parse import read_interactions
 from fedrec.errors import DataError
@@ -49,6 +54,28 @@ TABLES = {
     "text without times": (
         "user,song\nanna,one\nbert,two\n", {"user": "user", "item": "song"}, {"header": True},
     ),
+    "dates with a time zone": (
+        "user,item,timestamp\nanna,x,2024-04-18T13:51:56+02:00\nbert,y,2024-04-18 13:51:56.25Z\n",
+        {"user": "user", "item": "item", "time": "timestamp"}, {"time": "iso"},
+    ),
+    "dates without a header line": (
+        "anna,x,18.04.2024\nbert,y,07.04.2024\n", {"user": 0, "item": 1, "time": 2}, {"time": "day_first"},
+    ),
+    "months first, times of day": (
+        "user,item,date\n1,2,4/8/2024 1:51 PM\n1,3,4/18/2024 12:00 AM\n",
+        {"user": "user", "item": "item", "time": "date"}, {"time": "month_first"},
+    ),
+    "seconds as pandas writes them": (
+        "user,item,ts\n1,2,1713448316.0\n1,3,1713448317.5\n",
+        {"user": "user", "item": "item", "time": "ts"}, {"time": "seconds"},
+    ),
+    "seconds beside a date": (
+        "user,item,date,ts\n1,2,2024-04-18,1713448316\n1,3,2024-04-18,1713448317\n",
+        {"user": "user", "item": "item", "time": "ts"}, {"time": "seconds"},
+    ),
+    "the index of pandas": (
+        ",user,item\n0,7,8\n1,9,8\n", {"user": "user", "item": "item"}, {"header": True},
+    ),
     "byte-order mark, line ends of Windows": (
         "\ufeffuser,item\r\n1,2\r\n2,3\r\n", {"user": "user", "item": "item"}, {"ids": "auto"},
     ),
@@ -60,26 +87,30 @@ def test_tables_as_people_have_them(tmp_path, name):
     text, columns, rest = TABLES[name]
     path = tmp_path / "table"
     path.write_bytes(text.encode())
-    guess = guess_format(path)
-    assert dict(guess.format.columns) == columns
-    assert {key: getattr(guess.format, key) for key in rest} == rest
-    rows = text.count("\n") - guess.format.header
+    found = guess_format(path)
+    assert dict(found.format.columns) == columns
+    assert {key: getattr(found.format, key) for key in rest} == rest
+    rows = text.count("\n") - found.format.header
     if not text.startswith("\ufeff"):
-        assert len(read_interactions(path, guess.format)) == rows
+        assert len(read_interactions(path, found.format)) == rows
 
 
 def test_what_is_uncertain_is_said(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text("who,what,date,stars\nx,y,2020-01-02,good\nz,y,2020-01-03,bad\n")
-    guess = guess_format(path)
-    assert dict(guess.format.columns) == {"user": "who", "item": "what"}
-    assert guess.remarks == (
-        "column 'date' holds no seconds since 1970, so it is not read as time",
-        "column 'stars' holds no numbers, so it is not read as rating",
-        "no column is called like one of users: this is a guess by its place",
-        "no column is called like one of items: this is a guess by its place",
-        "without a time column the order of a user's rows is that in the file",
+    path.write_text('who,what,date,stars\nx,y,2020-01-02,4.5\nz,y,yesterday,"4,0"\n')
+    found = guess_format(path)
+    assert dict(found.format.columns) == {"user": "who", "item": "what"}
+    time, rating, user, item, no_times = found.remarks
+    assert "column 'date' is NOT read as time: line 3 holds 'yesterday', neither seconds or milli" in time
+    assert time.endswith('mend the file, and write time: "date" into this entry\'s columns')
+    assert (
+        "column 'stars' is NOT read as rating: line 3 holds '4,0', no number with a decimal point" in rating
     )
+    assert user.startswith(
+        "no column is called like one of users: 'who' is a guess by its place. Mend user in"
+    )
+    assert item.startswith("no column is called like one of items: 'what' is a guess by its place")
+    assert "no_times: random (clean) hold out random ones" in no_times
 
 
 @pytest.mark.parametrize(
@@ -87,7 +118,10 @@ def test_what_is_uncertain_is_said(tmp_path):
     [
         (b"", "has fewer than two lines"),
         (b"user,item\n", "has fewer than two lines"),
-        (b"\x1f\x8b\x08\x00\xff\xfe\n", "is no text in UTF-8. Unpack it"),
+        (b"\xff\xfe\n", "is no text in UTF-8, and not packed by gzip or as a parquet file. Save it as text"),
+        (b"\x1f\x8b\x08\x00\xff\xfe\n", "gzip cannot unpack it"),
+        (gzip.compress(b"1,2\n" * 9)[:-3], "damaged or cut short. Pack it again"),
+        (b"PAR1 and no more", "this parquet file cannot be read as a table"),
         (b"a\nb\nc\n", "no separator gives every line as many fields"),
         (b"a,b\nc,d,e\n", "no separator gives every line as many fields"),
         (b"rating,time\n1,2\n3,4\n", "no column is left for users and items"),
@@ -108,4 +142,47 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 def test_a_column_that_is_not_read_is_told(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("Nutzer,Artikel,Sorte,Zeit\n1,2,a,1600000000\n1,3,b,1600000001\n")
-    assert any("not read: Sorte" in remark for remark in guess_format(path).remarks)
+    assert any("not read: 'Sorte'" in remark for remark in guess_format(path).remarks)
+
+
+def test_days_and_months_are_told_apart_by_the_whole_file(tmp_path, monkeypatch):
+    """Behind the lines that are looked at, one day is above 12, or none is."""
+    monkeypatch.setattr(guess, "_LINES", 3)
+    path = tmp_path / "mine.csv"
+    rows = "user,item,date\n1,2,03/04/2024\n1,3,05/06/2024\n2,3,"
+    path.write_text(f"{rows}07/13/2024\n")
+    found = guess_format(path)
+    assert (found.format.columns["time"], found.format.time) == ("date", "month_first")
+    path.write_text(f"{rows}07/12/2024\n")
+    found = guess_format(path)
+    assert "time" not in found.format.columns
+    assert any(
+        'Write time: "date" into this entry\'s columns, and time: day_first or time: month_first' in remark
+        for remark in found.remarks
+    )
+
+
+def test_an_index_is_told_and_a_first_column_that_does_not_count_is_read(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(",user,item\n0,7,8\n1,9,8\n")
+    assert "the first column, named '', counts the rows" in guess_format(path).remarks[0]
+    path.write_text("index,user,item\n5,7,8\n1,9,8\n")
+    assert guess_format(path).remarks[0] == "columns that are not read: 'index'"
+
+
+def test_what_is_packed_is_read_as_its_text(tmp_path):
+    table = pl.DataFrame(
+        {
+            "user": ["anna", 'b,"c"'],
+            "item": ["x", "y"],
+            "time": [datetime.datetime(2024, 4, 18, 13, 51, 56, 5)] * 2,
+        }
+    )
+    text, packed, columns = tmp_path / "mine.csv", tmp_path / "mine.csv.gz", tmp_path / "mine.parquet"
+    table.write_csv(text)
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    table.write_parquet(columns)
+    expected = read_interactions(text, guess_format(text).format)
+    assert expected.rows() == [("anna", "x", 1, 1_713_448_316, 0), ('b,"c"', "y", 1, 1_713_448_316, 1)]
+    for path in (packed, columns):
+        assert read_interactions(path, guess_format(path).format).equals(expected)

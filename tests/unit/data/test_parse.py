@@ -1,7 +1,9 @@
+import gzip
+
 import pytest
 
 from fedrec.config.catalogue import ENCODINGS, TableFormat
-from fedrec.data import lines
+from fedrec.data import archives, lines
 from fedrec.data.parse import read_interactions, read_titles
 from fedrec.errors import DataError
 
@@ -89,7 +91,7 @@ def test_each_documented_form_is_read(read, content, format_, expected):
         (b"1,2,3,4\n1,2,3,4,5\n", COMMA, "line 2: 5 fields, expected 4"),
         (b"1,2,3,4\n\n1,2,3,4\n", COMMA, "line 2: is blank"),
         (b"1,2,3,4\n1,,3,4\n", COMMA, "line 2: item is empty"),
-        (b"1,2,3,4\n1,2,3,4.5\n", COMMA, "line 2: time is '4.5', expected an integer"),
+        (b"1,2,3,4\n1,2,3,4e5\n", COMMA, "line 2: time is '4e5', expected an integer"),
         (b"1::2::3::4\n1:2:3:4\n", COLONS, "line 2: 1 fields, expected 4"),
         (b"1::2::3::4\n1:x:2:y:3:z:4\n", COLONS, "line 2: 1 fields, expected 4"),
         (b"1::2::3::4\n1::2::3\n", COLONS, "line 2: 3 fields, expected 4"),
@@ -161,6 +163,59 @@ def test_what_is_not_written_as_it_must_be_is_refused(read, content, format_, sa
     assert said in str(error.value)
 
 
+DATED = {"user": 0, "item": 1, "time": 2}
+
+
+@pytest.mark.parametrize(
+    ("form", "written", "seconds"),
+    [
+        ("iso", "2024-04-18", 1_713_398_400),
+        ("iso", "2024-04-18T13:51:56", 1_713_448_316),
+        ("iso", "2024-04-18 13:51:56.999+02:00", 1_713_441_116),
+        ("iso", "1969-12-31T23:59:59Z", -1),
+        ("day_first", "18/4/2024 13:51", 1_713_448_260),
+        ("month_first", "04/18/2024, 1:51:56 PM", 1_713_448_316),
+        ("month_first", "4/18/2024 12:00 AM", 1_713_398_400),
+        ("seconds", "1713448316.9", 1_713_448_316),
+        ("milliseconds", "1713448316999.5", 1_713_448_316),
+    ],
+)
+def test_times_are_whole_seconds_however_they_are_written(read, form, written, seconds):
+    table = read(f"1;2;{written}\n".encode(), TableFormat(";", DATED, time=form))
+    assert table["time"].to_list() == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("form", "written", "said"),
+    [
+        ("seconds", "2024-04-18T13:51:56", "line 2: time is '2024-04-18T13:51:56', expected an integer"),
+        ("seconds", "2024-04-18T13:51:56", "Set time: iso in the entry's format (interactions.format.time)"),
+        ("seconds", "03/04/2024", "Set time: day_first or time: month_first in the entry's format"),
+        ("seconds", "-1.5", "time is '-1.5', expected an integer"),
+        ("iso", "1713448316", "expected a date that exists, such as 2024-04-18 or 2024-04-18T13:51:56. Set time: seconds"),
+        ("iso", "2024-02-30", "time is '2024-02-30', expected a date that exists"),
+        ("iso", "2024-04-18T24:00", "expected a date that exists"),
+        ("iso", "2024-04-18Tnoon", "expected a date that exists"),
+        ("iso", "", "line 2: time is empty"),
+        ("iso", "2024-04-18T13:51Z", "line 1: time is '2024-04-18', without a time zone; in line 2 it is"),
+        ("day_first", "04/18/2024", "Set time: month_first"),
+        ("month_first", "4/18/2024 13:00 PM", "expected a date that exists"),
+    ],
+)  # fmt: skip
+def test_a_time_that_is_none_gives_line_value_and_key(read, form, written, said):
+    first = {"seconds": "5", "iso": "2024-04-18", "day_first": "18.04.2024", "month_first": "04/18/2024"}[
+        form
+    ]
+    with pytest.raises(DataError) as error:
+        read(f"1;2;{first}\n1;3;{written}\n".encode(), TableFormat(";", DATED, time=form))
+    assert said in str(error.value)
+
+
+def test_seconds_that_are_stated_to_be_milliseconds_are_refused(read):
+    with pytest.raises(DataError, match=r"in the year 1970[.] Set time: seconds in the entry"):
+        read(b"1,2,1713448316\n1,3,1713448317\n", TableFormat(",", DATED, time="milliseconds"))
+
+
 def test_quoted_fields_may_hold_separators_quotes_and_line_ends(read):
     table = read(b'TRANSACTION_DT,CUSTOMER_ID\n"a,""b""","1\r\n2"\nx,"3"\n', TAFENG)
     assert table.select("user", "item").rows() == [('a,"b"', "1\n2"), ("x", "3")]
@@ -224,6 +279,12 @@ def test_a_huge_line_is_refused_in_few_words(read, content):
     with pytest.raises(DataError, match="line 2: more than 1,000,000 characters") as error:
         read(content.encode(), COMMA)
     assert len(str(error.value)) < 1000
+
+
+def test_what_unpacks_to_far_more_than_tables_do_is_refused(read, monkeypatch):
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED_BYTES", 1000)
+    with pytest.raises(DataError, match="unpacks to far more than tables do"):
+        read(gzip.compress(b"1,2,3,4\n" * 100_000), COMMA)
 
 
 def test_a_long_value_is_cut_in_the_message(read):

@@ -86,6 +86,15 @@ def test_a_mistake_ends_the_process_with_one_message(tmp_path, monkeypatch, cont
         RuleFunctions.load([], {}, {}, uses_cache=uses_cache)
 
 
+def test_a_mirror_that_is_no_folder_ends_the_workflow_and_no_job_of_it(tmp_path, monkeypatch):
+    Made(tmp_path).write("config/config.yaml", json.dumps(configuration()))
+    monkeypatch.chdir(tmp_path)
+    environment = {"FEDREC_MIRROR": "absent"}
+    with pytest.raises(SystemExit, match="fedrec: the mirror absent is no folder here"):
+        RuleFunctions.load([], {}, environment, uses_cache=False)
+    RuleFunctions.load([], {}, environment, uses_cache=False, is_job=True)
+
+
 def test_a_file_of_the_command_line_may_replace_the_configuration(tmp_path, monkeypatch):
     made = Made(tmp_path)
     monkeypatch.chdir(tmp_path)

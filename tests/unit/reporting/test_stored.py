@@ -74,6 +74,11 @@ def add_run(results, method, protocol, *, code=None, settings=None, **more):
     return RunRecord(record.folder)
 
 
+def test_an_unknown_name_is_refused_before_stored_runs_are_read():
+    with pytest.raises(ConfigurationError, match="there is no target 'nonsense'"):
+        stored_project(configuration(), ROOT, None, "out", ["nonsense"])
+
+
 def stored(folder, records, results):
     """A store of runs and of the data that they were trained on."""
     for protocol in ("clean", "published-pfedclr"):

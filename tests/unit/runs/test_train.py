@@ -41,6 +41,7 @@ from fedrec.runs.train import train
 from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY
 from tests.conftest import ROOT
 from tests.federations import METHODS, planted_blocks
+from tests.mistakes.made import Folder, Mistake
 from tests.once import once_for_all_workers
 from tests.trained_runs import made_results
 
@@ -424,9 +425,47 @@ def test_mistakes_are_refused_before_anything_is_written(trained, tmp_path, chan
 def test_a_dataset_that_is_not_there_is_told_with_the_nearest(trained, splits):
     with pytest.raises(
         SplitError,
-        match=r"mad: there is no such folder. Did you mean 'made'\? A split is made with: snakemake --cores 2 '.*/made/clean/split.parquet'",
+        match=r"mad: there is no such folder. Did you mean '.*/made'\? A split is made with: snakemake --cores 2 '.*/made/clean/split.parquet'",
     ):
         trained(data=splits.parent / "mad")
+
+
+def test_what_is_no_dataset_is_told_with_the_folder_that_is_meant(trained, splits, tmp_path, monkeypatch):
+    for inside in (splits / "clean", splits / "clean/split.parquet", splits / "absent"):
+        with pytest.raises(
+            SplitError, match=rf"the folder of a dataset. Name that: --data {splits}, and the"
+        ):
+            trained(data=inside)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/data").symlink_to(splits.parent)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SplitError, match=r"Did you mean 'results/data/made'\?"):
+        trained(data=Path("made"))
+
+
+def test_a_score_of_the_wrong_shape_is_told_with_the_shape_that_is_wanted(splits, tmp_path):
+    template = (ROOT / "fedrec/methods/_template.py").read_text(encoding="utf-8").replace("Template", "Mine")
+    mistake = Mistake(
+        "own method",
+        "sums over all axes",
+        (),
+        edit=("config/methods.yaml", "\nmf:\n", "\nmine:\n  title: Mine\n  settings: {<<: *fedmf}\n\nmf:\n"),
+        mine=template.replace("dot(w.Q[items], w.p)", "(w.Q[items] * w.p).sum()"),
+        command=("train", "--method", "mine", "--data", str(splits)),
+    )
+    status, answer = mistake.answer(Folder(tmp_path).restored())
+    assert status == 1
+    assert answer.startswith("fedrec: Mine.loss (method.py:")
+    assert answer.endswith("let `score` sum over the last axis alone, as `dot` does.")
+
+
+def test_other_files_in_the_folder_of_a_run_are_told_of_once(trained, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/thesis.tex").write_text("mine")
+    trained()
+    assert "run: holds other files (thesis.tex). They stay" in capsys.readouterr().err
+    trained(force=True)
+    assert "thesis.tex" not in capsys.readouterr().err
 
 
 def command(splits, out, *more):

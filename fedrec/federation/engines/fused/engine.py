@@ -90,7 +90,12 @@ class Compiler:
     def _left(self, method: Method, label: str, reason: str) -> str:
         """The reason why a fit is left to the batched engine, which is printed once."""
         if label not in self.said and not self.soon:
-            logger.warning("%s: training of %s is not compiled: %s", name_of(method), label, reason)
+            logger.warning(
+                "%s: training of %s is not compiled: %s",
+                name_of(method),
+                label,
+                reason.partition("; install one")[0],
+            )
         self.said[label] = reason
         return reason
 
