@@ -39,11 +39,11 @@ from fedrec.plan.workspace import Workspace
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "table": ("csv", "md", "tex", "json"),
     "figure": ("csv", "pdf", "png", "svg", "txt"),
-    "page": ("html", "txt"),
+    "page": ("html", "runs.html", "txt"),
     "search": ("csv", "md", "tex", "json"),
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
-and caption, a page's txt its finding."""
+and caption, a page's runs.html its runs, and its txt its finding."""
 _NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
 """The files of each form that are not kept beside stored runs: they show what a smaller one shows."""
 RESULT_FOLDERS: Mapping[str, str] = {
