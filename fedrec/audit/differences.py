@@ -27,17 +27,21 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
 
     Users are paired, each with its mean over seeds; p-values of one table are corrected together. Runs that
-    diverged before there was a number are left out; a method without others has a row that says so.
+    diverged before there was a number are left out; a method without others has a row that says so. Records
+    of other systems take part; one without exact ranks has no row of the exact metric.
     """
     rows: list[dict[str, Any]] = []
     groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
     for dataset, protocol in groups:
         there = [record for record in records if (record.id.dataset, record.protocol) == (dataset, protocol)]
         runs = {key: [run for run in there if _trained(run) == key] for key in map(_trained, there)}
-        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there)
+        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there if run.elsewhere is None)
         for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
-            rows += _compared(runs, about, methods)
+            with_metric = {
+                key: group for key, group in runs.items() if metric != EXACT_METRIC or group[0].exact_metrics
+            }
+            rows += _compared(with_metric, about, methods)
     return rows
 
 
@@ -45,8 +49,10 @@ def _trained(record: RunRecord) -> _Trained:
     return record.id.paper, record.id.method
 
 
-def _about(key: _Trained, methods: Methods) -> dict[str, str]:
-    paper, method = key
+def _about(run: RunRecord, methods: Methods) -> dict[str, str]:
+    paper, method = _trained(run)
+    if run.elsewhere is not None:
+        return {"paper": "", "method": method, "title": f"{method} (scored elsewhere)"}
     return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 
 
@@ -81,7 +87,7 @@ def _compared(
     if reference:
         against["reference"] = reference[0]
     rows: dict[_Trained, dict[str, Any]] = {
-        key: {**about, **_about(key, methods), "value": mean[key], "users": values[key].shape[1]}
+        key: {**about, **_about(runs[key][0], methods), "value": mean[key], "users": values[key].shape[1]}
         for key in order
     }
     for side, other in against.items():
@@ -102,7 +108,7 @@ def _compared(
     without = [key for key in runs if key not in numbered]
     return [
         *rows.values(),
-        *({**about, **_about(key, methods), **origin_columns(runs[key])} for key in without),
+        *({**about, **_about(runs[key][0], methods), **origin_columns(runs[key])} for key in without),
     ]
 
 
