@@ -27,7 +27,8 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     """One row per dataset, protocol, metric and method, compared with the best there and with popularity.
 
     Users are paired, each with its mean over seeds; p-values of one table are corrected together. Runs that
-    diverged before there was a number are left out; a method without others has a row that says so.
+    diverged before there was a number are left out; a method without others has a row that says so. Records
+    of other systems take part; one without exact ranks has no row of the exact metric.
     """
     rows: list[dict[str, Any]] = []
     groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
@@ -36,10 +37,13 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
         runs = {
             key: [run for run in there if trained_method(run) == key] for key in map(trained_method, there)
         }
-        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there)
+        exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there if run.elsewhere is None)
         for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
-            rows += _compared(runs, about, methods)
+            with_metric = {
+                key: group for key, group in runs.items() if metric != EXACT_METRIC or group[0].exact_metrics
+            }
+            rows += _compared(with_metric, about, methods)
     return rows
 
 
@@ -48,8 +52,10 @@ def trained_method(record: RunRecord) -> TrainedMethod:
     return record.id.paper, record.id.method
 
 
-def _about(key: TrainedMethod, methods: Methods) -> dict[str, str]:
-    paper, method = key
+def _about(run: RunRecord, methods: Methods) -> dict[str, str]:
+    paper, method = trained_method(run)
+    if run.elsewhere is not None:
+        return {"paper": "", "method": method, "title": f"{method} (scored elsewhere)"}
     return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 
 
@@ -86,7 +92,7 @@ def _compared(
     if reference:
         against["reference"] = reference[0]
     rows: dict[TrainedMethod, dict[str, Any]] = {
-        key: {**about, **_about(key, methods), "value": mean[key], "users": values[key].shape[1]}
+        key: {**about, **_about(runs[key][0], methods), "value": mean[key], "users": values[key].shape[1]}
         for key in order
     }
     for side, other in against.items():
@@ -107,7 +113,7 @@ def _compared(
     without = [key for key in runs if key not in numbered]
     return [
         *rows.values(),
-        *({**about, **_about(key, methods), **origin_columns(runs[key])} for key in without),
+        *({**about, **_about(runs[key][0], methods), **origin_columns(runs[key])} for key in without),
     ]
 
 

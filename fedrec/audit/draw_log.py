@@ -7,6 +7,7 @@ needs no `round`. Ids are those of the dataset's raw file, or the numbers that f
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrec.errors import DataError, did_you_mean
-from fedrec.files.parquet import read_table
-from fedrec.runs.given_scores import IdKind
+from fedrec.runs.given_scores import IdKind, Ids
 
 USER, ITEM, ROUND = "user", "item", "round"
 _MISSING = ["", "nan", "NaN"]
@@ -51,34 +51,40 @@ def read_draw_log(path: Path, data: Path, ids: IdKind = "original") -> DrawLog:
     table = _read(path)
     if not len(table):
         raise DataError(f"{path}: has no draws. Write a row for each drawn negative.")
-    user = _numbers(path, table[USER], _Known(USER, data, ids))
-    item = _numbers(path, table[ITEM], _Known(ITEM, data, ids))
+    known = Ids.of(ids, data)
+    user = _numbers(path, table[USER], _Known(USER, known.user, ids, data))
+    item = _numbers(path, table[ITEM], _Known(ITEM, known.item, ids, data))
     return DrawLog.of(user, item, _rounds(path, table))
 
 
+@dataclass(frozen=True)
 class _Known:
-    """The users or the items of a dataset, by the ids that a log may spell."""
+    """The ids that a log may spell in one of its columns, and words about others."""
 
-    def __init__(self, what: str, data: Path, ids: IdKind) -> None:
-        self.what, self.data, self.ids = what, data, ids
-        self.file = data / f"{what}s.parquet"
-        table, _ = read_table(self.file, columns=(what, "original_id"))
-        numbers = table[what].to_pylist()
-        spelled = map(str, numbers) if ids == "fedrec" else table["original_id"].to_pylist()
-        self.numbers: dict[str, int] = dict(zip(spelled, numbers, strict=True))
+    what: str
+    ids: Sequence[str]
+    """Each at its number."""
+    kind: IdKind
+    data: Path
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each id."""
+        return {spelled: number for number, spelled in enumerate(self.ids)}
 
     def cure(self, unknown: Sequence[str]) -> str:
         """What to do about ids that are none of these."""
-        known = range(len(self.numbers))
+        known = range(len(self.ids))
         if all(_decimal(one) in self.numbers for one in unknown):
             return "Write ids without decimals."
         if any(one.startswith("-") for one in unknown):
             return "Leave out the draws of placeholders, such as -1 for no item."
-        if self.ids == "original" and all(one.isdecimal() and int(one) in known for one in unknown):
+        if self.kind == "original" and all(one.isdecimal() and int(one) in known for one in unknown):
             return f"If they are fedrec's numbers, 0 to {known[-1]:,}, add --ids fedrec."
-        if self.ids == "fedrec":
+        if self.kind == "fedrec":
             return f"Its {self.what}s have the numbers 0 to {known[-1]:,}. Leave out --ids for original ids."
-        return f"Ids are those of the raw file, in the column original_id of {self.file}."
+        file = self.data / f"{self.what}s.parquet"
+        return f"Ids are those of the raw file, in the column original_id of {file}."
 
 
 def _decimal(text: str) -> str | None:

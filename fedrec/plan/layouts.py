@@ -15,9 +15,9 @@ from fedrec.errors import ConfigurationError, did_you_mean
 
 Form = Literal["table", "figure", "page", "search"]
 FORMS: tuple[str, ...] = get_args(Form)
-NEEDS = ("runs", "states", "splits", "models", "statistics", "interactions")
-"""What a layout may read: finished runs, their models, their splits, the code of their methods, and the
-statistics and interactions of datasets."""
+NEEDS = ("runs", "states", "splits", "models", "statistics", "interactions", "evaluated")
+"""What a layout may read: finished runs, their models, their splits, the code of their methods, the
+statistics and interactions of datasets, and records of other systems that the configuration names."""
 AUDIT = "tables/audit"
 """The folder of tables of the audit, below `FOLDER`."""
 FOLDER = Path(__file__).resolve().parents[1] / "reporting"

@@ -20,6 +20,7 @@ from fedrec.config.tuning import Search, has_tuned
 from fedrec.files.atomic import canonical_json
 from fedrec.files.sealed import sealed, unsealed
 from fedrec.plan.available import can_be_built
+from fedrec.plan.evaluated import evaluated_plan
 from fedrec.plan.explaining import fitting_runs, trials_behind
 from fedrec.plan.fingerprint import check_code, code_fingerprint
 from fedrec.plan.layouts import FOLDER, Form, Layout
@@ -540,6 +541,13 @@ class Targets:
             reads += [f"data/{dataset}/statistics.json" for dataset in datasets]
         if "interactions" in needs:
             reads += [f"data/{dataset}/interactions.parquet" for dataset in datasets]
+        if "evaluated" in needs and self._workspace.evaluated:
+            # The leaderboard ranks by the shared protocol alone.
+            alone = [SHARED_PROTOCOL] if layout.name == LEADERBOARD else [run.protocol for run in runs]
+            splits = dict.fromkeys((run.dataset, run.protocol) for run in runs if run.protocol in alone)
+            theirs = evaluated_plan(self._workspace.results, self._workspace.evaluated, splits)
+            content = {**content, "evaluated": asdict(theirs)}
+            reads += [f"{folder}/{SUMMARY}" for folder in theirs.there]
         modules = {layout.module}
         if "models" in needs:
             modules |= {module for model in models for module in modules_of(model)}

@@ -31,6 +31,7 @@ from fedrec.plan.available import (
     why_split_unavailable,
     why_unavailable,
 )
+from fedrec.plan.evaluated import check_evaluated
 from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
@@ -138,6 +139,12 @@ class Workspace:
         return [
             name for name in self.compared_protocols if name in named and f"{dataset}/{name}" not in missing
         ]
+
+    @property
+    def evaluated(self) -> Sequence[str]:
+        """The other systems that join tables; none where nothing but stored runs is shown."""
+        names: Sequence[str] = self.configuration.get("evaluated", ())
+        return names if self.stored is None else ()
 
     @property
     def keeps_diverged(self) -> bool:
@@ -393,6 +400,9 @@ def _check_names(workspace: Workspace, document: Document) -> None:
     for index, name in enumerate(configuration["artefacts"]):
         with told_at(document.place(("artefacts", index))):
             artefacts_of(workspace.papers, [name])
+    for index, name in enumerate(configuration.get("evaluated", ())):
+        with told_at(document.place(("evaluated", index))):
+            check_evaluated(workspace.results, name, configuration["datasets"][0])
     named: dict[KeyPath, list[str]] = {("methods",): configuration["methods"]}
     named |= {("audit", key): configuration["audit"][key] for key in ("methods", "uploads")}
     for key, methods in named.items():

@@ -27,6 +27,7 @@ from fedrec.evaluation.metrics import metrics_of
 from fedrec.evaluation.scoring import HELD_OUT_PARTS, candidate_ranks, catalogue_ranks
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Learner, Report
+from fedrec.plan.evaluated import EVALUATED_FOLDER
 from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.runs import FILES, MODEL, NOT_KEPT, SUMMARY
 from fedrec.random.purpose import Purpose
@@ -35,7 +36,7 @@ from fedrec.runs.given_scores import GivenScores, Ids, read_scores
 from fedrec.runs.record import ELSEWHERE, IN_CATALOGUE, REPORTED, RunRecord
 from fedrec.runs.splits import split_of
 
-EVALUATED = Path("results/evaluated")
+EVALUATED = Path("results", EVALUATED_FOLDER)
 """Where records of other systems lie by default: not among the runs that the workflow trains."""
 _TRAINED = (
     "another system: fedrec did not train it, and cannot check which interactions its training saw, nor how "

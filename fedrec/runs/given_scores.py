@@ -66,21 +66,24 @@ class Ids:
     """Whether they are fedrec's own."""
 
     @classmethod
-    def of(cls, kind: str, data: Path, split: Split) -> "Ids":
-        """The original ids, as `fedrec prepare` wrote them beside the splits; or the numbers themselves."""
+    def of(cls, kind: str, data: Path, split: Split | None = None) -> "Ids":
+        """The original ids, as `fedrec prepare` wrote them beside the splits; or the numbers themselves.
+
+        `split` says how many there must be. Without one the files beside the splits say how many there are.
+        """
+        counts = None if split is None else (split.users, split.items)
         if kind == "fedrec":
-            users, items = ([str(number) for number in range(count)] for count in (split.users, split.items))
-            return cls(users, items, "numbers from 0 on", are_numbers=True)
+            users, items = counts or map(len, _both_original_ids(data, None))
+            return cls(_numerals(users), _numerals(items), "numbers from 0 on", are_numbers=True)
         if kind not in get_args(IdKind):
             raise ConfigurationError(
                 f"--ids {kind}: there are no such ids.{did_you_mean(kind, get_args(IdKind))} Write original, "
                 "for the ids of the dataset's own file, or fedrec, for the numbers in its split."
             )
-        ids = [
-            _original_ids(data / f"{name}s.parquet", name, count)
-            for name, count in (("user", split.users), ("item", split.items))
-        ]
-        return cls(ids[0], ids[1], f"column original_id of users.parquet and items.parquet in {data}")
+        return cls(
+            *_both_original_ids(data, counts),
+            f"column original_id of users.parquet and items.parquet in {data}",
+        )
 
 
 def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
@@ -249,10 +252,23 @@ def _checked_path(path: Path) -> Path:
     return path
 
 
-def _original_ids(path: Path, name: str, count: int) -> list[str]:
+def _numerals(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+def _both_original_ids(data: Path, counts: tuple[int, int] | None) -> tuple[list[str], list[str]]:
+    """The ids of users and items, of which there must be so many where that is known."""
+    users, items = counts or (None, None)
+    return (
+        _original_ids(data / "users.parquet", "user", users),
+        _original_ids(data / "items.parquet", "item", items),
+    )
+
+
+def _original_ids(path: Path, name: str, count: int | None) -> list[str]:
     again = "Prepare the dataset again by `fedrec prepare`, or write fedrec's own numbers, with --ids fedrec."
     table, _ = read_table(path, columns=(name, "original_id"), rebuild=again)
-    if len(table) != count:
+    if count is not None and len(table) != count:
         raise DataError(
             f"{path}: has {len(table):,} {name}s, and the split has {count:,}: they are of two datasets. "
             f"{again}"

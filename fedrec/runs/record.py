@@ -208,6 +208,12 @@ class RunRecord:
         return RunId.of_summary(self.summary)
 
     @property
+    def elsewhere(self) -> Mapping[str, Any] | None:
+        """Where its scores came from, if another system gave them."""
+        source: Mapping[str, Any] | None = self.summary.get(ELSEWHERE)
+        return source
+
+    @property
     def protocol(self) -> str:
         """The name of its protocol."""
         name: str = self.summary["protocol"]["name"]

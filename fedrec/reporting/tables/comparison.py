@@ -8,6 +8,7 @@ import numpy as np
 
 from fedrec.audit.differences import COMPARED_METRICS, EXACT_METRIC
 from fedrec.audit.protocol_seeds import over_protocol_seeds
+from fedrec.audit.significance import bootstrap_interval
 from fedrec.config.methods import Methods
 from fedrec.config.papers import BOTH
 from fedrec.config.protocol import rules_name, short_name
@@ -16,14 +17,15 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
 from fedrec.reporting.exact import WHAT_IS_EXACT, exact_means, exact_notes
 from fedrec.reporting.finding import chance_sentence, rounds_sentence, seeds_sentence
 from fedrec.reporting.provenance import devices_of, rounds_of
 from fedrec.reporting.standings import (
     CLEAN,
-    KIND_LABELS,
     METRIC,
     MethodScore,
+    hits_of,
     own_rounds,
     standings,
     titles_of,
@@ -33,7 +35,7 @@ from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, 
 from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title, sampled_name
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.origins import origin_columns
-from fedrec.runs.record import RunRecord
+from fedrec.runs.record import ELSEWHERE, RunRecord
 
 _NAMES = (
     ReportColumn("method", "method", align="left"),
@@ -46,20 +48,27 @@ _EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
 """Those that are shown under the clean one alone."""
 _VALIDATION = f"validation_{METRIC}"
 """By which methods are ordered: who chooses one by its place chooses nothing on test."""
-LAYOUT = Layout("table", needs=("runs", "models"), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="compared")
 
 
 def build(target: Target, project: Project) -> None:
     """Write the comparison of the runs of a target, which are on one dataset."""
     records = finished_runs(target, project)
-    rows, tables = comparison(records, project.methods)
+    theirs = evaluated_records(target, project, records)
+    rows, tables = comparison(records, project.methods, theirs, evaluated_notes(target, theirs))
     write_forms(stem_of(target, project), rows, tables)
 
 
 def comparison(
-    records: Sequence[RunRecord], methods: Methods
+    records: Sequence[RunRecord],
+    methods: Methods,
+    theirs: Sequence[RunRecord] = (),
+    about_theirs: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[ReportTable]]:
-    """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset."""
+    """The rows of the csv, one per method, paper and protocol, and the tables, of runs on one dataset.
+
+    `theirs` are records of other systems on the same splits; notes say where their scores came from.
+    """
     every = standings(records, methods)
     found = [one for one in every if rules_name(one.protocol) == one.protocol] or every
     by_run = {one.runs.split()[0]: one for one in every}
@@ -71,7 +80,8 @@ def comparison(
             rows.append(_without_numbers(group, titles[first.id.method], methods))
         else:
             rows.append(_row(group, standing))
-    lacking = exact_notes(records)
+    rows += map(_row_of_theirs, theirs)
+    lacking = [*exact_notes(records), *about_theirs]
     seeded = _over_seeds(records, titles)
     more = [_seeds_table(seeded, found)] if seeded else []
     if not any(name in row for row in rows for name in EXACT_METRICS):
@@ -271,7 +281,7 @@ def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) 
 def _about(row: Row) -> dict[str, Any]:
     """What a shown row says whatever the protocol."""
     about = {key: row[key] for key in ("paper", "rounds", "own_rounds")}
-    return {"method": row["title"], "kind": KIND_LABELS[row["kind"]], **about}
+    return {"method": row["title"], "kind": ROW_LABELS[row["kind"]], **about}
 
 
 def _without_numbers(group: Sequence[RunRecord], title: str, methods: Methods) -> dict[str, Any]:
@@ -326,6 +336,29 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         "device": devices_of(group),
         **origin_columns(group),
     }
+
+
+def _row_of_theirs(record: RunRecord) -> dict[str, Any]:
+    """The row of another system: what its ranks say, and no settings, rounds or costs."""
+    low, high = bootstrap_interval(hits_of([record]))
+    row = {
+        "title": record.id.method,
+        "method": record.id.method,
+        "kind": ELSEWHERE,
+        "paper": None,
+        "protocol": record.protocol,
+        "rounds": None,
+        "own_rounds": None,
+        "users": len(record.ranks_of(METRIC).user),
+        **record.summary["metrics"][record.round_rule]["test"],
+        "hr@10_low": low,
+        "hr@10_high": high,
+        **origin_columns([record]),
+    }
+    if record.exact_metrics:
+        low, high = bootstrap_interval(hits_of([record], EXACT_METRIC))
+        row |= {**record.exact_metrics, f"{EXACT_METRIC}_low": low, f"{EXACT_METRIC}_high": high}
+    return row
 
 
 def _exact(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, float | None]:

@@ -11,9 +11,9 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.evaluated import ROW_LABELS, evaluated_notes, evaluated_records
 from fedrec.reporting.exact import WHAT_IS_EXACT, exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
-from fedrec.reporting.standings import KIND_LABELS
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.leaderboard_rows import (
     ACTIVITY_GROUPS,
@@ -26,12 +26,14 @@ from fedrec.reporting.tables.leaderboard_rows import (
 from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, write_forms
 from fedrec.runs.exact import EXACT_METRICS, metric_title
+from fedrec.runs.record import ELSEWHERE
 
-LAYOUT = Layout("table", needs=("runs", "splits", "models"))
+LAYOUT = Layout("table", needs=("runs", "splits", "models", "evaluated"))
 _METHOD = ReportColumn("title", "method", align="left")
 _KIND = ReportColumn("kind_label", "kind", align="left")
 _BEFORE = ("before_published", "before_clean")
 _LEADING_FORM = "{:.4f}"
+_UNTUNED = {ELSEWHERE: "not known"}
 _Rows = Sequence[Mapping[str, Any]]
 
 
@@ -39,10 +41,17 @@ def build(target: Target, project: Project) -> None:
     """Write the tables of a target, and below the first the answers in words."""
     records = finished_runs(target, project)
     by_folder = {record.id.folder: record for record in records}
-    rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data")
+    theirs = evaluated_records(target, project, records)
+    rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data", theirs)
     found = answers(rows)
     missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
-    notes = [*found, *not_counted_notes(rows), *exact_notes(records), *missing]
+    notes = [
+        *found,
+        *not_counted_notes(rows),
+        *exact_notes(records),
+        *evaluated_notes(target, theirs),
+        *missing,
+    ]
     tables = leaderboard_tables(rows, notes)
     chapter = Chapter(
         "Leaderboard: all methods tuned alike, without the leak",
@@ -57,7 +66,7 @@ def build(target: Target, project: Project) -> None:
 
 def leaderboard_tables(rows: _Rows, notes: Sequence[str]) -> list[ReportTable]:
     """One over all datasets, two of each, and how ranks change."""
-    shown = [{**row, "kind_label": KIND_LABELS[row["kind"]], **_marks(row)} for row in rows]
+    shown = [{**row, "kind_label": ROW_LABELS[row["kind"]], **_marks(row)} for row in rows]
     datasets = list(dict.fromkeys(row["dataset"] for row in shown))
     groups = {
         dataset: _best_first([row for row in shown if row["dataset"] == dataset]) for dataset in datasets
@@ -190,7 +199,13 @@ def _costs(dataset: str, rows: _Rows) -> ReportTable:
             ReportColumn("trials", "trials"),
             ReportColumn("settings", "found", align="left"),
         ],
-        rows=[{**row, "settings": row["settings"] or row["state"] or "nothing to tune"} for row in rows],
+        rows=[
+            {
+                **row,
+                "settings": row["settings"] or row["state"] or _UNTUNED.get(row["kind"], "nothing to tune"),
+            }
+            for row in rows
+        ],
         notes=diverged_notes(rows, "title"),
         part=f"{dataset} costs",
     )

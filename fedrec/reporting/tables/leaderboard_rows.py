@@ -28,7 +28,7 @@ from fedrec.reporting.tables.table import RUNS
 from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.kinds import kind_of
 from fedrec.runs.origins import folders_of, origin_columns
-from fedrec.runs.record import RunRecord
+from fedrec.runs.record import ELSEWHERE, RunRecord
 
 LEADING_METRIC = exact_name("ndcg@10")
 """The metric that ranks methods."""
@@ -36,6 +36,7 @@ ON_VALIDATION = "ndcg@10"
 """The validation metric that chooses the best of a kind: among candidates, which every run keeps."""
 NOT_FINISHED = "search not finished"
 NOT_TRAINED = "not trained yet"
+NOT_OF_ALL_ITEMS = "no scores of all items"
 ACTIVITY_GROUPS = 3
 AGAINST_SIDES = ("central", "backbone")
 """The two comparisons of a method: with the best centralised one, and with its own backbone."""
@@ -60,13 +61,24 @@ class _Measured:
 
 
 def leaderboard_rows(
-    content: Mapping[str, Any], records: Mapping[str, RunRecord], methods: Methods, data: Path
+    content: Mapping[str, Any],
+    records: Mapping[str, RunRecord],
+    methods: Methods,
+    data: Path,
+    theirs: Sequence[RunRecord] = (),
 ) -> list[dict[str, Any]]:
-    """One row per line of a plan's `content`; `records` are its finished runs by their folder."""
+    """One row per line of a plan's `content`; `records` are its finished runs by their folder.
+
+    `theirs` are records of other systems under the same protocol, which have rows, too.
+    """
     rows: list[dict[str, Any]] = []
     for dataset in dict.fromkeys(line["dataset"] for line in content["lines"]):
         lines = [_best_settings(line, records) for line in content["lines"] if line["dataset"] == dataset]
         measured = {line["method"]: one for line in lines if (one := _measured(line, records))}
+        systems = {record.id.method: record for record in theirs if record.id.dataset == dataset}
+        measured |= {
+            name: one for name, record in systems.items() if (one := _measured_of([record])) is not None
+        }
         _check_users(measured)
         of_dataset = [
             _about(line, content["titles"], methods)
@@ -75,6 +87,7 @@ def leaderboard_rows(
             | _other_protocols(line, records)
             for line in lines
         ]
+        of_dataset += [_row_of_theirs(record, measured.get(name), data) for name, record in systems.items()]
         _compare(of_dataset, measured)
         rows += of_dataset
     return rows
@@ -136,13 +149,39 @@ def _about(line: Mapping[str, Any], titles: Mapping[str, str], methods: Methods)
     }
 
 
+def _row_of_theirs(record: RunRecord, measured: _Measured | None, data: Path) -> dict[str, Any]:
+    """The row of another system: what its ranks say, and no search, costs or validation."""
+    empty = (
+        "backbone", "search", "trials", "settings", "settings_of", "validation_of_search",
+        "validation_of_papers",
+    )  # fmt: skip
+    return {
+        "dataset": record.id.dataset,
+        "method": record.id.method,
+        "title": record.id.method,
+        "kind": ELSEWHERE,
+        "is_of_papers": False,
+        **dict.fromkeys(empty),
+        "state": NOT_OF_ALL_ITEMS if measured is None else "",
+        **origin_columns([record]),
+        **{name: record.metric(name) for name in COMPARED_METRICS},
+        "seeds_shown": 1,
+        **_exact_numbers([record], measured, data),
+    }
+
+
 def _measured(line: Mapping[str, Any], records: Mapping[str, RunRecord]) -> _Measured | None:
-    numbered = [record for record in _group(line, records) if record.has_numbers()]
+    neutral = [record for record in _group(line, records, protocol=_NEUTRAL) if record.has_numbers()]
+    return _measured_of(_group(line, records), neutral)
+
+
+def _measured_of(group: Sequence[RunRecord], neutral: Sequence[RunRecord] = ()) -> _Measured | None:
+    """What is compared of runs that differ by seed; None where any lacks exact ranks."""
+    numbered = [record for record in group if record.has_numbers()]
     if not numbered or not all(record.exact_metrics for record in numbered):
         return None
     user, _ = _of_users(numbered, LEADING_METRIC)
     values = {metric: _of_users(numbered, metric)[1] for metric in (LEADING_METRIC, _EXACT_HITS)}
-    neutral = [record for record in _group(line, records, protocol=_NEUTRAL) if record.has_numbers()]
     if neutral:
         # The first of the other runs is there to check that users are the same.
         values[_COMPARED["neutral_"]] = _of_users([*numbered[:1], *neutral], "hr@10")[1][1:]
@@ -181,12 +220,21 @@ def _numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path)
         row |= {name: _mean(record.metric(name) for record in numbered) for name in COMPARED_METRICS}
         row["validation"] = _mean(record.metric(ON_VALIDATION, "validation") for record in numbered)
     row["seeds_shown"] = len(numbered)
+    return row | _exact_numbers(group, measured, data)
+
+
+def _exact_numbers(group: Sequence[RunRecord], measured: _Measured | None, data: Path) -> dict[str, Any]:
+    """The exact metrics of a row, with the interval of the leading one; none where they are not measured."""
     if measured is None:
-        return row
+        return {}
     over = over_protocol_seeds([measured.values[LEADING_METRIC]])
-    row |= {name: one.mean for name, one in exact_means(group).items()}
-    row |= {f"{LEADING_METRIC}_low": over.low, f"{LEADING_METRIC}_high": over.high, "users": over.users}
-    return row | _of_groups(measured, data)
+    return {
+        **{name: one.mean for name, one in exact_means(group).items()},
+        f"{LEADING_METRIC}_low": over.low,
+        f"{LEADING_METRIC}_high": over.high,
+        "users": over.users,
+        **_of_groups(measured, data),
+    }
 
 
 def _of_groups(measured: _Measured, data: Path) -> dict[str, float]:
@@ -269,7 +317,8 @@ def _compare(rows: Sequence[dict[str, Any]], measured: Mapping[str, _Measured]) 
         pairs: list[tuple[dict[str, Any], str]] = []
         for row in there:
             other = row["backbone"] if side == "backbone" else central and central["method"]
-            if row["search"] is not None and other in measured and other != row["method"]:
+            takes_part = row["search"] is not None or row["kind"] == ELSEWHERE
+            if takes_part and other in measured and other != row["method"]:
                 row[f"{side}_against"] = other
                 pairs.append((row, str(other)))
         for infix, metric in _COMPARED.items():

@@ -10,13 +10,14 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
 from fedrec.reporting.diverged import diverged_notes, mark_of
+from fedrec.reporting.evaluated import evaluated_notes, evaluated_records
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import metric_title
 
-LAYOUT = Layout("table", needs=("runs",), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "evaluated"), selection="compared")
 CHAPTER = Chapter(
     "Significance: which differences are more than chance",
     "Every method is compared with the best of its table and with popularity, user by user. A difference "
@@ -29,8 +30,10 @@ CHAPTER = Chapter(
 def build(target: Target, project: Project) -> None:
     """Write the table of differences between the runs of a target."""
     records = of_one_protocol_seed(finished_runs(target, project))
-    rows = difference_rows(records, project.methods)
-    write_forms(stem_of(target, project), rows, significance_tables(rows, exact_notes(records)), CHAPTER)
+    theirs = evaluated_records(target, project, records)
+    rows = difference_rows([*records, *theirs], project.methods)
+    notes = [*exact_notes(records), *evaluated_notes(target, theirs)]
+    write_forms(stem_of(target, project), rows, significance_tables(rows, notes), CHAPTER)
 
 
 def significance_tables(rows: Sequence[Row], lacking: Sequence[str] = ()) -> list[ReportTable]:

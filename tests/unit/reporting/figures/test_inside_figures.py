@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fedrec.config.document import Document
-from fedrec.config.methods import resolve
+from fedrec.config.method_entries import SourcedValue
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.schema import check
 from fedrec.data.split import TEST, TRAIN, VALIDATION, write_split
@@ -47,14 +48,34 @@ def train_all(root):
     """A run of four rounds of each method."""
     write_split(planted_blocks(users=12, items=60), root / "data/made/clean")
     for method in RUNS:
-        calm = [] if method == "mf" else ["local_epochs=2"]
-        calm += ["item_scale=one", "item_factor=1"] if method in ("pfedrec", "fedmf+plgc") else []
+        values = {"rounds": 4, "d": 4, "local_epochs": 2}
+        if method in ("pfedrec", "fedmf+plgc"):
+            values |= {"item_scale": "one", "item_factor": 1.0}
         request = TrainRequest(
             data=root / "data/made", method=method, paper="pfedclr", protocol="clean", seed=0,
-            out=root / run_id(method).folder, changes=("rounds=4", "d=4", *calm), device="cpu",
-            record=KEEPS.get(method, ()),
+            out=root / run_id(method).folder, device="cpu", record=KEEPS.get(method, ()),
         )  # fmt: skip
-        train(request, METHODS)
+        train(request, with_defaults(values))
+
+
+def with_defaults(values):
+    """The methods with other defaults, which no name says."""
+    return Methods(
+        {
+            name: replace(
+                entry,
+                found={},
+                composed={},
+                settings=entry.settings
+                | {
+                    key: replace(entry.settings[key], default=SourcedValue(value, "ours"), papers={})
+                    for key, value in values.items()
+                    if key in entry.settings
+                },
+            )
+            for name, entry in METHODS.items()
+        }
+    )
 
 
 def run_id(method):
