@@ -14,6 +14,7 @@ configfile: "config/config.yaml"
 
 localrules:
     all,
+    quick,
     audit,
     demo,
     datasets,
@@ -33,6 +34,14 @@ rule all:
         lambda wildcards: results(PROJECT.files("all")),
     message:
         "all: everything is there"
+
+
+rule quick:
+    """A first look: the tables of `all` for the configured datasets and methods, after ten rounds each."""
+    input:
+        lambda wildcards: results(PROJECT.files("quick")),
+    message:
+        "quick: everything is there"
 
 
 rule audit:
@@ -98,6 +107,7 @@ rule reference:
 
 onstart:
     write_text(PROJECT.results / "plan/project.json", PROJECT.configuration_text())
+    RULES.start(workflow.dag_settings.targets, workflow.cores)
 
 
 # The rules come after the targets: the first rule is what `snakemake` builds when nothing is named.

@@ -94,7 +94,9 @@ def draw() -> None:
         for name in [row["method"]]
     ]
     with theme():
-        panel = SlopePanel(slopes, "HR@10 on MovieLens 100K, one seed, 100 rounds", 0.1)
+        panel = SlopePanel(
+            slopes, "HR@10 on MovieLens 100K, each method with the settings of its own paper, one seed", 0.1
+        )
         picture = svg_of(slope_figure([panel]))
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(f"{picture.rstrip()}\n<!-- {origin()} -->\n", encoding="utf-8")

@@ -14,15 +14,19 @@ Scores of another system are ranked on the same splits, and compared with runs u
     fedrec.paired(theirs, [run])
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from fedrec.config.own_search import RangeOrChoices
+    from fedrec.data.frames import PreparedData
     from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord
+    from fedrec.runs.searching import TuningResult
 
 __version__ = "0.1.0"
 
@@ -49,6 +53,127 @@ def results(folder: str | Path, settings: Sequence[str] = ()) -> "pl.DataFrame":
     from fedrec.runs.results import records_below, results_frame
 
     return results_frame(records_below(folder), settings)
+
+
+def split(
+    frame: object,
+    *,
+    name: str,
+    protocol: str | Sequence[str] = "clean",
+    out: str | os.PathLike[str] | None = None,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    time: str | None = None,
+    min_rows: int = 1,
+) -> "PreparedData":
+    """Prepare interactions of your own, and split them by a protocol or several.
+
+    `frame` is a frame of polars, pandas or pyarrow with a row per interaction, or the path of a csv or
+    parquet file. Columns are recognised by their names and what they hold; `user`, `item`, `rating` and
+    `time` name them where that fails. Rows rated 0 or less are left out, and so are users with fewer than
+    `min_rows` rows. Standard error and `notes` of the result say what was read and what was left out.
+
+    The dataset is called `name`, and lies in `out`, by default results/data/NAME. `users.parquet` and
+    `items.parquet` there have the original ids. The same call again changes nothing, and adds splits that are
+    not there. Other data of the same name are refused.
+    """
+    from fedrec.data.frames import split_frame
+
+    columns = {"user": user, "item": item, "rating": rating, "time": time}
+    return split_frame(
+        frame,
+        name,
+        [protocol] if isinstance(protocol, str) else list(protocol),
+        None if out is None else Path(out),
+        {kind: column for kind, column in columns.items() if column is not None},
+        min_rows,
+    )
+
+
+def train(
+    data: str | os.PathLike[str],
+    method: str,
+    *,
+    protocol: str = "clean",
+    seed: int = 0,
+    settings: Mapping[str, object] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    with_model: bool = True,
+    diverged: Literal["refused", "kept"] = "refused",
+    progress: bool = True,
+    **changes: object,
+) -> "RunRecord":
+    """Train a method on a split, and open the finished run.
+
+    `data` is the folder of a prepared dataset with its splits, as `fedrec.split` gives it. Settings differ
+    from the method's own where `settings` or further arguments say so, and become part of the method's name:
+    `train(data, "fedmf", d=64)` is `train(data, "fedmf[d=64]")`.
+
+    `out` is by default the folder that the workflow gives this run. A finished run there is taken as it is; a
+    run that was stopped resumes from its checkpoint. `with_model=False` writes no model, most of a run's
+    size. `diverged="kept"` makes a training that diverges a result, and no error.
+    """
+    from fedrec.errors import ConfigurationError
+    from fedrec.runs.usual import train_named
+
+    for name in changes.keys() & (settings or {}).keys():
+        raise ConfigurationError(f"{name}: is in settings and an argument besides. Set it once.")
+    return train_named(
+        data,
+        method,
+        protocol=protocol,
+        seed=seed,
+        settings={**(settings or {}), **changes},
+        out=out,
+        device=device,
+        engine=engine,
+        with_model=with_model,
+        diverged=diverged,
+        progress=progress,
+    )
+
+
+def tune(
+    data: str | os.PathLike[str],
+    method: str,
+    *,
+    protocol: str = "clean",
+    ranges: "Mapping[str, RangeOrChoices] | None" = None,
+    trials: int = 16,
+    seeds: int = 3,
+    leaking: bool = False,
+    device: str = "auto",
+    engine: str = "auto",
+    progress: bool = True,
+) -> "TuningResult":
+    """Search settings of a method on any dataset, by exact validation NDCG@10 alone.
+
+    `ranges` has, by setting, values to choose from (`[16, 32]`) or an interval (`{"log": (0.001, 1)}`,
+    `{"linear": (0, 1)}`); by default those of config/tuning.yaml for the method. All `trials` are fixed in
+    advance and trained for a few rounds, the best of them for all rounds, and the best of these with so many
+    `seeds`. Their means decide.
+
+    Trials are runs in the usual folders, so that the same call resumes a search. A protocol that leaks in
+    training, or picks its round by test items, is refused, unless `leaking` is set. The result has the method
+    to train (`best`) and a frame of all trials; no number of test items is read.
+    """
+    from fedrec.runs.searching import tune_named
+
+    return tune_named(
+        data,
+        method,
+        protocol=protocol,
+        ranges=ranges,
+        trials=trials,
+        seeds=seeds,
+        leaking=leaking,
+        progress=progress,
+        device=device,
+        engine=engine,
+    )
 
 
 def evaluate(
@@ -85,3 +210,25 @@ def paired(run: "RunRecord", others: "Sequence[RunRecord]") -> "pl.DataFrame":
     from fedrec.audit.pairing import paired_rows
 
     return pl.DataFrame(paired_rows(run, others))
+
+
+def compare(runs: "Sequence[RunRecord]") -> "pl.DataFrame":
+    """Methods compared on one split, by their runs with several seeds: a row per metric and method.
+
+    Metrics are HR@10 and NDCG@10 among candidates and, as `exact_hr@10` and `exact_ndcg@10`, among all items.
+    `value` is the mean over seeds and users, `low` and `high` are its 95 % interval over users. The method
+    with the best `validation`, the mean of validation NDCG@10 over seeds, comes first; test items never
+    choose it. Every other method has the difference from that one with its interval, and p-values of two
+    tests paired by users, as they are and corrected by Holm's rule over the methods. `over_seeds` is p of the
+    test over seeds, where there are enough. A warning says where there are not.
+    """
+    import warnings
+
+    import polars as pl
+
+    from fedrec.audit.comparing import COMPARISON_COLUMNS, comparison_rows, few_seeds
+
+    rows = comparison_rows(runs)
+    if warning := few_seeds(runs):
+        warnings.warn(warning, stacklevel=2)
+    return pl.DataFrame(rows, schema=dict(COMPARISON_COLUMNS))

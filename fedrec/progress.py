@@ -38,6 +38,24 @@ def rounds_told(listener: _Listener) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
+_SHOWN: ContextVar[bool] = ContextVar("shown", default=True)
+
+
+@contextmanager
+def rounds_shown(shown: bool) -> Iterator[None]:
+    """Whether trainings inside of the block show their rounds."""
+    token = _SHOWN.set(shown)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def is_shown() -> bool:
+    """Whether trainings show how far they are."""
+    return _SHOWN.get()
+
+
 class ByteProgress:
     """Counts bytes of one transfer.
 
@@ -93,17 +111,24 @@ class RoundProgress:
         self._stream = stream if stream is not None else sys.stderr
         self._last_line = float("-inf")
         self._started, self._first = time.monotonic(), done
+        self._last_round = self._started
         self._last_note = float("-inf")
         self._tell()
         self._bar: tqdm[NoReturn] | None = None
-        if self._stream.isatty():
+        self._is_shown = _SHOWN.get()
+        if self._is_shown and self._stream.isatty():
             self._bar = tqdm(total=rounds, initial=done, desc=label, unit="round", file=self._stream)
 
     def update(self, loss: float, metric: float, seconds: float) -> None:
-        """Tell that a round is done: its loss, its validation HR@10 and the seconds it took."""
+        """Tell that a round is done: its loss, its validation HR@10 and the seconds its training took."""
         self._done += 1
         self._tell()
-        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {seconds:.3f} s a round"
+        now = time.monotonic()
+        whole, self._last_round = now - self._last_round, now
+        if not self._is_shown:
+            return
+        of_round = f"{whole:.3f} s a round, {seconds:.3f} of it training"
+        text = f"loss {loss:.4f}, validation HR@10 {metric:.4f}, {of_round}"
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update()

@@ -193,7 +193,7 @@ class Results:
     def page(self) -> object:
         content = {
             "datasets": [DATASET], "targets": ["demo_comparison"], "artefacts": [], "built": [],
-            "statistics": ["demo_statistics"], "kept": {}, "audit": [], "unavailable": {},
+            "statistics": ["demo_statistics"], "kept": {}, "prefix": "", "audit": [], "unavailable": {},
         }  # fmt: skip
         path = self.results / "report/report.html"
         records = [RunRecord(self.results / run.folder) for run in self.runs]

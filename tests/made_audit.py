@@ -66,7 +66,7 @@ def write_verdicts(results: Path, name: str, rows: list[Row]) -> None:
         rows,
         verdicts.verdict_tables(rows, under),
         chapter,
-        verdicts.verdict_tables(rows, under, on_page=True),
+        [verdicts.table_of_all(rows, under)],
     )
 
 

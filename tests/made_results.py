@@ -113,6 +113,7 @@ class Made:
             "artefacts": list(CHOSEN),
             "built": list(BUILT),
             "kept": {},
+            "prefix": "",
             "statistics": ["selected_statistics"],
             "audit": [],
             "unavailable": UNAVAILABLE,

@@ -19,7 +19,7 @@ REFERENCE = "popularity"
 COMPARED_METRICS = ("hr@10", "ndcg@10")
 EXACT_METRIC = exact_name("hr@10")
 """The exact metric that is compared besides, where all runs have it."""
-_Trained = tuple[str, str]
+TrainedMethod = tuple[str, str]
 """The paper whose settings runs follow, and their method; runs alike in both differ in the seed."""
 
 
@@ -33,7 +33,9 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     groups = dict.fromkeys((record.id.dataset, record.protocol) for record in records)
     for dataset, protocol in groups:
         there = [record for record in records if (record.id.dataset, record.protocol) == (dataset, protocol)]
-        runs = {key: [run for run in there if _trained(run) == key] for key in map(_trained, there)}
+        runs = {
+            key: [run for run in there if trained_method(run) == key] for key in map(trained_method, there)
+        }
         exact = [EXACT_METRIC] * all(bool(run.exact_metrics) for run in there)
         for metric in (*COMPARED_METRICS, *exact):
             about = {"dataset": dataset, "protocol": protocol, "metric": metric}
@@ -41,20 +43,23 @@ def difference_rows(records: Sequence[RunRecord], methods: Methods) -> list[dict
     return rows
 
 
-def _trained(record: RunRecord) -> _Trained:
+def trained_method(record: RunRecord) -> TrainedMethod:
+    """The paper whose settings a run follows, and its method."""
     return record.id.paper, record.id.method
 
 
-def _about(key: _Trained, methods: Methods) -> dict[str, str]:
+def _about(key: TrainedMethod, methods: Methods) -> dict[str, str]:
     paper, method = key
     return {"paper": paper, "method": method, "title": title(methods, method, ["rounds"])}
 
 
-def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_Trained, NDArray[np.float64]]:
+def values_of_users(
+    runs: Mapping[TrainedMethod, Sequence[RunRecord]], metric: str
+) -> dict[TrainedMethod, NDArray[np.float64]]:
     """Of each method as a paper trains it, (seeds, users); all have the same users."""
     first = next(iter(runs.values()))[0]
     everyone = first.ranks_of(metric).user
-    values: dict[_Trained, NDArray[np.float64]] = {}
+    values: dict[TrainedMethod, NDArray[np.float64]] = {}
     for key, records in runs.items():
         of_seeds = []
         for record in records:
@@ -70,17 +75,17 @@ def _values(runs: Mapping[_Trained, Sequence[RunRecord]], metric: str) -> dict[_
 
 
 def _compared(
-    runs: Mapping[_Trained, Sequence[RunRecord]], about: Mapping[str, str], methods: Methods
+    runs: Mapping[TrainedMethod, Sequence[RunRecord]], about: Mapping[str, str], methods: Methods
 ) -> list[dict[str, Any]]:
     numbered = {key: there for key, group in runs.items() if (there := _with_numbers(group))}
-    values = _values(numbered, about["metric"]) if numbered else {}
+    values = values_of_users(numbered, about["metric"]) if numbered else {}
     mean = {key: float(of_users.mean()) for key, of_users in values.items()}
     order = sorted(values, key=lambda key: -mean[key])
     against = {"best": order[0]} if order else {}
     reference = [key for key in order if parse(key[1]).name == REFERENCE]
     if reference:
         against["reference"] = reference[0]
-    rows: dict[_Trained, dict[str, Any]] = {
+    rows: dict[TrainedMethod, dict[str, Any]] = {
         key: {**about, **_about(key, methods), "value": mean[key], "users": values[key].shape[1]}
         for key in order
     }

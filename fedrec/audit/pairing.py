@@ -13,13 +13,14 @@ from fedrec.evaluation.metrics import per_user
 from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.record import RunRecord
 
-_TESTS = ("randomisation", "wilcoxon")
+PAIRED_TESTS = ("randomisation", "wilcoxon")
+"""The tests over users, as `Comparison` has them."""
 
 
 def interval_rows(run: RunRecord) -> list[dict[str, Any]]:
     """The test metrics of a run that are compared, each with its 95 % interval over users."""
     rows = []
-    for metric in _metrics_of(run):
+    for metric in compared_metrics(run):
         values = _values(run, metric)
         low, high = bootstrap_interval(values)
         rows.append({"metric": metric, "value": float(values.mean()), "low": low, "high": high})
@@ -33,14 +34,15 @@ def paired_rows(run: RunRecord, others: Sequence[RunRecord]) -> list[dict[str, A
     metric is compared with runs that have it.
     """
     for other in others:
-        _check_same_split(run, other)
-    return [row for metric in _metrics_of(run) for row in _paired_by(metric, run, others)]
+        check_same_split(run, other)
+        _check_has_numbers(other)
+    return [row for metric in compared_metrics(run) for row in _paired_by(metric, run, others)]
 
 
 def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
-    known = [other for other in others if metric in _metrics_of(other)]
+    known = [other for other in others if metric in compared_metrics(other)]
     results = [compare(_values(run, metric), _values(other, metric)) for other in known]
-    corrected = {test: holm([getattr(result, test) for result in results]) for test in _TESTS}
+    corrected = {test: holm([getattr(result, test) for result in results]) for test in PAIRED_TESTS}
     for place, (other, result) in enumerate(zip(known, results, strict=True)):
         yield {
             "metric": metric,
@@ -53,14 +55,14 @@ def _paired_by(metric: str, run: RunRecord, others: Sequence[RunRecord]) -> Iter
             "low": result.low,
             "high": result.high,
             "effect": result.effect,
-            **{test: getattr(result, test) for test in _TESTS},
-            **{f"{test}_holm": corrected[test][place] for test in _TESTS},
+            **{test: getattr(result, test) for test in PAIRED_TESTS},
+            **{f"{test}_holm": corrected[test][place] for test in PAIRED_TESTS},
             "users": result.users,
             "folder": str(other.folder),
         }
 
 
-def _metrics_of(run: RunRecord) -> list[str]:
+def compared_metrics(run: RunRecord) -> list[str]:
     """The metrics that are compared; exact ones where the run has them."""
     exact = [exact_name(metric) for metric in COMPARED_METRICS] if run.exact_metrics else []
     return [*COMPARED_METRICS, *exact]
@@ -71,13 +73,17 @@ def _values(run: RunRecord, metric: str) -> NDArray[np.float64]:
     return per_user(run.ranks_of(metric).rank, sampled_name(metric))
 
 
-def _check_same_split(run: RunRecord, other: RunRecord) -> None:
+def check_same_split(run: RunRecord, other: RunRecord) -> None:
+    """Raise `ComparisonError` where two runs are on different splits."""
     if run.summary["split"] != other.summary["split"]:
         raise ComparisonError(
             f"{other.folder}: is a run on {other.id.dataset} under {other.protocol}, and not on the split of "
             f"{run.folder} ({run.id.dataset} under {run.protocol}), so that users cannot be paired. Evaluate "
             "both on the same split."
         )
+
+
+def _check_has_numbers(other: RunRecord) -> None:
     if not other.has_numbers():
         raise ComparisonError(
             f"{other.folder}: diverged before its reported round, so that it has no number to compare with. "

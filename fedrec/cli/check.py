@@ -23,6 +23,7 @@ def add_commands(commands: "Commands") -> None:
 def _check(parsed: argparse.Namespace) -> None:
     """Check every file of the configuration, and names of targets; a mistake is told with file and line."""
     from fedrec.plan.asked import validate_targets
+    from fedrec.plan.workspace import CONFIGURATION_FILES
 
     project = project_of(parsed)
     validate_targets(project, parsed.targets)
@@ -39,3 +40,7 @@ def _check(parsed: argparse.Namespace) -> None:
     print(
         "The configuration is right: " + ", ".join(f"{count} {what}" for what, count in counts.items()) + "."
     )
+    written = (str(parsed.project), *(project.configuration[key] for key in CONFIGURATION_FILES))
+    defaults = [path for path in written if not (project.root / path).exists()]
+    if defaults:
+        print(f"Not in this folder, so that fedrec's own count: {', '.join(defaults)}.")

@@ -17,6 +17,7 @@ from fedrec.cli import (
     adopt,
     build,
     check,
+    compare,
     data,
     evaluate,
     inspect,
@@ -28,6 +29,7 @@ from fedrec.cli import (
     runs,
     status,
     train,
+    tune,
     work,
 )
 from fedrec.errors import DeviceLostError, FedrecError, MemoryTakenError, StoppedError, did_you_mean
@@ -125,8 +127,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(takes_others=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     parts = (
-        inspect, check, new, run, data, train, evaluate, work, status, kernel, build, runs, results, adopt,
-        reference,
+        inspect, check, new, run, data, train, compare, tune, evaluate, work, status, kernel, build, runs,
+        results, adopt, reference,
     )  # fmt: skip
     for part in parts:
         part.add_commands(commands)

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw, configured
+from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw
+from fedrec.config.usual_files import usual_protocol_file
 from fedrec.errors import SourceError, SplitError
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ def add_commands(commands: "Commands") -> None:
     add_raw(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for interactions, users and items")
 
-    parser = add_command(commands, "split", _split)
+    parser = add_command(commands, "split", _split, "split --data results/data/demo --protocol clean")
     parser.add_argument("--data", type=Path, required=True, help="the prepared dataset's folder")
     parser.add_argument("--protocol", required=True, help="clean, published-<paper>, or one of your own")
     parser.add_argument(
         "--protocols",
         type=Path,
-        default=configured("FEDREC_PROTOCOLS", "config/protocols.yaml"),
+        default=usual_protocol_file(),
         help="default: %(default)s",
     )
 
@@ -76,19 +77,15 @@ def _prepare(parsed: argparse.Namespace) -> None:
 def _split(parsed: argparse.Namespace) -> None:
     """Split a prepared dataset by a protocol."""
     from fedrec.config.protocol_file import load_protocols, protocol_named
+    from fedrec.data.frames import dropped_notes
     from fedrec.data.interactions import read_interactions_file
     from fedrec.data.split import write_split
     from fedrec.data.temporal import split_by
 
     protocol = protocol_named(load_protocols(parsed.protocols), parsed.protocol)
     split = split_by(read_interactions_file(parsed.data / "interactions.parquet"), protocol)
-    if len(split.dropped):
-        where = "" if protocol.cut is None else " before or after the time of the cut"
-        print(
-            f"{split.dataset}, {protocol.name}: {len(split.dropped)} users have too few rows{where}, or "
-            "unseen items, to be split and take no part; they are listed in the metadata of split.parquet.",
-            file=sys.stderr,
-        )
+    for note in dropped_notes(split):
+        print(note, file=sys.stderr)
     write_split(split, parsed.data / protocol.name)
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from fedrec.cli.options import Commands
 
+_WORKFLOW = Path("Snakefile")
+
 
 def add_commands(commands: "Commands") -> None:
     """Add the commands of this file."""
@@ -38,13 +40,14 @@ def _new() -> None:
 
 def _method(parsed: argparse.Namespace) -> None:
     """Write a method that trains as it is, and its settings; both say what to change."""
+    from fedrec.config.default_files import file_or_default
     from fedrec.config.new import new_method
 
     name: str = parsed.name
     file = new_method(name, parsed.methods)
     print(
-        f"{file}\n{parsed.methods}, {name}\n\nIt trains as it is, as matrix factorisation. Next:\n"
-        "    snakemake --cores 2 results/data/demo/clean/split.parquet\n"
+        f"{file}\n{file_or_default(parsed.methods)}, {name}\n\nIt trains as it is, as matrix factorisation. "
+        f"Next:\n{_split_commands('demo')}"
         f"    fedrec train --data results/data/demo --method {name} --protocol clean --out my-run "
         "--set rounds=20\n"
         f"    python -m pytest -q tests/contract -k {name}\n"
@@ -62,12 +65,14 @@ def _dataset(parsed: argparse.Namespace) -> None:
     from fedrec.data.parse import read_interactions
 
     name: str = parsed.name
+    begins = "" if parsed.catalogue.exists() else ". The file is new, and begins with fedrec's own catalogue"
+    place = f"{parsed.catalogue}, {name}{begins}"
     if parsed.file is None:
         usual = TableFormat(",", {"user": "user", "item": "item", "time": "time"}, header=True)
         new_dataset(name, parsed.catalogue, Path(f"{name}.csv"), usual)
         print(
-            f"{parsed.catalogue}, {name}\n\nIt reads {name}.csv in this folder, with the columns user, item "
-            "and time: put that file here, or mend the entry. Next:"
+            f"{place}\n\nIt reads {name}.csv in this folder, with the columns user, item and time: put that "
+            "file here, or mend the entry. Next:"
         )
     else:
         guess = guess_format(parsed.file)
@@ -77,19 +82,30 @@ def _dataset(parsed: argparse.Namespace) -> None:
         if "time" in guess.format.columns:
             read += f" ({guess.format.time})"
         print(
-            f"{parsed.catalogue}, {name}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
+            f"{place}\n\n{len(table):,} rows of {table['user'].n_unique():,} users and "
             f"{table['item'].n_unique():,} items are read: {read}. See that this is right."
         )
         for notice in (*guess.remarks, *_rows_left_out(table["rating"])):
             print(f"Note: {notice}.")
         print("Next:")
     print(
-        f"    snakemake --cores 2 results/data/{name}/clean/split.parquet\n"
+        f"{_split_commands(name)}"
         f"    fedrec train --data results/data/{name} --method fedmf --protocol clean --out runs/{name} "
-        "--set rounds=20\n"
-        f"    snakemake --cores 2 {name}_comparison\n"
-        "Named in `datasets` of config/config.yaml it joins tables, figures and the page."
+        "--set rounds=20"
     )
+    if _WORKFLOW.is_file():
+        print(
+            f"    snakemake --cores 2 {name}_comparison\n"
+            "Named in `datasets` of config/config.yaml it joins tables, figures and the page."
+        )
+
+
+def _split_commands(name: str) -> str:
+    """Lines that make the clean split of a dataset: by Snakemake where its file is in this folder."""
+    folder = f"results/data/{name}"
+    if _WORKFLOW.is_file():
+        return f"    snakemake --cores 2 {folder}/clean/split.parquet\n"
+    return f"    fedrec prepare {name} --out {folder}\n    fedrec split --data {folder} --protocol clean\n"
 
 
 def _rows_left_out(ratings: "pl.Series") -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from fedrec.config.reference import STORED_REFERENCE
+from fedrec.config.usual_files import configured, usual_catalogue, usual_found_file, usual_method_file
 
 if TYPE_CHECKING:
     from fedrec.config.methods import Methods
@@ -19,20 +20,12 @@ _CONFIGURATION = Path("config/config.yaml")
 _LIST_ENDING = ".jsonl"
 
 
-def configured(variable: str, usual: str) -> Path:
-    """The default of an option that names a file: what Snakemake's environment names, or the usual one.
-
-    Through the environment a path is no parameter of a job, so that another path to the same content
-    re-runs nothing.
-    """
-    return Path(os.environ.get(variable) or usual)
-
-
 def add_command(
-    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None]
+    commands: "Commands", name: str, command: Callable[[argparse.Namespace], None], example: str = ""
 ) -> argparse.ArgumentParser:
     """A parser of the command called `name`, which says what the docstring of `command` says."""
-    parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
+    epilog = f"example: fedrec {example}" if example else None
+    parser = commands.add_parser(name, help=command.__doc__, description=command.__doc__, epilog=epilog)
     parser.set_defaults(command=command)
     return parser
 
@@ -42,7 +35,7 @@ def add_catalogue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--catalogue",
         type=Path,
-        default=configured("FEDREC_CATALOGUE", "config/datasets.yaml"),
+        default=usual_catalogue(),
         help="default: %(default)s",
     )
 
@@ -70,7 +63,7 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         type=Path,
-        default=configured("FEDREC_METHODS", "config/methods.yaml"),
+        default=usual_method_file(),
         help="default: %(default)s",
     )
 
@@ -78,11 +71,10 @@ def add_method_file(parser: argparse.ArgumentParser) -> None:
 def add_methods(parser: argparse.ArgumentParser) -> None:
     """Add the same, and the option that names the file of what searches found."""
     add_method_file(parser)
-    found = os.environ.get("FEDREC_FOUND")
     parser.add_argument(
         "--found",
         type=Path,
-        default=Path(found) if found else None,
+        default=usual_found_file(),
         help="the file of what searches found (default: found.yaml beside that of --methods, if it is there)",
     )
 
@@ -102,6 +94,22 @@ def add_without_model(parser: argparse.ArgumentParser) -> None:
         help="do not write the model of a run, most of its size: for results that are stored (`fedrec "
         "reference add`) or read; `fedrec run` trains such a run again",
     )
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say on what machine runs are trained, and by which engine."""
+    parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+
+
+def check_out(path: Path | None) -> None:
+    """Raise `ConfigurationError` where no file can be written, before there is work that it would lose."""
+    from fedrec.errors import ConfigurationError
+
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ConfigurationError(
+            f"--out {path}: is no place for a file. Name a file in a folder that is there."
+        )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
@@ -170,15 +178,16 @@ def check_paper(parsed: argparse.Namespace) -> None:
 
     `own` stands for no paper. Schemas are not asked: training runs where nothing checks them.
     """
+    from fedrec.config.default_files import file_or_default
     from fedrec.config.protocol import OWN, paper_of
     from fedrec.config.yaml_text import values_of
     from fedrec.errors import ConfigurationError, did_you_mean
     from fedrec.plan.runs import papers_in
 
     paper, folder = parsed.paper, parsed.methods.parent
-    protocols = configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml"))
+    protocols = file_or_default(configured("FEDREC_PROTOCOLS", str(folder / "protocols.yaml")))
     names = values_of(protocols.read_text(encoding="utf-8")) if protocols.is_file() else {}
-    declared = (path.stem for path in sorted((folder / "papers").glob("*.yaml")))
+    declared = (path.stem for path in sorted(file_or_default(folder / "papers").glob("*.yaml")))
     of_protocols = (whose for name in names if (whose := paper_of(name)))
     known = list(dict.fromkeys((*papers_in(methods_of(parsed)), *declared, *of_protocols)))
     if paper not in (*known, OWN):

@@ -67,7 +67,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     check_mirror(project.mirror)
     check_writable(Path())
     start = prepare_start(project, list(asked.targets))
-    print(start.summary, flush=True)
+    print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:
         start.write_run_list()
     with ExitStack() as stack:
@@ -121,13 +121,20 @@ def _check_order(parsed: argparse.Namespace) -> None:
 
 
 def _check_place(asked: argparse.Namespace) -> None:
-    """Raise `ConfigurationError` for another project than that of this folder."""
+    """Raise `ConfigurationError` for another project than that of this folder, or where there is none."""
+    from snakemake.common import SNAKEFILE_CHOICES
+
     for option in _PLACES:
         if (value := getattr(asked, option)) is not None:
             raise ConfigurationError(
                 f"--{option} {value}: `fedrec run` builds the project of the folder that it is started in. "
                 "Go to the folder of the other project first, or type `snakemake` in place of `fedrec run`."
             )
+    if not any(Path(choice).is_file() for choice in SNAKEFILE_CHOICES):
+        raise ConfigurationError(
+            "Snakefile: no such file. `fedrec run` needs the top folder of a clone of the project. "
+            "`fedrec prepare`, `split`, `train` and `work` need no Snakefile."
+        )
 
 
 def _end_of_options(words: Sequence[str]) -> int:
@@ -145,6 +152,8 @@ def _arguments(words: Sequence[str], asked: argparse.Namespace, forced: Sequence
 
 def _snakemake(arguments: Sequence[str]) -> int:
     """The exit status of Snakemake; `StoppedError` where a signal to this process stopped it and its jobs."""
+    from fedrec.plan.workflow_start import SUMMARY_PRINTED
+
     heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
     started: list[subprocess.Popen[bytes]] = []
     received: list[int] = []
@@ -161,7 +170,9 @@ def _snakemake(arguments: Sequence[str]) -> int:
     for number in {*heeded, signal.SIGINT}:
         signal.signal(number, stop)
     # A group of its own: a terminal sends Ctrl-C to this process alone, which passes it on once.
-    with subprocess.Popen([sys.executable, "-m", "snakemake", *arguments], process_group=0) as process:
+    command = [sys.executable, "-m", "snakemake", *arguments]
+    told = os.environ | {SUMMARY_PRINTED: "yes"}
+    with subprocess.Popen(command, env=told, process_group=0) as process:
         started.append(process)
         status = process.wait()
     if received and status:

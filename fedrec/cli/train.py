@@ -10,6 +10,7 @@ from fedrec.cli.options import (
     add_command,
     add_methods,
     add_strict,
+    add_where,
     add_without_model,
     check_paper,
     methods_of,
@@ -31,7 +32,10 @@ _RULES = {
 
 def add_commands(commands: "Commands") -> None:
     """Add the command of this file."""
-    parser = add_command(commands, "train", _train)
+    parser = add_command(
+        commands, "train", _train,
+        "train --data results/data/demo --method fedmf --protocol clean --set d=32 --out my-run",
+    )  # fmt: skip
     parser.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
     parser.add_argument(
         "--method",
@@ -56,13 +60,14 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument(
         "--set",
-        action="append",
+        action="extend",
+        nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="change a setting, for example d=32 or layers=32x16x8",
+        help="change settings, for example d=32 or layers=32x16x8; they become part of the method's name, as "
+        "in fedmf[d=32]",
     )
-    parser.add_argument("--engine", default="auto", help="by name; loop is the oracle (default: %(default)s)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    add_where(parser)
     add_methods(parser)
     parser.add_argument(
         "--memory",

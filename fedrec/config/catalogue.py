@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath
 from fedrec.config.population import Population
 from fedrec.config.schema import load
@@ -238,7 +239,7 @@ class Catalogue(Mapping[str, Dataset]):
 
 def load_catalogue(path: Path) -> Catalogue:
     """Read and check `config/datasets.yaml`."""
-    return catalogue_of(load(path, "datasets"))
+    return catalogue_of(load(file_or_default(path), "datasets"))
 
 
 def catalogue_of(document: Document) -> Catalogue:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, read
 from fedrec.errors import ConfigurationError
 from fedrec.files.sealed import SEAL, unsealed
@@ -48,7 +49,7 @@ class Configuration(Document):
 
 def read_configuration(paths: Sequence[Path], changes: Mapping[str, Any] | None = None) -> Configuration:
     """Read the files `paths`, later ones over earlier, and lay `changes` of the command line over them."""
-    layers = [_whole(read(_as_typed(path)), path) for path in paths]
+    layers = [_whole(read(file_or_default(_as_typed(path))), path) for path in paths]
     if changes:
         layers.append(Document(COMMAND_LINE, {key: _typed(value) for key, value in changes.items()}))
     content: dict[str, Any] = {}

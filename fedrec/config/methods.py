@@ -23,6 +23,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import read
 from fedrec.config.found_file import with_found
 from fedrec.config.method_entries import (
@@ -87,10 +88,11 @@ def load_methods(path: Path, found: Path | None = None) -> Methods:
 
     `found` holds what searches found; None for `found.yaml` beside it, if it is there.
     """
-    beside = path.with_name("found.yaml")
-    if found is None and beside.is_file():
-        found = beside
-    return _loaded(path, found, (_state(path), found and _state(found)))
+    own = file_or_default(path)
+    searched = file_or_default(found or path.with_name("found.yaml"))
+    if found is None and not searched.is_file():
+        return _loaded(own, None, _state(own))
+    return _loaded(own, searched, (_state(own), _state(searched)))
 
 
 def _state(path: Path) -> Hashable:
@@ -135,7 +137,7 @@ def _resolve(
         if not is_own and paper not in methods[setting.origin].papers_named:
             sources[key] = f"taken from {setting.origin}"
     for key, text in (*composition.changes, *map(parse_change, changes)):
-        values[key] = _read(composition, settings, key, text)
+        values[key] = setting_value(composition, settings, key, text)
         sources[key] = "user"
     for key, setting in settings.items():
         _check(composition, key, setting, values[key])
@@ -185,15 +187,35 @@ def _canonical(methods: Methods, name: str) -> str:
     settings = settings_in(entries_of(methods, composition))
     changes = []
     for key, text in sorted(composition.changes):
-        value = _read(composition, settings, key, text)
-        _check(composition, key, settings[key], value)
+        spelled = _spelled(composition, settings, key, text)
         if settings[key].type == "path":
             raise ConfigurationError(
                 f"{name}: '{key}' names a file, and a path can be no part of a name. Give it by --set "
                 f"{key}=..., or as the value of the entry."
             )
-        changes.append((key, setting_text(value)))
+        changes.append((key, spelled))
     return str(replace(composition, changes=tuple(changes)))
+
+
+def with_settings(methods: Methods, name: str, changes: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The canonical name of a method with more settings changed, and the changes that no name may have.
+
+    Those are of settings that name a file, as texts `name=value`. `ConfigurationError` refuses a change that
+    contradicts the name.
+    """
+    composition = parse(canonical(methods, name))
+    settings = settings_in(entries_of(methods, composition))
+    changed = {key: _spelled(composition, settings, key, text) for key, text in changes.items()}
+    stated = dict(composition.changes)
+    for key, text in changed.items():
+        if stated.get(key, text) != text:
+            raise ConfigurationError(
+                f"{name} sets {key}={stated[key]}, and {key}={text} is set besides. Set it once."
+            )
+    files = {key: text for key, text in changed.items() if settings[key].type == "path"}
+    named = {key: text for key, text in changed.items() if key not in files}
+    spelling = canonical(methods, str(composition.with_changes(named)))
+    return spelling, tuple(f"{key}={text}" for key, text in files.items())
 
 
 def canonical_all(methods: Methods, names: Iterable[str]) -> list[str]:
@@ -260,7 +282,8 @@ def settings_in(entries: Sequence[MethodEntry]) -> dict[str, Setting]:
     return {key: setting for entry in entries for key, setting in entry.settings.items()}
 
 
-def _read(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> object:
+def setting_value(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> object:
+    """The value that a text stands for, by the type of the setting."""
     name = composition.name
     if key not in settings:
         raise ConfigurationError(
@@ -289,6 +312,13 @@ def setting_text(value: object) -> str:
         # Adding zero makes -0.0 the 0.0 it equals. 1.0 is spelt 1, 1e-05 1e-5 and 1e+20 1e20.
         return re.sub(r"e\+?(-?)0*", r"e\1", repr(value + 0.0).removesuffix(".0"))
     return str(value)
+
+
+def _spelled(composition: Composition, settings: Mapping[str, Setting], key: str, text: str) -> str:
+    """The value of a setting as short as it reads back equal, once it is one that the setting may have."""
+    value = setting_value(composition, settings, key, text)
+    _check(composition, key, settings[key], value)
+    return setting_text(value)
 
 
 def _check(composition: Composition, key: str, setting: Setting, value: object) -> None:

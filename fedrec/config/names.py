@@ -11,7 +11,7 @@ all the same. A folder is named `fedmf+plgc@beta-0.3`, which needs no quoting an
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NoReturn
@@ -69,6 +69,21 @@ def parse_change(text: str) -> tuple[str, str]:
     if not name or not value:
         raise ConfigurationError(f"'{text}' is no setting; write name=value, for example d=32.")
     return name, value
+
+
+def parse_changes(texts: Iterable[str]) -> dict[str, str]:
+    """The values by name of texts `name=value`, each one setting that is given once."""
+    changes: dict[str, str] = {}
+    for text in texts:
+        name, value = parse_change(text)
+        if "," in value and "=" in value:
+            words = " ".join(f"--set {part.strip()}" for part in text.split(","))
+            raise ConfigurationError(f"'{text}' is more than one setting. Give each by itself: {words}.")
+        if changes.setdefault(name, value) != value:
+            raise ConfigurationError(
+                f"{name}={changes[name]} and {name}={value} contradict each other. Give {name} once."
+            )
+    return changes
 
 
 def folder_name(spelling: str) -> str:

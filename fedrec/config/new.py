@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fedrec.config.catalogue import TableFormat, catalogue_of
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, document_of, told_at
 from fedrec.config.method_file import read_entries
 from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
@@ -59,9 +60,10 @@ _METHOD_ENTRY = """
 
 def new_method(name: str, methods_file: Path) -> Path:
     """Write a method that trains as it is and its entry in `methods_file`; returns the path of its file."""
+    methods_file = file_or_default(methods_file)
     folder = MODULE_FOLDERS["methods"]
     _check_folder(folder, methods_file)
-    _check_name(name)
+    check_own_name(name)
     file = folder / f"{_stem(name)}.py"
     old = read_text(methods_file)
     _check_free(name, file, methods_file, document_of(old, str(methods_file)).content)
@@ -80,14 +82,14 @@ def new_dataset(
 ) -> None:
     """Write an entry for the file `path` of interactions into `catalogue_file`, with remarks on the format.
 
-    The file itself is not read.
+    Where there is no `config/datasets.yaml`, the new one starts as the default catalogue. The file `path` is
+    not read.
     """
-    _check_name(name)
-    old = read_text(catalogue_file)
-    if name in document_of(old, str(catalogue_file)).content:
-        raise ConfigurationError(
-            f"{catalogue_file} has an entry '{name}' already. Edit it, or choose another name."
-        )
+    check_own_name(name)
+    source = file_or_default(catalogue_file)
+    old = read_text(source)
+    if name in document_of(old, str(source)).content:
+        raise ConfigurationError(f"{source} has an entry '{name}' already. Edit it, or choose another name.")
     written = _written(path, catalogue_file.absolute().parent.parent)
     new = _with_entry(old, _dataset_entry(name, written, format_, remarks))
     catalogue_of(_checked(new, name, catalogue_file, "datasets"))
@@ -143,7 +145,7 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _check_name(name: str) -> None:
+def check_own_name(name: str) -> None:
     """Raise `ConfigurationError` unless `name` can name a method or a dataset."""
     if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME and not keyword.iskeyword(name):
         return
@@ -160,7 +162,8 @@ def _check_folder(folder: Path, methods_file: Path) -> None:
     if _COPIES & set(folder.parts):
         raise ConfigurationError(
             f"{folder}: the installed fedrec is a copy, and a method written there is lost when it is "
-            "installed again. Install it from the project's folder instead: pip install --editable ."
+            "installed again. A new method needs the project's folder: clone its repository, and type there: "
+            "pip install --editable ."
         )
     project = methods_file.absolute().parent.parent / "fedrec" / "methods"
     if project.is_dir() and not project.samefile(folder):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.protocol import SWITCHES, Protocol, rules_name
 from fedrec.config.schema import load
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -19,7 +20,7 @@ _EXTENTS = ("only", "upto")
 
 def load_protocols(path: Path) -> Mapping[str, Protocol]:
     """Read and check `config/protocols.yaml`."""
-    document = load(path, "protocols")
+    document = load(file_or_default(path), "protocols")
     protocols = {name: Protocol(name=name, **settings) for name, settings in document.content.items()}
     for name, protocol in protocols.items():
         rules = rules_name(name)

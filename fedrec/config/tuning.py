@@ -350,13 +350,13 @@ def _searches(document: Document, key: str, methods: Methods) -> Iterator[Search
         mistakes = [
             mistake
             for setting, entry in content["settings"].items()
-            for mistake in _of_range(
+            for mistake in range_mistakes(
                 (*at, "settings", setting), entry, known[setting], paper, values[setting], sources[setting]
             )
         ]
         refuse(document, mistakes)
         ranges = tuple(
-            _range(setting, entry, known[setting], values[setting])
+            range_of(setting, entry, known[setting], values[setting])
             for setting, entry in content["settings"].items()
         )
         found = None if source in (None, dataset) else _found(methods, method, paper, source)
@@ -441,7 +441,7 @@ def _of_budgets(tuning: Tuning) -> Iterator[Mistake]:
             yield Mistake(("searches", search.key, "starts"), f"{text} Take some out.")
 
 
-def _of_range(
+def range_mistakes(
     key: KeyPath, entry: Mapping[str, Any], setting: Setting, paper: str, value: object, source: str
 ) -> Iterator[Mistake]:
     """A setting that may be searched, and a range of values that it may have."""
@@ -480,7 +480,8 @@ def _of_bounds(key: KeyPath, kind: RangeKind, bounds: list[float], setting: Sett
         yield from (Mistake(key, setting.refusal(one)) for one in bounds if not setting.allows(one))
 
 
-def _range(name: str, entry: Mapping[str, Any], setting: Setting, was: object) -> Range:
+def range_of(name: str, entry: Mapping[str, Any], setting: Setting, was: object) -> Range:
+    """The range that a right entry describes; `was` is the value without the search."""
     (kind,) = (kind for kind in RANGE_KINDS if kind in entry)
     choices = tuple(setting_text(value) for value in entry.get("choice", ()))
     bounds = None if kind == "choice" else (float(entry[kind][0]), float(entry[kind][1]))

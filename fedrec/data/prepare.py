@@ -26,6 +26,8 @@ from fedrec.files.parquet import write_table
 logger = logging.getLogger(__name__)
 
 
+INTERACTIONS_FILE, USERS_FILE, ITEMS_FILE = "interactions.parquet", "users.parquet", "items.parquet"
+"""The files of a prepared dataset, in its folder."""
 _TIMES = {
     "first_appearance": pl.col("row").min().over("item"),
     "row_number": pl.col("row"),
@@ -60,7 +62,14 @@ def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
     A file lies where its entry says, from the project's folder `home`, or below `raw`.
     """
     files = _Files(raw, home)
-    table = _read(dataset, files)
+    return tidy(_read(dataset, files), dataset, _titles(dataset, files))
+
+
+def tidy(table: pl.DataFrame, dataset: Dataset, titles: pl.DataFrame | None = None) -> Prepared:
+    """Bring a table, as `read_interactions` gives it, into tidy form as the dataset's entry says.
+
+    `titles` has the columns item, in original ids, and title.
+    """
     if dataset.time != "file":
         # Over the whole file, before any filter, as the papers' loaders do.
         table = table.with_columns(time=_TIMES[dataset.time])
@@ -110,7 +119,7 @@ def prepare(dataset: Dataset, raw: Path, home: Path = Path()) -> Prepared:
         users=pl.DataFrame(
             {"user": np.arange(len(users), dtype=np.int32), "original_id": users.cast(pl.String)}
         ),
-        items=_with_titles(dataset, files, items),
+        items=_with_titles(items, titles),
     )
 
 
@@ -123,9 +132,15 @@ def write_prepared(
         "recipe": dataset.recipe(),
         "raw": {path: sha256_of_file(place) for path, place in places.items() if place is not None},
     }
-    write_interactions(folder / "interactions.parquet", prepared.interactions, about)
-    write_table(folder / "users.parquet", prepared.users.to_arrow(), {"dataset": dataset.name})
-    write_table(folder / "items.parquet", prepared.items.to_arrow(), {"dataset": dataset.name})
+    write_tidy(prepared, folder, about)
+
+
+def write_tidy(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
+    """Write the same files, with `about` in that of the interactions: where they came from."""
+    name = {"dataset": prepared.interactions.dataset}
+    write_interactions(folder / INTERACTIONS_FILE, prepared.interactions, about)
+    write_table(folder / USERS_FILE, prepared.users.to_arrow(), name)
+    write_table(folder / ITEMS_FILE, prepared.items.to_arrow(), name)
 
 
 def _read(dataset: Dataset, files: _Files) -> pl.DataFrame:
@@ -225,18 +240,24 @@ def _numbered(ids: pl.Series) -> tuple[pl.Series, np.ndarray[Any, np.dtype[np.in
     return known, np.searchsorted(known.to_numpy(), ids.to_numpy()).astype(np.int32)
 
 
-def _with_titles(dataset: Dataset, files: _Files, items: pl.Series) -> pl.DataFrame:
-    """item, original_id and title; titles are null where the source has none or is not available."""
+def _titles(dataset: Dataset, files: _Files) -> pl.DataFrame | None:
+    """The titles of items by their original ids; None where the source has none or is not available."""
+    if dataset.synthetic is not None:
+        return synthetic_titles(dataset.synthetic)
+    if dataset.titles is None:
+        return None
+    if files.find(dataset.titles) is None:
+        logger.warning("%s: no item titles: %s is not available", dataset.name, dataset.titles.path)
+        return None
+    return read_titles(_checked(dataset.titles, files), dataset.titles.format)
+
+
+def _with_titles(items: pl.Series, titles: pl.DataFrame | None) -> pl.DataFrame:
+    """item, original_id and title; titles are null where there are none."""
     numbered = pl.DataFrame(
         {"item": np.arange(len(items), dtype=np.int32), "original_id": items.cast(pl.String)}
     )
-    if dataset.synthetic is not None:
-        titles = synthetic_titles(dataset.synthetic)
-    elif dataset.titles is not None and files.find(dataset.titles) is not None:
-        titles = read_titles(_checked(dataset.titles, files), dataset.titles.format)
-    else:
-        if dataset.titles is not None:
-            logger.warning("%s: no item titles: %s is not available", dataset.name, dataset.titles.path)
+    if titles is None:
         return numbered.with_columns(title=pl.lit(None, pl.String))
-    titles = titles.unique("item", keep="first", maintain_order=True).rename({"item": "original_id"})
-    return numbered.join(titles, on="original_id", how="left", maintain_order="left")
+    known = titles.unique("item", keep="first", maintain_order=True).rename({"item": "original_id"})
+    return numbered.join(known, on="original_id", how="left", maintain_order="left")

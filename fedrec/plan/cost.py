@@ -34,9 +34,13 @@ START_SECONDS = 1.0
 
 def seconds_of(run: RunId, methods: Methods, catalogue: "Catalogue") -> float:
     """About how long a run takes on one CPU core, by its rounds, epochs, interactions, users and items."""
+    return seconds_by_size(run, methods, size_of(catalogue[run.dataset]))
+
+
+def seconds_by_size(run: RunId, methods: Methods, size: Size) -> float:
+    """The same of a run on a dataset that is so large."""
     seconds = sum(_seconds(methods[name]) for name in _entries(run))
     whole = sum(methods[name].table_seconds for name in _entries(run))
-    size = size_of(catalogue[run.dataset])
     work = _work_of(run, methods, size)
     trained = (seconds - whole) * work.training * size.interactions / _MEASURED.interactions
     on_tables = whole * size.users * size.items / (_MEASURED.users * _MEASURED.items)

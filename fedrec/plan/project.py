@@ -25,11 +25,11 @@ from fedrec.plan.run_list import ListedRun
 from fedrec.plan.run_matching import RunSpec
 from fedrec.plan.runs import KEPT, REFUSED, SUMMARY, RunId
 from fedrec.plan.selection import records_of_run
-from fedrec.plan.targets import Target, Targets, files_of, splits_of
+from fedrec.plan.targets import QUICK, Target, Targets, files_of, splits_of
 from fedrec.plan.train_request import TrainRequest
 from fedrec.plan.workspace import Workspace, read_workspace
 
-_IN_SNAKEFILE = ("all", "audit", "demo", "datasets", "splits", "benchmark", "reference")
+_IN_SNAKEFILE = ("all", "quick", "audit", "demo", "datasets", "splits", "benchmark", "reference")
 """Targets that the Snakefile names itself."""
 _FOLDERS = ("--data", "--out")
 _CLEAN_FIRST = 1e8
@@ -154,7 +154,7 @@ class Project(Workspace):
         return self.targets.made(name)
 
     def group(self, name: str) -> list[Target]:
-        """The targets of a group (all, audit, demo, tune, a paper, audit_<paper>), or one by its name."""
+        """The targets of a group (all, quick, audit, demo, tune, a paper, audit_<paper>), or one by name."""
         if name not in self.groups:
             return [self.target(name)]
         return [self.target(member) for member in self.groups[name]]
@@ -171,6 +171,12 @@ class Project(Workspace):
                 *targets.audited(),
                 *self._buildable(artefacts_of(self.papers, configuration["artefacts"])),
                 "report",
+            ],
+            QUICK: [
+                "selected_statistics",
+                *(name for dataset in configuration["datasets"] for name in targets.compared(dataset, QUICK)),
+                *targets.audited(self.first_look),
+                QUICK,
             ],
             "audit": targets.audited(),
             "demo": [

@@ -14,7 +14,9 @@ from fedrec.plan.available import check_mirror
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cluster_resources import ResourceEstimator
 from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
+from fedrec.plan.workflow_start import SUMMARY_PRINTED, listed_for, prepare_start
 
 CONFIGURATION = Path("config/config.yaml")
 """The configuration of a checkout."""
@@ -69,6 +71,15 @@ class RuleFunctions:
         except FedrecError as error:
             raise SystemExit(f"fedrec: {error}") from None
         return cls(project, uses_cache=uses_cache)
+
+    def start(self, targets: Iterable[str], cores: int | None) -> None:
+        """Print the runs to train, unless `fedrec run` did, and then how far they are."""
+        targets = sorted(targets)
+        if SUMMARY_PRINTED not in os.environ:
+            start = prepare_start(self.project, targets)
+            print(start.summary(cores), file=sys.stderr, flush=True)
+            start.write_run_list()
+        start_progress_lines(lambda: listed_for(self.project, targets), self.project.methods)
 
     def shell_prefix(self) -> str:
         """The shell text before every command: strict mode, as Snakemake's own prefix, and the environment.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrec.config.methods import Methods, canonical, resolve
+from fedrec.config.document import told_at
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.code_matching import CodeMatcher
@@ -71,7 +72,7 @@ def read_list(path: Path, methods: Methods) -> list[ListedRun]:
     the folder of another, or was planned with other code than that here.
     """
     runs = listed_runs(path, methods)
-    _check_code(runs, methods)
+    _check_code(runs)
     return runs
 
 
@@ -84,20 +85,16 @@ def listed_runs(path: Path, methods: Methods) -> list[ListedRun]:
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: this is no list of runs, which is text.") from None
     lines = [(f"{path}, line {number}", line) for number, line in enumerate(text.splitlines(), start=1)]
-    runs = [_read_line(origin, line) for origin, line in lines if line.strip()]
-    for run in runs:
-        _check_names(run, methods)
-    return _once(runs)
+    return _once(_read_line(origin, line, methods) for origin, line in lines if line.strip())
 
 
 def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
     """What a finished run in the folder of a listed run must agree with."""
     asked = run.request
-    method = canonical(methods, asked.method)
-    settings, _, paper = resolve(methods, method, asked.paper, asked.dataset, asked.changes)
+    settings, _, paper = resolve(methods, asked.method, asked.paper, asked.dataset, asked.changes)
     return RunSpec(
         folder=run.out,
-        method=method,
+        method=asked.method,
         paper=paper,
         seed=asked.seed,
         settings=settings,
@@ -109,9 +106,12 @@ def spec_of(run: ListedRun, methods: Methods, *, needs_model: bool) -> RunSpec:
     )
 
 
-def _read_line(origin: str, text: str) -> ListedRun:
+def _read_line(origin: str, text: str, methods: Methods) -> ListedRun:
     line = _checked(origin, text)
-    return ListedRun(origin, TrainRequest.from_line(line), line.get("code"), float(line.get("seconds", 1.0)))
+    with told_at(origin):
+        request = TrainRequest.from_line(line).with_full_name(methods)
+        resolve(methods, request.method, request.paper, request.dataset, request.changes)
+    return ListedRun(origin, request, line.get("code"), float(line.get("seconds", 1.0)))
 
 
 def _checked(origin: str, text: str) -> dict[str, Any]:
@@ -134,20 +134,11 @@ def _checked(origin: str, text: str) -> dict[str, Any]:
     return line
 
 
-def _check_names(run: ListedRun, methods: Methods) -> None:
-    asked = run.request
-    try:
-        name = canonical(methods, asked.method)
-        resolve(methods, name, asked.paper, asked.dataset, asked.changes)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{run.origin}: {error}") from None
-
-
-def _check_code(runs: Sequence[ListedRun], methods: Methods) -> None:
+def _check_code(runs: Sequence[ListedRun]) -> None:
     """Runs of other code than the plan's would be trained again where the plan was made."""
     matcher = CodeMatcher()
     for run in runs:
-        method = canonical(methods, run.request.method)
+        method = run.request.method
         if run.code is not None and not matcher.is_current(run.code, method, PREFERRED_ENGINE):
             raise ConfigurationError(
                 f"{run.origin}: it was planned with other code of {method} than is here, and would be "

@@ -186,11 +186,8 @@ def judged_under(workspace: Workspace) -> tuple[Condition, ...]:
     return conditions_among(protocols, tuned=has_tuned(workspace.methods))
 
 
-def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None = None) -> list[RunId]:
-    """The runs a dataset's comparison is made of: every configured method under each protocol.
-
-    By default these are all under which methods are compared.
-    """
+def compared(workspace: Workspace, dataset: str) -> list[RunId]:
+    """The runs a dataset's comparison is made of: every configured method under each protocol."""
     paper = workspace.paper_of(dataset)
     names = shortened(
         workspace.methods, workspace.configuration["methods"], paper, dataset, workspace.rounds_of(dataset)
@@ -198,7 +195,7 @@ def compared(workspace: Workspace, dataset: str, protocols: Sequence[str] | None
     return [
         run_of(workspace.methods, paper, dataset, protocol, name, seed)
         for name in names
-        for protocol in (workspace.compared_on(dataset) if protocols is None else protocols)
+        for protocol in workspace.compared_on(dataset)
         for seed in workspace.seeds
     ]
 
@@ -255,9 +252,9 @@ def claimed_datasets(workspace: Workspace) -> list[str]:
     return sorted({dataset for claim in workspace.claims for dataset in claim.datasets})
 
 
-def _compared(workspace: Workspace, protocols: Sequence[str] | None = None) -> list[RunId]:
+def _compared(workspace: Workspace) -> list[RunId]:
     datasets = workspace.available(workspace.configuration["datasets"])
-    return [run for dataset in datasets for run in compared(workspace, dataset, protocols)]
+    return [run for dataset in datasets for run in compared(workspace, dataset)]
 
 
 def _stepped_by(workspace: Workspace, audited: Iterable[ProtocolSteps]) -> list[RunId]:
@@ -308,7 +305,7 @@ def _attacked_when_tuned(workspace: Workspace) -> list[RunId]:
 def _exposed(workspace: Workspace) -> list[RunId]:
     """The runs whose draws are counted: those compared, and those that tell what becomes of their hits."""
     exposed = {run for run in _stepped(workspace) if short_name(run.protocol) == "only-pool"}
-    return sorted({*_compared(workspace, BOTH), *exposed})
+    return sorted({*(run for run in _compared(workspace) if short_name(run.protocol) in BOTH), *exposed})
 
 
 def _judged(workspace: Workspace) -> list[RunId]:
@@ -370,7 +367,10 @@ def _nothing_else(_workspace: Workspace, _paper: str | None) -> dict[str, Any]:
 
 
 def _claims_concerned(workspace: Workspace) -> bool:
-    """Whether any claim is about a dataset that is asked for."""
+    """Whether any claim is about a dataset that is asked for, whose methods have both protocols."""
+    datasets = workspace.configuration["datasets"]
+    if not any({*BOTH} <= {*workspace.compared_on(dataset)} for dataset in datasets):
+        return False
     return not set(workspace.configuration["datasets"]).isdisjoint(claimed_datasets(workspace))
 
 
@@ -440,7 +440,8 @@ def selection_named(name: str, where: str) -> Selection:
 def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
     """What every run records, for figures and for the attack on uploads; only runs that record something."""
     records = records_of(workspace.papers, workspace.methods, workspace.seeds)
-    attacked = *_attacked(workspace), *_attacked(workspace.demonstration), *_attacked_when_tuned(workspace)
-    for run in attacked:
+    workspaces = workspace, workspace.first_look, workspace.demonstration
+    attacked = [run for one in workspaces for run in _attacked(one)]
+    for run in (*attacked, *_attacked_when_tuned(workspace)):
         records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
     return records

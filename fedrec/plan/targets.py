@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.document import told_at
 from fedrec.config.method_entries import SHARED_PROTOCOL
 from fedrec.config.methods import title
@@ -38,11 +39,11 @@ from fedrec.plan.workspace import Workspace
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "table": ("csv", "md", "tex", "json"),
     "figure": ("csv", "pdf", "png", "svg", "txt"),
-    "page": ("html", "txt"),
+    "page": ("html", "runs.html", "txt"),
     "search": ("csv", "md", "tex", "json"),
 }
 """The files of each form. Pages show a table's json and a figure's svg; a figure's csv and txt hold its data
-and caption, a page's txt its finding."""
+and caption, a page's runs.html its runs, and its txt its finding."""
 _NOT_KEPT: Mapping[str, tuple[str, ...]] = {"figure": ("pdf", "png")}
 """The files of each form that are not kept beside stored runs: they show what a smaller one shows."""
 RESULT_FOLDERS: Mapping[str, str] = {
@@ -51,7 +52,9 @@ RESULT_FOLDERS: Mapping[str, str] = {
     "page": "report",
     "search": "tuning",
 }
-PAGES = ("report", "demo")
+QUICK = "quick"
+"""The page of the first look; the names of its tables and figures start with this word."""
+PAGES = ("report", "demo", QUICK)
 COVERAGE = "coverage"
 """The table of every printed number and ours, and the name of its layout."""
 
@@ -62,7 +65,7 @@ class AuditTarget:
 
     layout: Layout
     workspace: Workspace
-    """Whose datasets are audited: the configuration's, or the demonstration's."""
+    """Whose datasets are audited: those of the configuration, of the first look or of the demonstration."""
     paper: str | None = None
     """The paper, if it is about one alone."""
 
@@ -151,7 +154,9 @@ class Targets:
         for artefact in artefacts_of(workspace.papers, workspace.papers):
             names[artefact.target] = workspace.layout_of(artefact).form
         for dataset in workspace.catalogue:
-            names |= {f"{dataset}_{layout.name}": layout.form for layout in self._of_datasets()}
+            for layout in self._of_datasets():
+                name = f"{dataset}_{layout.name}"
+                names |= {name: layout.form, f"{QUICK}_{name}": layout.form}
         names |= dict.fromkeys((f"{selection}_statistics" for selection in self.selections), "table")
         names |= {name: audit.layout.form for name, audit in self.audits.items()}
         names |= {COVERAGE: "table", LEADERBOARD: "table"}
@@ -171,8 +176,9 @@ class Targets:
 
     @cached_property
     def audits(self) -> dict[str, AuditTarget]:
-        """The targets of the audit: of the configuration, of each claiming paper, of the demonstration."""
-        workspace, demonstration = self._workspace, self._workspace.demonstration
+        """The targets of the audit: of the configuration, each claiming paper, first look, demonstration."""
+        workspace = self._workspace
+        others = {QUICK: workspace.first_look, "demo": workspace.demonstration}
         claiming = {claim.paper for claim in workspace.claims}
         audits: dict[str, AuditTarget] = {}
         for layout in workspace.layouts.values():
@@ -186,16 +192,17 @@ class Targets:
             if selection.runs_of_paper is not None:
                 papers = [paper for paper in workspace.papers if paper in claiming]
                 audits |= {f"{name}_{paper}": AuditTarget(layout, workspace, paper) for paper in papers}
-            if selection.concerns(demonstration):
-                audits[f"demo_{name}"] = AuditTarget(layout, demonstration)
+            for prefix, other in others.items():
+                if selection.concerns(other):
+                    audits[f"{prefix}_{name}"] = AuditTarget(layout, other)
         return audits
 
-    def compared(self, dataset: str) -> list[str]:
-        """The targets that compare the configured methods on a dataset."""
-        return [f"{dataset}_{layout.name}" for layout in self._of_datasets()]
+    def compared(self, dataset: str, page: str = "") -> list[str]:
+        """The targets that compare the configured methods on a dataset, as a page shows them."""
+        return [f"{_prefix_on(page)}{dataset}_{layout.name}" for layout in self._of_datasets()]
 
     def audited(self, workspace: Workspace | None = None) -> list[str]:
-        """The targets of the audit that the configuration, or the demonstration, asks for.
+        """The targets of the audit that the configuration, the first look or the demonstration asks for.
 
         None without data, and none that has no runs to read, or nothing to say.
         """
@@ -254,7 +261,10 @@ class Targets:
         if last == "statistics" and stem in self.selections:
             return self._statistics(name, stem)
         if stem in self._workspace.catalogue and last in layouts:
-            return self._of_dataset(name, layouts[last], stem)
+            return self._of_dataset(name, self._workspace, layouts[last], stem)
+        if stem.startswith(f"{QUICK}_") and last in layouts:
+            dataset = stem.removeprefix(f"{QUICK}_")
+            return self._of_dataset(name, self._workspace.first_look, layouts[last], dataset)
         return self._of_paper(self._workspace.artefact_named(name))
 
     def _of_datasets(self) -> list[Layout]:
@@ -289,8 +299,7 @@ class Targets:
             artefact.target, layout, runs, content, needs, datasets, models, beside=with_seeds_alike
         )
 
-    def _of_dataset(self, name: str, layout: Layout, dataset: str) -> Target:
-        workspace = self._workspace
+    def _of_dataset(self, name: str, workspace: Workspace, layout: Layout, dataset: str) -> Target:
         names = workspace.configuration["methods"]
         content: dict[str, Any] = {
             "dataset": dataset,
@@ -421,6 +430,9 @@ class Targets:
             "titles": {line.method: title(workspace.methods, line.method) for line in lines},
             "seeds": workspace.seeds,
             "unavailable": workspace.unavailable(datasets),
+            NOT_COUNTED: {
+                dataset: why for claim in workspace.claims for dataset, why in claim.not_counted.items()
+            },
         }
         methods = dict.fromkeys(line.method for line in lines)
         return self._target(
@@ -436,7 +448,8 @@ class Targets:
 
     def _page(self, name: str) -> Target:
         demo = name == "demo"
-        workspace = self._workspace.demonstration if demo else self._workspace
+        of_pages = {"demo": self._workspace.demonstration, QUICK: self._workspace.first_look}
+        workspace = of_pages.get(name, self._workspace)
         datasets = list(workspace.configuration["datasets"])
         artefacts = artefacts_of(workspace.papers, workspace.configuration["artefacts"])
         named = [dataset for artefact in artefacts for dataset in artefact.datasets]
@@ -446,7 +459,7 @@ class Targets:
         audit = self.audited(workspace)
         statistics = "demo_statistics" if demo else "selected_statistics"
         shown = [
-            *(target for dataset in available for target in self.compared(dataset)),
+            *(target for dataset in available for target in self.compared(dataset, name)),
             statistics,
             *built,
             *audit,
@@ -454,6 +467,7 @@ class Targets:
         targets = [self.made(target) for target in shown]
         content = {
             "datasets": datasets,
+            "prefix": _prefix_on(name),
             "artefacts": [artefact.target for artefact in artefacts],
             "built": built,
             "kept": {target.name: target.files for target in targets if workspace.is_kept(target.name)},
@@ -544,6 +558,11 @@ class Targets:
         if modules not in self._fingerprints:
             self._fingerprints[modules] = code_fingerprint(*modules)
         return self._fingerprints[modules]
+
+
+def _prefix_on(page: str) -> str:
+    """What the names of targets start with that compare methods on a page."""
+    return f"{QUICK}_" if page == QUICK else ""
 
 
 def _has_what_it_reads(audit: AuditTarget) -> bool:

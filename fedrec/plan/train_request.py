@@ -1,10 +1,12 @@
 """The options of a training run: how `fedrec train` takes them, and how a line of a list of runs has them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from fedrec.config.methods import Methods, with_settings
+from fedrec.config.names import parse_changes
 from fedrec.config.records import merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, did_you_mean
@@ -57,6 +59,11 @@ class TrainRequest:
     def dataset(self) -> str:
         """The name of its dataset."""
         return self.data.name
+
+    def with_full_name(self, methods: Methods) -> Self:
+        """The same run with its changes in the method's name, but for those that name files."""
+        method, changes = with_settings(methods, self.method, parse_changes(self.changes))
+        return replace(self, method=method, changes=changes)
 
     @property
     def records(self) -> tuple[str, ...]:

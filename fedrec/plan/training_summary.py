@@ -1,27 +1,39 @@
 """The runs that targets have trained, in a few lines: how many, of what, how long, and what is left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedrec.errors import first_lines
-from fedrec.plan.cost import duration
+from fedrec.plan.cost import duration, gpu_seconds_of
 from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
+from fedrec.progress import span_text
 
 _MOST_LINES = 20
+_NONE = "Runs to train: none."
 
 
-def training_summary(project: Project, runs: Iterable[RunId], targets: Iterable[str]) -> str:
-    """Summarise the `runs` that are to be trained for `targets`."""
+def training_summary(
+    project: Project, runs: Collection[RunId], targets: Iterable[str], cores: int | None = None
+) -> str:
+    """Summarise the `runs` that are to be trained for `targets`, on so many `cores` where that is known."""
     by_dataset: dict[tuple[str, str], list[RunId]] = {}
     for run in sorted(runs):
         by_dataset.setdefault((run.paper, run.dataset), []).append(run)
-    seconds = {key: sum(project.job(run).seconds for run in group) for key, group in by_dataset.items()}
-    lines = [_line(key, group, seconds[key]) for key, group in by_dataset.items()]
-    total = sum(map(len, by_dataset.values()))
-    first = f"Runs to train: {total}, about {duration(sum(seconds.values()))}; on a GPU far less."
+    seconds = {run: project.job(run).seconds for run in runs}
+    lines = [_line(key, group, sum(map(seconds.__getitem__, group))) for key, group in by_dataset.items()]
     missing = [f"  left out: {name}: {why}" for name, why in _left_out(project, targets).items()]
-    first = first if total else "Runs to train: none."
+    first = f"Runs to train: {len(seconds)}, {_estimate(project, seconds, cores)}." if seconds else _NONE
     return "\n".join([first, *first_lines(lines, _MOST_LINES), *first_lines(missing, _MOST_LINES)])
+
+
+def _estimate(project: Project, seconds: Mapping[RunId, float], cores: int | None) -> str:
+    """About how long runs take that take so many `seconds` on a core: here, and one by one on a GPU."""
+    costs = project.configuration["gpu_costs"]
+    on_gpu = sum(gpu_seconds_of(run, project.methods, project.catalogue, costs) for run in seconds)
+    whole = sum(seconds.values())
+    longest = max(seconds.values())
+    at_once = "" if cores is None else f" ({span_text(max(whole / cores, longest))} on {cores} cores)"
+    return f"about {duration(whole)}{at_once}, or {span_text(on_gpu)} on a GPU, by the cost model"
 
 
 def _line(key: tuple[str, str], runs: Sequence[RunId], seconds: float) -> str:

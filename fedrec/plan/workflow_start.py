@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from fedrec.files.atomic import write_text
 from fedrec.plan.asked import runs_asked, validate_targets
 from fedrec.plan.project import Project
-from fedrec.plan.run_list import ASKED, list_text
+from fedrec.plan.run_list import ASKED, ListedRun, list_text
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import SUMMARY, RunId
 from fedrec.plan.training_summary import training_summary
 
 _DEFAULT_TARGET = "all"
+SUMMARY_PRINTED = "FEDREC_SUMMARY_PRINTED"
+"""The environment variable that says that the summary of a workflow is printed already."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,9 @@ class WorkflowStart:
     outdated_splits: Sequence[str]
     """Files of splits, below the results, that follow another protocol than the configuration states."""
 
-    @property
-    def summary(self) -> str:
-        """The runs to train, in a few lines."""
-        return training_summary(self.project, self.unfinished, self.targets)
+    def summary(self, cores: int | None) -> str:
+        """The runs to train on so many cores, in a few lines."""
+        return training_summary(self.project, self.unfinished, self.targets, cores)
 
     @property
     def forced_files(self) -> list[str]:
@@ -44,9 +45,14 @@ class WorkflowStart:
 
     def write_run_list(self) -> None:
         """Write the list of all runs, finished or not, for `fedrec status`."""
-        project = self.project
-        lines = [project.job(run).listed(project.results) for run in self.runs]
-        write_text(project.results / ASKED, list_text(lines))
+        listed = listed_for(self.project, self.targets)
+        write_text(self.project.results / ASKED, list_text(listed))
+
+
+def listed_for(project: Project, targets: Sequence[str]) -> list[ListedRun]:
+    """All runs that targets need, finished or not."""
+    runs = runs_asked(project, targets or [_DEFAULT_TARGET])
+    return [project.job(run).listed(project.results) for run in runs]
 
 
 def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:

@@ -10,13 +10,15 @@ from typing import Any, Self
 from fedrec.config.catalogue import Catalogue, load_catalogue
 from fedrec.config.causes import check_causes
 from fedrec.config.claims import Claim, load_claims
+from fedrec.config.conditions import PUBLISHED
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document, KeyPath, told_at
 from fedrec.config.found_file import with_found
 from fedrec.config.method_file import read_entries
 from fedrec.config.methods import Methods, canonical, canonical_all, resolve, title
 from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, Paper, artefacts_of, load_papers
-from fedrec.config.protocol import OWN, Protocol, paper_of
+from fedrec.config.protocol import OWN, Protocol, paper_of, short_name
 from fedrec.config.protocol_file import load_protocols, protocol_named
 from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
@@ -33,7 +35,7 @@ from fedrec.plan.fingerprint import check_code
 from fedrec.plan.layouts import Layout, layout_named, load_layouts
 from fedrec.plan.runs import DIVERGED, KEPT, RunId, papers_in
 
-_FILES = (
+CONFIGURATION_FILES = (
     "catalogue",
     "protocol_file",
     "method_file",
@@ -104,6 +106,13 @@ class Workspace:
         asked = {"datasets": ["demo"], "rounds": self.configuration["demo_rounds"], "artefacts": []}
         return replace(self, configuration={**self.configuration, **asked})
 
+    @cached_property
+    def first_look(self) -> Self:
+        """The same workspace with `quick_rounds` rounds at most, and without artefacts of papers."""
+        most, quick = self.configuration["rounds"], self.configuration["quick_rounds"]
+        asked = {"rounds": quick if most is None else min(quick, most), "artefacts": []}
+        return replace(self, configuration={**self.configuration, **asked})
+
     @property
     def seeds(self) -> list[int]:
         """The seeds of all runs."""
@@ -112,14 +121,23 @@ class Workspace:
 
     @property
     def compared_protocols(self) -> list[str]:
-        """The protocols under which methods are compared: the papers' own, ours, and those named besides."""
+        """The protocols that tables of papers show: the papers' own, ours, and those named besides."""
         named: list[str] = self.configuration["protocols"]
         return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 
     def compared_on(self, dataset: str) -> list[str]:
-        """Those of them by which a dataset can be split."""
+        """The protocols under which methods are compared on a dataset: those named that it can be split by.
+
+        `published-pfedclr` is named as `published`: its runs follow the paper of the dataset.
+        """
+        named = {
+            PUBLISHED.protocol if short_name(name) == PUBLISHED.protocol else name
+            for name in self.configuration["protocols"]
+        }
         missing = self.unavailable([dataset])
-        return [name for name in self.compared_protocols if f"{dataset}/{name}" not in missing]
+        return [
+            name for name in self.compared_protocols if name in named and f"{dataset}/{name}" not in missing
+        ]
 
     @property
     def keeps_diverged(self) -> bool:
@@ -294,7 +312,7 @@ class Workspace:
 def read_workspace(document: Document, root: Path, mirror: Path | None) -> dict[str, Any]:
     """The fields of a `Workspace`; a mistake in any file of the configuration raises `ConfigurationError`."""
     check(document, "config")
-    paths = {key: _named(document, key, root) for key in _FILES}
+    paths = {key: _named(document, key, root) for key in CONFIGURATION_FILES}
     found = load(paths["found_file"], "found")
     methods = Methods(with_found(read_entries(load(paths["method_file"], "methods")), found))
     papers = load_papers(paths["paper_folder"])
@@ -332,7 +350,7 @@ def _with_all_protocols(workspace: Workspace) -> dict[str, Paper]:
 
 def _named(document: Document, key: str, root: Path) -> Path:
     """The file or folder that a key of the configuration names; it must be there."""
-    path = root / str(document.content[key])
+    path = file_or_default(Path(document.content[key]), root)
     if not path.exists():
         beside = [str(other.relative_to(root)) for other in path.parent.glob("*")]
         raise ConfigurationError(
@@ -397,7 +415,7 @@ def _check_names(workspace: Workspace, document: Document) -> None:
         if protocol != "published":
             with told_at(document.place(("protocols", index))):
                 protocol_named(workspace.protocols, protocol)
-    folder = workspace.root / configuration["paper_folder"]
+    folder = file_or_default(Path(configuration["paper_folder"]), workspace.root)
     for artefact in artefacts_of(workspace.papers, workspace.papers):
         _check_artefact(workspace, artefact, folder / f"{artefact.paper}.yaml")
 

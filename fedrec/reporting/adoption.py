@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from fedrec.config.default_files import file_or_default
 from fedrec.config.document import Document
 from fedrec.config.found_file import found_text, with_found
 from fedrec.config.method_entries import Found
@@ -50,8 +52,9 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
 
     What was found with settings that are others by now is taken out, and told.
     """
-    path = project.root / str(project.configuration["found_file"])
-    content = {key: dict(datasets) for key, datasets in load(path, "found").content.items()}
+    written = Path(project.configuration["found_file"])
+    before = file_or_default(written, project.root)
+    content = {key: dict(datasets) for key, datasets in load(before, "found").content.items()}
     for name, one in adoption.found.items():
         search = project.tuning.searches[name]
         content.setdefault(search.key, {})[search.dataset] = asdict(one)
@@ -70,7 +73,7 @@ def adopt(project: Project, adoption: Adoption) -> Adoption:
         target = project.target(name)
         build(target, project)
         write_text(project.results / target.plan, target.as_json())
-    write_text(path, found_text(path.read_text(encoding="utf-8"), found))
+    write_text(project.root / written, found_text(before.read_text(encoding="utf-8"), found))
     return replace(adoption, stale=stale)
 
 

@@ -11,6 +11,7 @@ from fedrec.plan.project import Project
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import Target
 from fedrec.reporting.tables.table import add_note
+from fedrec.reporting.undated import add_undated_notes
 from fedrec.runs.record import RunRecord
 
 _NAMED = 20
@@ -26,6 +27,8 @@ def build(target: Target, project: Project) -> None:
     left_out = _without_models(target, project) if "states" in layout.needs else []
     shown = replace(target, runs=tuple(run for run in target.runs if run not in {*left_out}))
     module.build(shown, project)
+    if target.form == "table":
+        add_undated_notes(target, project)
     if left_out:
         names = ", ".join(run.folder.removeprefix("runs/") for run in left_out)
         add_remark(target, project, f"Left out, for there is no model of what diverged: {names}.")

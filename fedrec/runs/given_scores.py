@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from fedrec.data.split import TRAIN, Split
-from fedrec.errors import ConfigurationError, DataError, did_you_mean
+from fedrec.errors import ConfigurationError, DataError, ResultError, did_you_mean
 from fedrec.files.atomic import sha256_of_file
 from fedrec.files.parquet import content_hash, read_table
 
@@ -62,13 +62,15 @@ class Ids:
     item: Sequence[str]
     where: str
     """Where a reader finds them."""
+    are_numbers: bool = False
+    """Whether they are fedrec's own."""
 
     @classmethod
     def of(cls, kind: str, data: Path, split: Split) -> "Ids":
         """The original ids, as `fedrec prepare` wrote them beside the splits; or the numbers themselves."""
         if kind == "fedrec":
             users, items = ([str(number) for number in range(count)] for count in (split.users, split.items))
-            return cls(users, items, "numbers from 0 on")
+            return cls(users, items, "numbers from 0 on", are_numbers=True)
         if kind not in get_args(IdKind):
             raise ConfigurationError(
                 f"--ids {kind}: there are no such ids.{did_you_mean(kind, get_args(IdKind))} Write original, "
@@ -79,6 +81,45 @@ class Ids:
             for name, count in (("user", split.users), ("item", split.items))
         ]
         return cls(ids[0], ids[1], f"column original_id of users.parquet and items.parquet in {data}")
+
+
+def numbers_of_ids(asked: object, column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
+    """The numbers that fedrec gave to ids; `ResultError` names what is none of them."""
+    try:
+        words = np.asarray(asked, dtype=None if ids.are_numbers else object)
+    except ValueError:
+        raise ResultError(
+            f"{column}s: some lists are longer than others. Write lists of one length."
+        ) from None
+    if not words.ndim:
+        raise ResultError(f"{column}s: {asked!r} is one {column}. Write a list: [{asked!r}].")
+    if ids.are_numbers:
+        return _checked_numbers(words, column, ids)
+    known = {one: number for number, one in enumerate(ids.user if column == "user" else ids.item)}
+    texts = [str(word) for word in words.flat]
+    strangers = [text for text in texts if text not in known]
+    if strangers:
+        raise ResultError(
+            f"{column}s: there is no {column} {strangers[0]}.{did_you_mean(strangers[0], known)} Write no "
+            f'other ids than these: {ids.where}. ids="fedrec" says that they are fedrec\'s own numbers.'
+        )
+    return np.array([known[text] for text in texts], dtype=np.int64).reshape(words.shape)
+
+
+def _checked_numbers(words: NDArray[Any], column: Literal["user", "item"], ids: Ids) -> NDArray[np.int64]:
+    if words.size and words.dtype.kind not in "iu":
+        raise ResultError(
+            f"{column}s: {words.tolist()!r} are no numbers of fedrec. Write integers, or say that they are "
+            'ids of the dataset\'s own file: ids="original".'
+        )
+    count = len(ids.user if column == "user" else ids.item)
+    numbers = words.astype(np.int64)
+    outside = numbers[(numbers < 0) | (numbers >= count)]
+    if outside.size:
+        raise ResultError(
+            f"{column}s: there is no {column} {outside[0]}. fedrec's numbers go from 0 to {count - 1}."
+        )
+    return numbers
 
 
 @dataclass(frozen=True)

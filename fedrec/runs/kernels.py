@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from fedrec.central.compiled import RowModel
-from fedrec.config.methods import Methods, canonical, resolve
+from fedrec.config.methods import Methods, resolve, with_settings
+from fedrec.config.names import parse_changes
 from fedrec.errors import ConfigurationError
 from fedrec.federation.engines.fused.compiling import code_of
 from fedrec.federation.engines.fused.kernel import lanes_for
@@ -52,8 +53,8 @@ def kernels_text(
     """
     if round_ < 1:
         raise ConfigurationError(f"--round: rounds count from 1, {round_} is none.")
-    composition = canonical(methods, name)
-    settings, _, paper = resolve(methods, composition, paper, "any", changes)
+    composition, files = with_settings(methods, name, parse_changes(changes))
+    settings, _, paper = resolve(methods, composition, paper, "any", files)
     method, parts = _programs(composition, settings, round_)
     target = KernelTarget(gpu, double, settings["batch_size"])
     with _precision(double):

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from fedrec.config.methods import setting_text
 from fedrec.config.names import folder_name
-from fedrec.data.split import Split
+from fedrec.data.split import TRAIN, Split
 from fedrec.data.temporal import split_in
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.evaluation.metrics import metrics_of
@@ -45,13 +45,19 @@ from fedrec.plan.equal_code import Proof
 from fedrec.plan.runs import DIVERGED, MODEL, NOT_KEPT, RUN_DEPTH, STATE, SUMMARY, TABLES, RunId
 from fedrec.runs.exact import UNEVEN_POOL, exact_name, is_exact, sampled_name
 from fedrec.runs.given import as_trained
+from fedrec.runs.given_scores import Ids, numbers_of_ids
 from fedrec.runs.registry import make_learner
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
+
+    from fedrec.runs.given_scores import IdKind
 
 IN_CATALOGUE = "test_rank_in_catalogue"
 """The column of ranks among all items."""
+VALIDATION_IN_CATALOGUE = "validation_rank_in_catalogue"
+"""The same of validation items."""
 ELSEWHERE = "elsewhere"
 """What the summary of a record says whose scores another system gave: where they came from."""
 AUDIT_FILE = "audit.json"
@@ -263,6 +269,16 @@ class RunRecord:
         found = metrics_of(self.user_ranks(catalogue=True).rank)
         return {exact_name(name): value for name, value in found.items()}
 
+    @cached_property
+    def exact_validation(self) -> Mapping[str, float]:
+        """The same of validation items; a packed run has none, since it keeps ranks of test items alone."""
+        table = self._table("ranks")
+        if self.leaves_out_candidates or VALIDATION_IN_CATALOGUE not in table.column_names:
+            return {}
+        at = pc.equal(table["at"], self.round_rule).to_numpy()
+        found = metrics_of(table[VALIDATION_IN_CATALOGUE].to_numpy()[at])
+        return {exact_name(name): value for name, value in found.items()}
+
     @property
     def leaves_out_candidates(self) -> bool:
         """Whether its clients draw no candidate as a negative.
@@ -397,7 +413,7 @@ class RunRecord:
         learner.load(tensors)
         return learner
 
-    def client_index(self, users: Sequence[int]) -> Tensor:
+    def client_index(self, users: Sequence[int] | NDArray[np.int64]) -> Tensor:
         """The index among `clients` of each of `users`, given by their numbers in the dataset."""
         known = self.clients.user
         wanted = torch.as_tensor(np.asarray(users, dtype=np.int64), device=known.device)
@@ -408,23 +424,59 @@ class RunRecord:
             raise ResultError(f"{self.folder}: there is no user {strangers[0]} in its split.")
         return index
 
-    def scores(self, users: Sequence[int], items: ArrayLike) -> NDArray[np.float64]:
+    def scores(
+        self, users: Sequence[object], items: ArrayLike, *, ids: "IdKind" = "fedrec"
+    ) -> NDArray[np.float64]:
         """What its protocol ranks items by after the last round: (users, items).
 
-        `users` and `items` are numbers in the dataset; `items` is one list for all users, or a row for each.
+        `items` is one list for all users, or a row for each. `ids` says what both are: fedrec's numbers in
+        the dataset, or the ids of the dataset's own file (`original`).
         """
-        learner, wanted = self.learner, np.asarray(items, dtype=np.int64)
-        outside = wanted[(wanted < 0) | (wanted >= self.clients.items)]
-        if outside.size:
+        known = self._ids(ids)
+        index, wanted = numbers_of_ids(users, "user", known), numbers_of_ids(items, "item", known)
+        if index.ndim > 1 or wanted.shape[:-1] not in ((), index.shape):
             raise ResultError(
-                f"{self.folder}: there is no item {outside.flat[0]} in its dataset, which has "
-                f"{self.clients.items}."
+                f"items: their shape is {wanted.shape}, for users of shape {index.shape}. Write one list of "
+                "users, and one list of items for all of them, or a row for each."
             )
-        index = self.client_index(users)
-        rows = torch.as_tensor(wanted, device=index.device).expand(len(index), -1)
+        return self._scores(index, wanted)
+
+    def recommend(self, user: object, k: int = 10, *, ids: "IdKind" = "original") -> "pl.DataFrame":
+        """The `k` items with the highest scores for a user, best first, without the user's training items.
+
+        Columns are item and score. `ids` says what the user and the items are: ids of the dataset's own file,
+        or fedrec's numbers (`fedrec`). The model is that after the last round.
+        """
+        import polars as pl
+
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ConfigurationError(f"k={k!r}: is no number of items. Give 1 or more.")
+        known = self._ids(ids)
+        number = numbers_of_ids([user], "user", known)
+        theirs, trained = self.split.pairs_of(TRAIN)
+        unseen = np.setdiff1d(np.arange(self.split.items), trained[theirs == number[0]])
+        scores = self._scores(number, unseen)[0]
+        best = np.argsort(-scores, kind="stable")[:k]
+        chosen = unseen[best]
+        items = chosen if ids == "fedrec" else [known.item[place] for place in chosen]
+        return pl.DataFrame({"item": items, "score": scores[best]})
+
+    def _ids(self, kind: str) -> Ids:
+        return Ids.of(kind, self._data, self.split)
+
+    def _scores(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same by numbers in the dataset."""
+        learner, index = self.learner, self.client_index(users)
+        rows = torch.as_tensor(items, device=index.device).expand(len(index), -1)
         with torch.no_grad():
             scores = protocol_scores(learner, self.clients, index, rows)
         return scores.double().cpu().numpy()
+
+    def plot(self, metrics: Sequence[str] = ("validation_ndcg@10", "test_ndcg@10")) -> "Figure":
+        """Columns of its `curve` over rounds, as a figure of matplotlib."""
+        from fedrec.runs.plotting import curve_figure
+
+        return curve_figure(self, metrics)
 
     def result_rows(self) -> Iterator[dict[str, Any]]:
         """One row per reported round, of everything but settings: what `fedrec.results` stacks."""

@@ -70,7 +70,7 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
     import polars as pl
 
     every = list(records)
-    columns = {name: _column(every, name) for name in settings}
+    columns = {name: setting_column(every, name) for name in settings}
     rows = [
         row | {name: column[place] for name, column in columns.items()}
         for place, record in enumerate(every)
@@ -81,7 +81,7 @@ def results_frame(records: Iterable[RunRecord], settings: Sequence[str] = ()) ->
     return pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame(schema=named)
 
 
-def _column(records: Sequence[RunRecord], setting: str) -> list[Any]:
+def setting_column(records: Sequence[RunRecord], setting: str) -> list[Any]:
     """The value of a setting in each run; None where a run has no such setting, or none of its values."""
     known = [record.settings for record in records]
     if known and not any(setting in values for values in known):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fedrec.config.methods import Methods, canonical, resolve
+from fedrec.config.methods import Methods, resolve
 from fedrec.config.protocol import full_name
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError, DivergenceError
@@ -25,13 +25,14 @@ from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
 from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
 from fedrec.plan.train_request import AUTO, TrainRequest
-from fedrec.progress import RoundsDone, rounds_told
+from fedrec.progress import RoundsDone, is_shown, rounds_told
 from fedrec.runs.checked import CheckedEngine
 from fedrec.runs.checkpoint import Checkpoints
 from fedrec.runs.device import (
     ClientMemory,
     device_named,
     forget_peak_memory,
+    keep_freed_memory,
     memory_for_clients,
     release_memory,
     use_own_cores,
@@ -120,12 +121,14 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
     request replaces it.
     """
     request.check()
+    request = request.with_full_name(methods)
     membership = Membership.of_environment()
     context = _context(request, methods, membership)
     runs = context.runs()
     with membership.peers(context.place) as peers, _locked_folders([run.out for run in runs], peers):
         summaries = _finished_before(runs, request, peers)
         use_own_cores()
+        keep_freed_memory()
         for group in _trained_once([run for run in runs if run.out not in summaries], request.records):
             summaries |= _train_group(group, context, peers)
     return summaries[request.out]
@@ -133,7 +136,7 @@ def train(request: TrainRequest, methods: Methods) -> Mapping[str, Any]:
 
 def _context(request: TrainRequest, methods: Methods, membership: Membership) -> _Context:
     """Settings, device and engine of a request; `ConfigurationError` where there are none such."""
-    method = canonical(methods, request.method)
+    method = request.method
     settings, sources, paper = resolve(methods, method, request.paper, request.dataset, request.changes)
     check_code(method, [setting for setting, source in sources.items() if source == "user"])
     _check_also(request, paper)
@@ -181,7 +184,8 @@ def _finished_before(
         summary = _existing_result(run, request, peers)
         if summary is not None:
             _check_kept(run.out, summary, request.diverged)
-            print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
+            if is_shown():
+                print(f"{run.out}: this run is finished already; --force trains it again.", file=sys.stderr)
             summaries[run.out] = summary
     return summaries
 

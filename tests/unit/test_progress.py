@@ -90,6 +90,18 @@ def test_tasks_that_were_done_before_do_not_say_how_long_the_others_take():
     tasks.close()
 
 
+def test_the_seconds_of_a_round_count_its_evaluation(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    rounds = RoundProgress("fedmf", 2, 0, stream)
+    for now[0] in (5.0, 5.75):
+        rounds.update(0.1, 0.2, 0.25)
+    assert stream.getvalue().splitlines()[1] == (
+        "fedmf: round 2 of 2, loss 0.1000, validation HR@10 0.2000, 0.750 s a round, 0.250 of it training"
+    )
+
+
 def test_rounds_are_told_to_who_listens_at_most_once_a_second(monkeypatch):
     now, told = [0.0], []
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

@@ -18,6 +18,8 @@ CONVENTIONS = {
     "build": ("reporting/", "writes the target of a layout; found by the file's name"),
     "draw": ("reporting/figures/", "the figure, rows and caption of a layout"),
     "make": ("federation/engines/", "the engine of a module; found by the engine's name"),
+    "train": ("__init__ runs/train", "trains a run: by its request, and as Python's interface asks for it"),
+    "compare": ("__init__ audit/significance", "compares methods: by their runs, and by two rows of values"),
     "add_commands": ("cli/", "adds the commands of a module to the parser"),
     "logger": ("", "the log of its module"),
     "philox": ("random/", "the same generator for numpy and for torch"),

@@ -69,7 +69,7 @@ rule figure:
 
 
 rule page:
-    """One page of all results, which opens offline in any browser, and its finding in words (txt)."""
+    """One page of all results, which opens offline in any browser, that of its runs, and its finding (txt)."""
     input:
         RULES.inputs,
     output:
@@ -78,6 +78,7 @@ rule page:
             category="Pages",
             caption="../report/page.rst",
         ),
+        runs=result("report/{target}.runs.html"),
         txt=result("report/{target}.txt"),
         plan=result("plan/{target}.json"),
     log:

@@ -132,8 +132,8 @@ def slope_caption(found: Sequence[MethodScore], origin: str) -> str:
     )
     lines = [
         f"HR@10 of methods on {found[0].dataset}, {found[0].users:,} users, under the published protocol, "
-        "which leaks the held-out item, and under the clean one, which does not; each line is a method, "
-        f"coloured by where its item table lives.{chance}{exact}",
+        "which leaks the held-out item, and under the clean one, which does not; each line is a method with "
+        f"the {_settings_words(found)}, coloured by where its item table lives.{chance}{exact}",
         " ".join(part for part in (seeds_sentence(found), rounds_sentence(found)) if part),
         origin,
     ]
@@ -152,11 +152,17 @@ def standings_figure(found: Sequence[MethodScore], *, narrow: bool = False) -> F
     exact = {(one.protocol, one.method): one.exact for one in found if one.exact is not None}
     levels = {one.chance for one in found} - {None}
     chance = levels.pop() if len(levels) == 1 else None
-    panels = [SlopePanel(_slopes(found, sampled, narrow=narrow), f"{metric_title(METRIC)} {where}", chance)]
+    heading = f"{metric_title(METRIC)} {where}, {_settings_words(found)}"
+    panels = [SlopePanel(_slopes(found, sampled, narrow=narrow), heading, chance)]
     if exact:
         slopes = _slopes(found, exact, narrow=narrow)
         panels.append(SlopePanel(slopes, f"{metric_title(EXACT_METRIC)} {where}", digits=3))
     return slope_figure(panels, narrow=narrow)
+
+
+def _settings_words(found: Sequence[MethodScore]) -> str:
+    """Whose settings the methods have: numbers with others differ."""
+    return f"settings of {', '.join(sorted({one.paper for one in found}))}"
 
 
 def _slopes(

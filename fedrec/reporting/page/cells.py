@@ -4,15 +4,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from fedrec.config.protocol import short_name
 from fedrec.reporting.page.files import address_of
+from fedrec.reporting.page.origin import hashes_apart, sentences_of
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row
 
-_LINKS = {RUNS: "runs", AGAINST: "runs against"}
-"""The columns of links to runs, and their headings."""
+_SHORT = 240
+"""Letters of a note that is shown whole; a longer one is folded behind its beginning."""
+_LEAD = re.compile(r".{8,80}?(?=[:.;,] )")
+"""The beginning of a note."""
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
 """A number as a script reads it, too."""
 
@@ -53,36 +56,77 @@ class PageTable:
     notes: Sequence[str] = ()
     row_anchors: Sequence[str | None] = ()
     """The anchor of each row, if rows have any."""
+    row_groups: Sequence[str | None] = ()
+    """The anchor of the group of neighbours that each row is of, if there are groups."""
+    origin: str = ""
+    """The sentences of the caption that name hashes: folded below the table."""
+    choosers: Sequence[str] = ()
+    """The keys of columns by which a reader chooses rows."""
+
+    @property
+    def bodies(self) -> list[tuple[str | None, list[tuple[str | None, Sequence[Cell]]]]]:
+        """Each group of neighbours by its anchor; its rows, each with its anchor."""
+        rows = zip(
+            self.row_groups or [None] * len(self.rows),
+            self.row_anchors or [None] * len(self.rows),
+            self.rows,
+            strict=True,
+        )
+        return [
+            (group, [(anchor, cells) for _, anchor, cells in few])
+            for group, few in groupby(rows, key=lambda row: row[0])
+        ]
+
+    @property
+    def short_notes(self) -> list[str]:
+        """The notes that are shown whole."""
+        return [note for note in self.notes if len(note) <= _SHORT]
+
+    @property
+    def long_notes(self) -> list[tuple[str, str]]:
+        """The beginning of each note that is folded, and the note."""
+        return [(_beginning(note), note) for note in self.notes if len(note) > _SHORT]
 
 
 @dataclass(frozen=True)
 class RunLinks:
-    """Addresses of runs on a page: their row in its table of runs, or their file where they are not in it."""
+    """Addresses of runs: their row on the page of runs, or their file where they are not on it."""
 
     results: Path
     page: Path
+    """The page that has the links."""
     listed: frozenset[str] = field(default_factory=frozenset)
-    """Folders of the runs in the table of runs, below the results; each is the anchor of its row."""
+    """Folders of the runs on the page of runs, below the results; each is the anchor of its row."""
+
+    @property
+    def runs_page(self) -> Path:
+        """The page of runs, which lies beside the page."""
+        return self.page.with_suffix(".runs.html")
 
     def href(self, folder: str) -> str:
         """The address of a run."""
-        return (
-            f"#{folder}"
-            if folder in self.listed
-            else address_of(self.results / folder / "run.json", self.page)
-        )
+        if folder in self.listed:
+            return self._on_runs_page(folder)
+        return address_of(self.results / folder / "run.json", self.page)
 
-    def cell(self, folders: Sequence[str]) -> Cell:
-        """Links to runs, told apart by protocol and seed.
+    def links(self, folders: Sequence[str], word: str = "") -> list[tuple[str, str]]:
+        """Links to runs, with `word` before the text of each.
 
-        Runs that differ by seed alone share one to the first of them: in the table of runs the others follow.
+        Runs of a method with the settings of one paper on one dataset share one: on the page of runs they
+        stand together. A run that is not there has one of its own.
         """
-        alike = [list(few) for _, few in groupby(folders, key=self._together)]
-        return Cell("", links=[(_runs_text(few), self.href(few[0])) for few in alike])
+        groups: dict[str, list[str]] = {}
+        for folder in folders:
+            groups.setdefault(group_anchor(folder) if folder in self.listed else folder, []).append(folder)
+        return [
+            (f"{word}{_runs_text(few)}", self._on_runs_page(group if len(few) > 1 else few[0]))
+            if few[0] in self.listed
+            else (f"{word}{_run_text(few[0])}", self.href(few[0]))
+            for group, few in groups.items()
+        ]
 
-    def _together(self, folder: str) -> str:
-        """What runs have in common that share a link."""
-        return str(PurePosixPath(folder).parent) if folder in self.listed else folder
+    def _on_runs_page(self, anchor: str) -> str:
+        return f"{address_of(self.runs_page, self.page)}#{anchor}"
 
 
 def page_table(
@@ -110,18 +154,28 @@ def page_table(
     ]
     shown = [index for index in range(len(keys)) if index not in constant]
     columns = [table.columns[index] for index in shown]
+    caption, origin = hashes_apart(sentences_of(table.caption))
     cells_shown = [[cells[index] for index in shown] for cells in rows]
     if links is not None and not all(map(_leads_by_numbers, table.rows)):
         columns += _add_links(cells_shown, table.rows, links)
     return PageTable(
         anchor,
-        table.caption,
+        " ".join(caption),
         columns,
         cells_shown,
         [(table.columns[index].heading, rows[0][index]) for index in constant],
         table.notes,
         [row.get("anchor") for row in table.rows],
+        [row.get("group") for row in table.rows],
+        " ".join(origin),
+        table.choosers,
     )
+
+
+def group_anchor(folder: str) -> str:
+    """The anchor of the runs that differ from the one in `folder` by protocol and seed alone."""
+    runs, paper, dataset, _, method, _ = folder.split("/")
+    return f"{runs}/{paper}/{dataset}/{method}"
 
 
 def anchor_of(name: str, table: ReportTable, number: int) -> str:
@@ -131,11 +185,19 @@ def anchor_of(name: str, table: ReportTable, number: int) -> str:
 
 
 def _add_links(cells: list[list[Cell]], rows: Sequence[Row], links: RunLinks) -> list[ReportColumn]:
-    """Add the cells of links to runs that there are, and return their columns."""
-    added = [key for key in _LINKS if any(row.get(key) for row in rows)]
+    """Add the cells of links to runs, where there are any, and return their column."""
+    if not any(row.get(key) for row in rows for key in (RUNS, AGAINST)):
+        return []
     for line, row in zip(cells, rows, strict=True):
-        line += [links.cell(row.get(key) or ()) for key in added]
-    return [ReportColumn(key, _LINKS[key], align="left") for key in added]
+        both = [*links.links(row.get(RUNS) or ()), *links.links(row.get(AGAINST) or (), "against ")]
+        line.append(Cell("", links=both))
+    return [ReportColumn(RUNS, "runs", align="left")]
+
+
+def _beginning(note: str) -> str:
+    """The first words of a note."""
+    found = _LEAD.match(note)
+    return found[0] if found else f"{note[:80]}…"
 
 
 def _leads_by_numbers(row: Row) -> bool:
@@ -146,12 +208,12 @@ def _leads_by_numbers(row: Row) -> bool:
 
 
 def _runs_text(folders: Sequence[str]) -> str:
-    """`clean 0` for a run under the clean protocol with seed 0, `clean 0–4` for five with these seeds."""
-    protocol = folders[0].split("/")[-3]
-    seeds = [int(folder.rpartition("/seed")[2]) for folder in folders]
-    in_turn = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    words = f"{seeds[0]}–{seeds[-1]}" if in_turn else ", ".join(map(str, seeds))
-    return f"{short_name(protocol)} {words}"
+    return f"{len(folders)} runs" if len(folders) > 1 else "1 run"
+
+
+def _run_text(folder: str) -> str:
+    """`clean 0` for a run under the clean protocol with seed 0."""
+    return f"{short_name(folder.split('/')[-3])} {folder.rpartition('/seed')[2]}"
 
 
 def _mark_best(rows: list[list[Cell]], index: int, column: ReportColumn, table_rows: Sequence[Row]) -> None:

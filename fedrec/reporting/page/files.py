@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fedrec.reporting.built_files import not_whole, reading_built
+from fedrec.reporting.page.origin import hashes_apart
 
 FIGURE_LINKS = ("csv", "pdf", "png", "svg")
 TABLE_LINKS = ("csv", "md", "tex")
@@ -35,6 +36,8 @@ class Image:
     caption: str
     narrow: str | None = None
     """Another one for narrow screens."""
+    origin: str = ""
+    """The lines below the figure that name hashes."""
 
 
 def image_of(
@@ -58,14 +61,16 @@ def image_of(
     caption = content_of(paths["txt"]).decode("utf-8").strip()
     if not caption:
         raise not_whole(paths["txt"], "it is empty")
+    said, origin = hashes_apart(caption.splitlines())
     width, height = (round(_PIXELS * float(side)) for side in size.groups())
     return Image(
         svg_uri(text),
         width,
         height,
         f"{description}{NUMBERS_BESIDE if 'csv' in forms else ''}",
-        caption,
+        "\n".join(said),
         None if narrow is None else svg_uri(narrow),
+        "\n".join(origin),
     )
 
 

@@ -1,5 +1,5 @@
-// Tables that sort by a click on a heading, and long ones that can be filtered. Without this script
-// the page shows the same, in the order of its files.
+// Tables that sort by a click on a heading, long ones that are filtered, and the run that a link leads to.
+// Without this script the pages show the same, in the order of their files.
 (function () {
   "use strict";
   const LONG = 24;
@@ -31,10 +31,16 @@
       .map(([, row]) => row);
   }
 
+  function rowsOf(table) {
+    return Array.from(table.tBodies).flatMap((body) => Array.from(body.rows));
+  }
+
   function sortable(table) {
-    const body = table.tBodies[0];
-    const original = Array.from(body.rows);
+    const original = rowsOf(table).map((row) => [row.parentElement, row]);
     const headings = Array.from(table.tHead.rows[0].cells);
+    // Groups of rows have bodies of their own: sorted rows are in none of them.
+    const together = document.createElement("tbody");
+    table.append(together);
     headings.forEach((heading, place) => {
       const number = heading.classList.contains("number");
       // The best number first; then the other way round; then the order of the file.
@@ -46,47 +52,108 @@
       button.addEventListener("click", () => {
         const next = turns[(turns.indexOf(heading.getAttribute("aria-sort")) + 1) % turns.length];
         headings.forEach((other) => other.removeAttribute("aria-sort"));
-        if (next) heading.setAttribute("aria-sort", next);
-        body.append(...(next ? sorted(original, place, number, next) : original));
+        if (next) {
+          heading.setAttribute("aria-sort", next);
+          together.append(...sorted(original.map(([, row]) => row), place, number, next));
+        } else original.forEach(([body, row]) => body.append(row));
       });
     });
   }
 
+  // A choice among the texts of a column; none where all rows say the same.
+  function chooser(heading, rows) {
+    const place = heading.cellIndex;
+    const texts = new Set(rows.map((row) => row.cells[place].textContent.trim()));
+    // Counts of several verdicts are found by words, not chosen.
+    const choices = Array.from(texts).filter((text) => !/\d, | \d+$/.test(text)).sort(words.compare);
+    if (choices.length < 2) return null;
+    const label = document.createElement("label");
+    const select = document.createElement("select");
+    select.append(new Option("all", ""), ...choices.map((text) => new Option(text, text)));
+    label.append(heading.textContent + " ", select);
+    return { label, select, fits: (row) => !select.value || row.cells[place].textContent.trim() === select.value };
+  }
+
   function filterable(table) {
-    const rows = Array.from(table.tBodies[0].rows);
-    if (rows.length <= LONG) return;
+    const rows = rowsOf(table);
+    const headings = Array.from(table.tHead.rows[0].querySelectorAll("[data-choose]"));
+    if (rows.length <= LONG && !headings.length) return;
     const tools = document.createElement("div");
     const label = document.createElement("label");
     const input = document.createElement("input");
     const count = document.createElement("output");
+    const choosers = headings.map((heading) => chooser(heading, rows)).filter(Boolean);
     tools.className = "tools";
     input.type = "search";
     input.placeholder = "words, all of them in a row";
     label.append("Filter ", input);
-    tools.append(label, count);
+    tools.append(...choosers.map((one) => one.label), label, count);
     table.parentElement.before(tools);
-    const texts = rows.map((row) => row.textContent.toLowerCase());
     function apply() {
       const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
-      rows.forEach((row, place) => {
-        row.hidden = !wanted.every((word) => texts[place].includes(word));
-        shown += row.hidden ? 0 : 1;
+      rows.forEach((row) => {
+        const text = wanted.length ? row.textContent.toLowerCase() : "";
+        const fits = choosers.every((one) => one.fits(row)) && wanted.every((word) => text.includes(word));
+        row.hidden = !fits;
+        shown += fits ? 1 : 0;
       });
-      count.textContent = wanted.length ? shown + " of " + rows.length + " rows" : rows.length + " rows";
+      count.textContent = shown < rows.length ? shown + " of " + rows.length + " rows" : rows.length + " rows";
     }
-    input.addEventListener("input", apply);
-    apply();
+    [input, ...choosers.map((one) => one.select)].forEach((one) => one.addEventListener("input", apply));
+    count.textContent = rows.length + " rows";
+  }
+
+  function copied(code, button) {
+    const answer = (text) => {
+      button.textContent = text;
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    };
+    // Where a browser gives a page no clipboard, the command is selected: one key copies it.
+    const select = () => {
+      window.getSelection().selectAllChildren(code);
+      answer("Selected");
+    };
+    if (!navigator.clipboard) return select();
+    navigator.clipboard.writeText(code.textContent).then(() => answer("Copied"), select);
+  }
+
+  // The row of a run that the address names: shown in the middle, with the commands that train it.
+  function choose(panel) {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const row = target && (target.tagName === "TBODY" ? target.rows[0] : target.closest("tbody tr"));
+    panel.hidden = !(row && row.id.startsWith("runs/"));
+    if (panel.hidden) return;
+    const [, paper, dataset, protocol, , seed] = row.id.split("/");
+    const method = row.cells[0].textContent.trim();
+    const fields = { folder: row.id, paper, dataset, protocol, method, seed: seed.replace("seed", "") };
+    const what = [method, "on " + dataset, protocol, "settings of " + paper, "seed " + fields.seed];
+    panel.querySelector("p").textContent =
+      what.join(", ") + (target !== row && target.rows.length > 1 ? ", the first of " + target.rows.length : "");
+    panel.querySelectorAll("code").forEach((code) => {
+      code.textContent = code.dataset.template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
+    });
+    row.hidden = false;
+    row.scrollIntoView({ block: "center" });
   }
 
   document.querySelectorAll("table[data-sortable]").forEach((table) => {
-    sortable(table);
     filterable(table);
+    sortable(table);
   });
-  // On paper nothing can be unfolded; what says nothing stays folded there, too.
+  const panel = document.querySelector(".chosen");
+  if (panel) {
+    panel.querySelectorAll(".command").forEach((line) => {
+      const button = line.querySelector("button");
+      button.addEventListener("click", () => copied(line.querySelector("code"), button));
+    });
+    window.addEventListener("hashchange", () => choose(panel));
+    choose(panel);
+  }
+  // On paper nothing can be unfolded.
   let folded = [];
   window.addEventListener("beforeprint", () => {
-    folded = Array.from(document.querySelectorAll(".folded:not([open], .untold)"));
+    folded = Array.from(document.querySelectorAll(".folded:not([open])"));
     folded.forEach((one) => { one.open = true; });
   });
   window.addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));

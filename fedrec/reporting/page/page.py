@@ -7,12 +7,13 @@ was not asked for, is listed on the page. A chapter without content is left out.
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from fedrec.config.names import parse
@@ -28,13 +29,15 @@ from fedrec.reporting.page.sections.audit import shown_audit
 from fedrec.reporting.page.sections.comparisons import SLOPE, ShownTarget, shown_target
 from fedrec.reporting.page.sections.missing import missing_table
 from fedrec.reporting.page.sections.papers import shown_artefact, tables_of
-from fedrec.reporting.page.sections.runs import costs_table, protocols_table, runs_table
+from fedrec.reporting.page.sections.runs import COMMANDS, costs_table, example, protocols_table, runs_tables
 from fedrec.reporting.standings import MethodScore, read_standings
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("page")
 PAGE_FOLDER = Path(__file__).resolve().parent
-"""The folder of the template of the page, its style and its script."""
+"""The folder of the templates of the pages, their style and their script."""
+_CHANGED = re.compile(r"(?<=\w)\[")
+"""Where settings begin in a method's name."""
 _NO_FINDING = "No methods are compared here: there is no finding to state.\n"
 
 
@@ -53,26 +56,28 @@ def write_page(
     content: Mapping[str, Any],
     records: Sequence[RunRecord],
 ) -> None:
-    """Write the page about what is below `results`, and beside it its finding as text.
+    """Write the page about what is below `results`; beside it the page of its runs, and its finding as text.
 
     The same files give the same page.
 
     `forms` says of every target whether it is a table or a figure. `content` names what is shown: `datasets`
-    whose methods are compared, `targets` that compare them, `artefacts` of papers asked for and those of them
-    that were `built`, with the files of those that were `kept` instead, tables of `statistics`, targets of
-    the `audit`, and why data are `unavailable`.
+    whose methods are compared, `targets` that compare them and the `prefix` of their names, `artefacts` of
+    papers asked for and those of them that were `built`, with the files of those that were `kept` instead,
+    tables of `statistics`, targets of the `audit`, and why data are `unavailable`.
     `records` are the runs behind it.
     """
-    runs = sorted(records, key=lambda record: (record.id, str(record.folder)))
+    runs = sorted(records, key=_runs_order)
     links = RunLinks(results, page, frozenset(record.id.folder for record in runs))
     found = _standings(results, content)
     told = most_told([one for of_dataset in found.values() for one in of_dataset])
     comparisons = _comparisons(results, forms, content, found, links)
-    picture = _picture_of(comparisons, told[0].dataset if told else None)
+    slopes = {_slope_of(one.dataset, content) for one in told[:1]}
+    picture = next((one for _, shown in comparisons for one in shown if one.name in slopes), None)
     audit = shown_audit(results, {name: forms[name] for name in content["audit"]}, papers, links)
     sentences = [*finding(told), *(sentence for chapter in audit for sentence in chapter.finding)]
-    text = _template().render(
+    text = _template("page.html").render(
         **_inline_files(),
+        runs_page=links.runs_page.name,
         finding=sentences,
         picture=picture,
         comparisons=[
@@ -86,13 +91,28 @@ def write_page(
         papers=_built_artefacts(results, papers, forms, content, links),
         statistics=_statistics(page, results, content["statistics"], links),
         protocols=protocols_table(runs),
-        provenance=runs_table(runs, links) if runs else None,
-        costs=costs_table(runs) if runs else None,
         missing=missing_table(papers, content),
         counts=_counts(runs),
     )
+    runs_text = _template("runs.html").render(
+        **_inline_files(),
+        front_page=page.name,
+        datasets=runs_tables(runs, links),
+        commands=COMMANDS if runs else (),
+        example=example(runs[0]) if runs else "",
+        costs=costs_table(runs) if runs else None,
+        long_tables=[(chapter.title, table) for chapter in audit for table in chapter.elsewhere],
+    )
+    # Whoever finds the page finds what it leads to.
+    write_text(links.runs_page, runs_text)
     write_text(page, text)
     write_text(page.with_suffix(".txt"), "\n".join(sentences) + "\n" if sentences else _NO_FINDING)
+
+
+def _runs_order(record: RunRecord) -> tuple[str, str, str, str, int, str]:
+    """Runs of one line of a table stand together: they differ by protocol and seed."""
+    run = record.id
+    return run.dataset, run.paper, run.method, run.protocol, run.seed, str(record.folder)
 
 
 def _inline_files() -> dict[str, Any]:
@@ -109,10 +129,15 @@ def _inline_files() -> dict[str, Any]:
 def _standings(results: Path, content: Mapping[str, Any]) -> dict[str, list[MethodScore]]:
     """How methods stand on each available dataset, as the csv of its slopes says."""
     return {
-        dataset: read_standings(results / f"figures/{dataset}_{SLOPE}.csv")
+        dataset: read_standings(results / f"figures/{slope}.csv")
         for dataset in _compared_datasets(content)
-        if f"{dataset}_{SLOPE}" in content["targets"]
+        if (slope := _slope_of(dataset, content)) in content["targets"]
     }
+
+
+def _slope_of(dataset: str, content: Mapping[str, Any]) -> str:
+    """The figure that shows the finding on a dataset."""
+    return f"{content['prefix']}{dataset}_{SLOPE}"
 
 
 def _compared_datasets(content: Mapping[str, Any]) -> list[str]:
@@ -136,19 +161,11 @@ def _comparisons(
                 shown_target(results, target, forms[target], found.get(dataset, ()), links)
                 # Tables come first: a figure's form is the smaller word.
                 for target in sorted(targets, key=forms.__getitem__, reverse=True)
-                if target.startswith(f"{dataset}_")
+                if target.startswith(f"{content['prefix']}{dataset}_")
             ],
         )
         for dataset in _compared_datasets(content)
     ]
-
-
-def _picture_of(
-    comparisons: Sequence[tuple[str, Sequence[ShownTarget]]], dataset: str | None
-) -> ShownTarget | None:
-    """The picture of the finding, which is on `dataset`."""
-    shown = (one for name, targets in comparisons if name == dataset for one in targets)
-    return next((one for one in shown if one.name == f"{dataset}_{SLOPE}"), None)
 
 
 def _counts(runs: Sequence[RunRecord]) -> dict[str, Any]:
@@ -202,8 +219,10 @@ def _page_file(name: str) -> str:
     return (PAGE_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _template() -> Any:  # noqa: ANN401 - jinja2's own type says no more
+@cache
+def _template(name: str) -> Any:  # noqa: ANN401 - jinja2's own type says no more
     environment = Environment(
+        loader=FileSystemLoader(PAGE_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -211,12 +230,12 @@ def _template() -> Any:  # noqa: ANN401 - jinja2's own type says no more
         keep_trailing_newline=True,
     )
     environment.filters["breakable"] = _breakable
-    return environment.from_string(_page_file("page.html"))
+    return environment.get_template(name)
 
 
 def _breakable(text: str) -> Markup:
     """The text, to be broken before the settings in a method's name rather than anywhere."""
-    return escape(text).replace("[", Markup("<wbr>["))
+    return Markup(_CHANGED.sub("<wbr>[", escape(text)))  # noqa: S704 - escaped before
 
 
 def _hash_of(text: str) -> str:

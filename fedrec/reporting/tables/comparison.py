@@ -23,7 +23,6 @@ from fedrec.reporting.standings import (
     CLEAN,
     KIND_LABELS,
     METRIC,
-    PUBLISHED,
     MethodScore,
     own_rounds,
     standings,
@@ -45,6 +44,8 @@ _EXACT_SHOWN = ("exact_hr@10", "exact_ndcg@10")
 """The exact metrics that are shown under every protocol."""
 _EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
 """Those that are shown under the clean one alone."""
+_VALIDATION = f"validation_{METRIC}"
+"""By which methods are ordered: who chooses one by its place chooses nothing on test."""
 LAYOUT = Layout("table", needs=("runs", "models"), selection="compared")
 
 
@@ -87,23 +88,28 @@ def _groups(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
 
 
 def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str] = ()) -> ReportTable:
-    """The published and the clean protocol beside each other, best methods first under clean."""
+    """The published and the clean protocol beside each other, best first on validation under clean."""
     hashes = sorted({str(row["split_hash"])[:8] for row in rows})
     protocols = _protocols(rows)
     return ReportTable(
         caption=f"Methods on {found[0].dataset}, {_users(found)}: test HR@10 [95 % interval over "
-        "users] and NDCG@10 at the round each protocol reports. The published protocol leaks the held-out "
-        f"item, the clean one does not{_besides(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
+        "users] and NDCG@10 at the round each protocol reports, best first on validation. The published "
+        "protocol leaks the held-out item, the clean one does not"
+        f"{_besides(protocols)}. {chance_sentence(found)}{seeds_sentence(found)} "
         "Settings of the paper named, but for those in brackets and the rounds. "
         f"Splits {', '.join(hashes)}; hashes of code are in the csv.",
         columns=[
             *_NAMES,
+            *(
+                ReportColumn(f"{_VALIDATION}_{protocol}", f"validation HR@10, {protocol}", "{:.4f}")
+                for protocol in _ordering(rows)
+            ),
             *_numbers(COMPARED_METRICS, protocols),
             ReportColumn("rounds", "rounds trained"),
             ReportColumn("own_rounds", "rounds in the settings"),
             ReportColumn("seconds_per_round_clean", "seconds per round", "{:.3f}"),
         ],
-        rows=_best_first(_merged(rows, (*COMPARED_METRICS, "seconds_per_round"), METRIC), METRIC),
+        rows=_best_first(_merged(rows, (*COMPARED_METRICS, _VALIDATION, "seconds_per_round"), METRIC), rows),
         notes=[
             *([words] if (words := rounds_sentence(found)) else []),
             *diverged_notes(rows, "title", "protocol"),
@@ -114,13 +120,14 @@ def _table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[st
 
 
 def _exact_table(rows: Sequence[Row], found: Sequence[MethodScore], notes: Sequence[str]) -> ReportTable:
-    """The exact metrics of the same runs, best methods first under clean."""
-    protocols = _protocols([row for row in rows if EXACT_METRIC in row])
+    """The exact metrics of the same runs, in the same order."""
+    exact = _protocols([row for row in rows if EXACT_METRIC in row])
+    protocols = [name for name in _protocols(rows) if name in (*BOTH, *exact)]
     return ReportTable(
         caption=f"Exact metrics of the same runs on {found[0].dataset}, {_users(found)}: HR@10 "
         f"[95 % interval over users], NDCG and MRR. {WHAT_IS_EXACT}{seeds_sentence(found)}",
         columns=[*_NAMES, *_numbers(_EXACT_SHOWN, protocols), *_numbers(_EXACT_CLEAN, [CLEAN])],
-        rows=_best_first(_merged(rows, EXACT_METRICS, EXACT_METRIC), EXACT_METRIC),
+        rows=_best_first(_merged(rows, (*EXACT_METRICS, _VALIDATION), EXACT_METRIC), rows),
         notes=[*diverged_notes(rows, "title", "protocol"), *notes],
         part="exact",
         folds=True,
@@ -198,7 +205,8 @@ def _interval_marks(row: Row) -> dict[str, str]:
 def _protocols(rows: Sequence[Row]) -> list[str]:
     """The protocols that have columns, by their short names: with another seed they have none."""
     there = dict.fromkeys(short_name(row["protocol"]) for row in rows)
-    return [PUBLISHED, CLEAN, *(name for name in there if name not in BOTH and rules_name(name) == name)]
+    both = (name for name in BOTH if name in there)
+    return [*both, *(name for name in there if name not in BOTH and rules_name(name) == name)]
 
 
 def _users(found: Sequence[MethodScore]) -> str:
@@ -211,7 +219,8 @@ def _users(found: Sequence[MethodScore]) -> str:
 
 
 def _besides(protocols: Sequence[str]) -> str:
-    return f", nor do others ({', '.join(protocols[2:])})" if protocols[2:] else ""
+    others = [name for name in protocols if name not in BOTH]
+    return f", nor do others ({', '.join(others)})" if others else ""
 
 
 def _numbers(metrics: Sequence[str], protocols: Sequence[str]) -> list[ReportColumn]:
@@ -235,8 +244,15 @@ def _merged(rows: Sequence[Row], keys: Sequence[str], with_interval: str) -> lis
     return list(merged.values())
 
 
-def _best_first(rows: Sequence[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: -(row.get(f"{metric}_{CLEAN}") or 0.0))
+def _best_first(shown: Sequence[dict[str, Any]], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    keys = [f"{_VALIDATION}_{protocol}" for protocol in _ordering(rows)]
+    return sorted(shown, key=lambda row: [-(row.get(key) or 0.0) for key in keys])
+
+
+def _ordering(rows: Sequence[Row]) -> list[str]:
+    """The protocol by whose validation methods are ordered: clean, or the first that there are runs under."""
+    protocols = _protocols(rows)
+    return [CLEAN] if CLEAN in protocols else protocols[:1]
 
 
 def _marks(row: Row, protocol: str, metrics: Sequence[str], with_interval: str) -> dict[str, str]:
@@ -298,6 +314,9 @@ def _row(group: Sequence[RunRecord], standing: MethodScore) -> dict[str, Any]:
         "chance": standing.chance,
         **metrics,
         **deviations,
+        _VALIDATION: float(
+            np.mean([record.summary["metrics"][rule]["validation"][METRIC] for record in numbered])
+        ),
         "hr@10_low": standing.low,
         "hr@10_high": standing.high,
         **_exact(numbered, standing),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedrec.audit.differences import COMPARED_METRICS
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
@@ -22,7 +23,7 @@ from fedrec.reporting.tables.leaderboard_rows import (
     NOT_TRAINED,
     leaderboard_rows,
 )
-from fedrec.reporting.tables.leaderboard_words import answers
+from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, write_forms
 from fedrec.runs.exact import EXACT_METRICS, metric_title
 
@@ -41,7 +42,8 @@ def build(target: Target, project: Project) -> None:
     rows = leaderboard_rows(target.content, by_folder, project.methods, project.results / "data")
     found = answers(rows)
     missing = [f"Not here: {dataset}, {why}." for dataset, why in target.content["unavailable"].items()]
-    tables = leaderboard_tables(rows, [*found, *exact_notes(records), *missing])
+    notes = [*found, *not_counted_notes(rows), *exact_notes(records), *missing]
+    tables = leaderboard_tables(rows, notes)
     chapter = Chapter(
         "Leaderboard: all methods tuned alike, without the leak",
         "Every method has the same rule of freedom and the same budget for its search, under the clean "
@@ -87,8 +89,9 @@ def _marks(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
-    """The leading metric on each dataset, and the mean rank of methods that have it on all."""
-    counted = [name for name, rows in groups.items() if sum(LEADING_METRIC in row for row in rows) > 1]
+    """The leading metric on each dataset, and the mean rank of methods that have it on all that count."""
+    to_count = {name: rows for name, rows in groups.items() if not rows[0][NOT_COUNTED]}
+    counted = [name for name, rows in to_count.items() if sum(LEADING_METRIC in row for row in rows) > 1]
     lines: dict[str, dict[str, Any]] = {}
     for dataset, rows in groups.items():
         ranks = _ranked(rows, LEADING_METRIC)
@@ -107,9 +110,9 @@ def _over_all(groups: Mapping[str, _Rows], notes: Sequence[str]) -> ReportTable:
     without = [line for line in lines.values() if line["rank"] is None]
     return ReportTable(
         caption="Leaderboard: exact NDCG@10 of the test items under the clean protocol, all methods tuned "
-        f"alike on each dataset. The mean rank is over {len(counted)} of {len(groups)} datasets, those on "
-        f"which more than one method has a number. {len(lines) - len(without)} of {len(lines)} methods have "
-        f"a number on all of these, and so a mean rank. {WHAT_IS_EXACT}",
+        f"alike on each dataset. The mean rank is over {len(counted)} of {len(to_count)} datasets that are "
+        f"counted: those on which more than one method has a number. {len(lines) - len(without)} of "
+        f"{len(lines)} methods have a number on all of these, and so a mean rank. {WHAT_IS_EXACT}",
         columns=[
             _METHOD,
             _KIND,

@@ -16,6 +16,7 @@ from fedrec.audit.protocol_seeds import over_protocol_seeds
 from fedrec.audit.recommended import recommended
 from fedrec.audit.significance import compare, holm
 from fedrec.audit.uploads import attack_uploads
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.methods import Methods, resolve, setting_text
 from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import activity_groups, per_user
@@ -69,6 +70,7 @@ def leaderboard_rows(
         _check_users(measured)
         of_dataset = [
             _about(line, content["titles"], methods)
+            | {NOT_COUNTED: content[NOT_COUNTED].get(dataset, "")}
             | _numbers(_group(line, records), measured.get(line["method"]), data)
             | _other_protocols(line, records)
             for line in lines

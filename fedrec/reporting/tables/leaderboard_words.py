@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedrec.audit.significance import ALPHA
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.reporting.tables.leaderboard_rows import (
     FEDERATED_KINDS,
     LEADING_METRIC,
@@ -17,8 +18,21 @@ _WHERE = "exact NDCG@10, clean protocol"
 
 
 def answers(rows: _Rows) -> list[str]:
-    """Whether personalisation helps, whether federated training reaches centralised, and at what price."""
-    return [_personalisation(rows), _federated(rows), _price(rows)]
+    """Whether personalisation helps, whether federated training reaches centralised, and at what price.
+
+    Rows of datasets that are not counted are left out.
+    """
+    counted = [row for row in rows if not row.get(NOT_COUNTED)]
+    return [_personalisation(counted), _federated(counted), _price(counted)]
+
+
+def not_counted_notes(rows: _Rows) -> list[str]:
+    """Which datasets the answers and the mean ranks leave out, and why."""
+    reasons = {row["dataset"]: row[NOT_COUNTED] for row in rows if row.get(NOT_COUNTED)}
+    return [
+        f"{dataset} is shown, but not counted in these answers and in mean ranks: {reason}."
+        for dataset, reason in reasons.items()
+    ]
 
 
 def _personalisation(rows: _Rows) -> str:

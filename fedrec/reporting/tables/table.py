@@ -8,7 +8,7 @@ with numbers as numbers, and how the page introduces them.
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -99,6 +99,8 @@ class ReportTable:
     """Whether the page says once, above the table, what a column of text says in every row."""
     aside: bool = False
     """Whether the page shows it folded: it is there to be compared, and not to conclude from."""
+    choosers: Sequence[str] = ()
+    """The keys of columns of text by which a reader of the page chooses rows."""
 
     def markdown(self) -> str:
         """The table in markdown, caption first, with columns padded for reading as text.
@@ -266,11 +268,17 @@ def _texts(tables: Sequence[ReportTable]) -> tuple[list[str], list[str]]:
     return markdown, latex
 
 
-def add_note(stem: Path, note: str) -> None:
-    """Add a note below the tables that `write_forms` wrote, in all forms that are read; the csv stays."""
+def add_note(stem: Path, note: str, below: Collection[int] | None = None) -> None:
+    """Add a note below the tables that `write_forms` wrote, in all forms that are read; the csv stays.
+
+    The page shows it below the tables with the numbers `below`, of the first 0; None stands for all tables.
+    """
     path = stem.with_name(f"{stem.name}.json")
     content = read_sealed(path)
-    tables = [{**table, "notes": [*table["notes"], note]} for table in content["tables"]]
+    tables = [
+        {**table, "notes": [*table["notes"], note]} if below is None or place in below else table
+        for place, table in enumerate(content["tables"])
+    ]
     write_sealed(path, {**content, "tables": tables}, indent=1)
     for ending, text in (("md", f"\n- {note}\n"), ("tex", f"\n\\par {_latex_text(note)}\n")):
         form = stem.with_name(f"{stem.name}.{ending}")

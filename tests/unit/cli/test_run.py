@@ -21,6 +21,7 @@ def made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Made(tmp_path)
     made.write("config/config.yaml", json.dumps(configuration()))
+    made.write("Snakefile", "")
     monkeypatch.setenv("FEDREC_MIRROR", "mirror")
     return made
 

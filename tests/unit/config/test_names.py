@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrec.config.names import Composition, folder_name, parse, parse_change, spelling_of
+from fedrec.config.names import Composition, folder_name, parse, parse_change, parse_changes, spelling_of
 from fedrec.errors import ConfigurationError
 
 NAMES = st.from_regex(r"[a-z0-9]+(-[a-z0-9]+)?", fullmatch=True)
@@ -71,6 +71,20 @@ def test_what_cannot_be_read_is_refused_with_the_reason(text, said):
     with pytest.raises(ConfigurationError) as error:
         parse(text)
     assert str(error.value).startswith(f"'{text}': {said}. Write backbone+plugin[setting=value]")
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["d=32", "d=16"], r"d=32 and d=16 contradict each other. Give d once\."),
+        (["rate=1e-3,d=8"], r"more than one setting. Give each by itself: --set rate=1e-3 --set d=8\."),
+        (["d", "32"], r"'d' is no setting; write name=value"),
+    ],
+)
+def test_each_change_is_given_by_itself_and_once(texts, said):
+    assert parse_changes(["d=8", " rate = 0.1 ", "d=8"]) == {"d": "8", "rate": "0.1"}
+    with pytest.raises(ConfigurationError, match=said):
+        parse_changes(texts)
 
 
 @pytest.mark.parametrize("text", ["d", "d=", "=8", ""])

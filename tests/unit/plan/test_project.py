@@ -134,7 +134,7 @@ def test_files_of_every_target_have_their_forms_pattern(made):
     project = made.project()
     assert "pfedclr_table1" in project.pattern("table").split("|")
     assert "pfedclr_fig10" in project.pattern("figure").split("|")
-    assert set(project.pattern("page").split("|")) == {"report", "demo"}
+    assert set(project.pattern("page").split("|")) == {"report", "demo", "quick"}
     assert len(project.pattern().split("|")) == len(project.targets.names)
 
 
@@ -236,6 +236,33 @@ def test_the_audit_shows_the_runs_that_are_trained(made):
     assert steps["alpha"]["paper"] == "pfedrec"
     assert steps["alpha"]["methods"] == ["popularity", "draw-counter[rounds=3]"]
     assert steps["demo"]["methods"] == ["popularity", "draw-counter[rounds=2]"]
+
+
+def test_methods_are_compared_under_the_protocols_that_are_named_alone(made):
+    def protocols(target, *named):
+        project = made.project(datasets=["alpha"], protocols=[*named])
+        return {short_name(run.protocol) for run in project.target(target).runs}
+
+    assert protocols("alpha_comparison", "clean") == {"clean"}
+    assert protocols("alpha_comparison", "published-pfedclr", "clean") == {"published", "clean"}
+    assert protocols("alpha_comparison", "clean", "neutral") == {"clean", "neutral"}
+    assert protocols("audit_significance", "clean") == {"clean"}
+
+
+def test_the_first_look_has_the_tables_of_all_with_its_own_rounds(made):
+    project = made.project(datasets=["alpha"], rounds=None, quick_rounds=7, artefacts=["pfedclr_table1"])
+    quick, every = project.groups["quick"], project.groups["all"]
+    own = {name.removeprefix("quick_") for name in quick} - {"quick"}
+    assert own == {*every} - {"report", "pfedclr_table1"}
+    compared = project.target("quick_alpha_comparison")
+    assert {run.method for run in compared.runs} == {"popularity", "draw-counter[rounds=7]"}
+    assert {run.method for run in project.target("alpha_comparison").runs} == {"popularity", "draw-counter"}
+    uploads = project.target("quick_audit_uploads")
+    assert [project.job(run).records for run in uploads.runs] == [("traffic",)]
+    assert project.target("quick").content["prefix"] == "quick_"
+    # It is never longer than all.
+    shorter = made.project(datasets=["alpha"], rounds=3, quick_rounds=7)
+    assert shorter.target("quick").runs == shorter.target("report").runs
 
 
 def test_the_audit_reads_what_it_looks_into(made):

@@ -26,17 +26,25 @@ def listed(tmp_path):
 
 def test_what_is_written_is_read_and_becomes_options_of_train(listed):
     whole = RUN | {
-        "paper": "fedem", "seed": 3, "set": ["d=4", "rounds=2"], "record": ["traffic"], "engine": "loop",
+        "method": "fedmf[d=4][rounds=2]", "paper": "fedem", "seed": 3, "record": ["traffic"], "engine": "loop",
         "device": "cpu", "memory": 0.5, "checkpoint-seconds": 0, "seconds": 12.5, "code": run_fingerprint("fedmf"),
     }  # fmt: skip
     (run,) = listed(whole)
     assert run.as_line() == whole
     assert run.seconds == 12.5
     assert run.request.arguments() == (
-        "train", "--data=results/data/made", "--method=fedmf", "--paper=fedem", "--protocol=clean", "--seed=3",
-        "--set=d=4", "--set=rounds=2", "--engine=loop", "--device=cpu", "--memory=0.5", "--checkpoint-seconds=0",
+        "train", "--data=results/data/made", "--method=fedmf[d=4][rounds=2]", "--paper=fedem", "--protocol=clean", "--seed=3",
+        "--engine=loop", "--device=cpu", "--memory=0.5", "--checkpoint-seconds=0",
         "--record=traffic", "--out=runs/a",
     )  # fmt: skip
+
+
+def test_settings_of_a_line_become_part_of_the_methods_name(listed):
+    named = RUN | {"method": "fedmf[d=4][rounds=2]"}
+    (run,) = listed(RUN | {"set": ["rounds=2", "d=4"]}, named)
+    assert (run.request.method, run.request.changes) == (named["method"], ())
+    with pytest.raises(ConfigurationError, match=r"line 2: fedmf\[d=4\] sets d=4, and d=8 is set besides"):
+        listed(RUN, RUN | {"method": "fedmf[d=4]", "set": ["d=8"]})
 
 
 def test_empty_lines_are_no_runs_and_one_listed_twice_is_one(listed):

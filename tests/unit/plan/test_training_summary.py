@@ -33,5 +33,13 @@ def test_runs_are_counted_by_dataset_and_what_is_left_out_is_told(project):
     assert any(text.startswith("  left out: gamma: gamma.csv is not at hand") for text in missing)
 
 
+def test_the_first_line_has_the_minutes_of_cores_and_of_a_gpu(project):
+    (run, *_) = project.target("alpha_comparison").runs
+    text = training_summary(project, [run], ["alpha_comparison"], cores=2)
+    # One run has one core, however many there are.
+    seconds = f"{round(project.job(run).seconds)} s on 2 cores"
+    assert text.startswith(f"Runs to train: 1, about a core-minute ({seconds}), or 3 s on a GPU")
+
+
 def test_nothing_to_train_is_told_too(project):
     assert training_summary(project, [], ["demo"]) == "Runs to train: none."

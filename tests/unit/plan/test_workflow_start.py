@@ -29,7 +29,7 @@ def test_missing_current_and_outdated_runs(project):
     assert start.unfinished == [outdated, incomplete, missing]
     results = project.configuration["results"]
     assert start.forced_files == [f"{results}/{run.folder}/run.json" for run in (outdated, incomplete)]
-    assert start.summary.startswith("Runs to train: 3, about")
+    assert start.summary(2).startswith("Runs to train: 3, about")
 
 
 def test_a_split_of_another_protocol_is_made_again_before_its_runs(project):

@@ -109,7 +109,7 @@ for target in targets:
     build(target, project)
 content = {name: [] for name in ("datasets", "targets", "statistics")}
 shown = [artefact.target for artefact in artefacts]
-content |= {"artefacts": shown, "built": shown, "kept": {}, "audit": ["audit_tally"], "unavailable": {}}
+content |= {"artefacts": shown, "built": shown, "kept": {}, "prefix": "", "audit": ["audit_tally"], "unavailable": {}}
 names = project.targets.names
 write_page(results / "page.html", results, project.papers, names, content, records_below(results))
 """

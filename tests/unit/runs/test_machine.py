@@ -1,13 +1,16 @@
 """Limits of memory and cores as control groups and Slurm state them."""
 
 import os
+import platform
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from fedrec.errors import ConfigurationError
 from fedrec.runs import device
-from fedrec.runs.device import device_named, memory_for_clients, use_own_cores
+from fedrec.runs.device import device_named, keep_freed_memory, memory_for_clients, use_own_cores
 from fedrec.runs.machine import memory_limit, usable_cores
 
 GIB = 2**30
@@ -100,6 +103,27 @@ def test_memory_is_limited_by_slurm(tmp_path, environment, expected):
 def test_cores_are_limited_by_affinity_and_quota(tmp_path, files, most):
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert usable_cores(system(tmp_path, **files)) == min(own, most)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it likes")
+def test_freed_memory_is_kept_unless_the_environment_has_thresholds():
+    """Bytes that glibc holds and nobody uses, after 200 MB were freed: 0 where it gives them back at once."""
+    asked = (
+        "import ctypes; from fedrec.runs.device import keep_freed_memory, release_memory; import torch;"
+        "keep_freed_memory(); held = lambda: int(open('/proc/self/statm').read().split()[1]) * 4096;"
+        "before = held(); torch.ones(50_000_000); kept = held() - before; release_memory(torch.device('cpu'));"
+        "print(kept > 150e6, held() - before > 150e6)"
+    )
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    for more, printed in (({}, "True False"), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, "False False")):
+        told = subprocess.check_output([sys.executable, "-c", asked], env=own | more, text=True)
+        assert told.strip() == printed
+
+
+def test_no_other_c_library_is_asked_to_keep_memory(monkeypatch):
+    monkeypatch.setattr(device.platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(device.ctypes, "CDLL", None)
+    keep_freed_memory()
 
 
 def test_threads_are_no_more_than_cores_unless_told_otherwise(monkeypatch):

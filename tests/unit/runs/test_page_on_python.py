@@ -25,8 +25,16 @@ def results(tmp_path_factory):
     return folder
 
 
+def own_table():
+    """A csv with enough items for two lists of candidates, and times on both sides of a cut."""
+    rows = (f"c-{user},p-{9 * user + row},{row}" for user in range(40) for row in range(9))
+    return "\n".join(["customer,product,time", *rows])
+
+
 def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    (tmp_path / "shop.csv").write_text(own_table(), encoding="utf-8")
     lines = "\n".join(line[4:] for line in PAGE.splitlines() if line.startswith("    "))
     run = finished(results, "fedmf", "clean", "rounds=2")
     store = RunStore(tmp_path / "store")
@@ -37,11 +45,15 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     lines = lines.replace('"results/data/demo"', f'"{results}/data/made"')
     lines = lines.replace('"results', f'"{results}')
     names = {}
-    exec(lines, names)
+    with pytest.warns(UserWarning, match="2 seeds of a method"):
+        exec(lines, names)
     assert names["runs"].height == 3 * 3
     assert names["stored"].settings == run.settings
     assert names["reference"].height == 3
     assert names["clean"]["seed"].to_list() == [0, 1]
+    assert (names["shop"].users, names["shop"].items) == (40, 360)
+    assert names["found"].trials.height == 3
+    assert names["table"].height == 4 * 2
     printed = capsys.readouterr().out
     assert "test_hr@10" in printed
     assert str(run.scores([0, 1], [0, 1, 2])) in printed
@@ -51,16 +63,18 @@ def test_the_lines_of_the_page_run(results, capsys, tmp_path, monkeypatch):
     counted = ranks_by_hand(results / "data/made/clean", counts)["test_rank_in_catalogue"]
     assert names["theirs"].user_ranks(catalogue=True).rank.tolist() == counted
     assert "randomisation_holm" in printed
-    # Three runs of two rounds, told apart by their paths.
-    assert names["curves"].height == 3 * 2
-    assert names["curves"]["path"].n_unique() == 3
+    # All runs, those that the page trained among them, told apart by their paths.
+    files = list(results.glob("runs/**/curve.parquet"))
+    assert len(files) > 3
+    assert names["curves"]["path"].n_unique() == len(files)
 
 
 def test_the_table_of_the_page_names_what_a_run_has(results):
     run = finished(results, "fedmf", "clean", "rounds=2")
     named = re.findall(r"^\| `run\.(\w+)", PAGE, re.M)
     assert {
-        "settings", "curve", "ranks", "timing", "metrics", "exact_metrics", "scores", "summary",
+        "settings", "curve", "ranks", "timing", "metrics", "exact_metrics", "scores", "recommend", "plot",
+        "summary",
     } == set(named)  # fmt: skip
     assert all(hasattr(run, name) for name in (*named, "settings_frame"))
     assert run.scores([0, 3], [1, 2, 5]).shape == (2, 3)

@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 import fedrec
-from fedrec.errors import ConfigurationError, ResultError, StorageError
+from fedrec.data.split import read_split
+from fedrec.errors import ConfigurationError, FedrecError, ResultError, StorageError
 from fedrec.evaluation.metrics import METRICS, metrics_of
 from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.files.parquet import read_table
@@ -22,6 +23,7 @@ from fedrec.files.sealed import read_sealed, sealed, write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.runs.record import REPORTED, RunRecord
 from tests.federations import METHODS, planted_blocks
+from tests.given_scores import write_ids
 from tests.made_runs import write_run
 from tests.once import once_for_all_workers
 from tests.trained_runs import finished, made_results
@@ -35,6 +37,7 @@ def shared(tmp_path_factory):
 
     def build(root):
         made_results(root, planted_blocks, users=USERS, items=ITEMS)
+        write_ids(root / "data/made", planted_blocks(users=USERS, items=ITEMS))
         finished(root, "fedmf", "clean", "rounds=3")
         finished(root, "fedmf", "published", "rounds=3")
         finished(root, "popularity", "clean", seed=1)
@@ -138,6 +141,60 @@ def test_one_list_of_items_serves_all_users_in_any_order(folder):
 def test_who_or_what_is_not_in_the_split_has_no_scores(folder, users, items, message):
     with pytest.raises(ResultError, match=message):
         fedrec.open_run(folder).scores(users, items)
+
+
+def test_own_ids_stand_for_the_numbers(folder, shared):
+    data = shared / "data/made"
+    users, items = (
+        pl.read_parquet(data / f"{name}s.parquet")["original_id"].to_list() for name in ("user", "item")
+    )
+    run = fedrec.open_run(folder)
+    own = run.scores([users[5], users[2]], [items[0], items[7]], ids="original")
+    assert own.tolist() == run.scores([5, 2], [0, 7]).tolist()
+
+
+def test_what_is_recommended_are_the_best_items_that_a_user_did_not_train_on(folder, shared):
+    data = shared / "data/made"
+    split = read_split(data / "clean")
+    run = fedrec.open_run(folder)
+    user, item = split.pairs_of(0)
+    every = run.scores([3], range(split.items))[0]
+    every[item[user == 3]] = -np.inf
+    found = run.recommend(3, 7, ids="fedrec")
+    assert found["score"].to_list() == sorted(every, reverse=True)[:7]
+    assert every[found["item"].to_numpy()].tolist() == found["score"].to_list()
+    ids = [pl.read_parquet(data / f"{name}s.parquet")["original_id"] for name in ("user", "item")]
+    own = run.recommend(ids[0][3], 7)
+    assert own["item"].to_list() == ids[1][found["item"]].to_list()
+    seen = int((user == 3).sum())
+    assert run.recommend(3, 1000, ids="fedrec").height == split.items - seen
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda run: run.scores(["u-1"], [0]), 'ids="original"'),
+        (lambda run: run.scores([0.5], [0]), "no numbers of fedrec"),
+        (lambda run: run.scores(0, [0]), r"Write a list: \[0\]"),
+        (lambda run: run.scores([0, 1], [[0], [1], [2]]), "a row for each"),
+        (lambda run: run.scores([0, 1], [[0, 1], [2]]), "one length"),
+        (lambda run: run.recommend("nobody"), "no user nobody"),
+        (lambda run: run.recommend(0, 0, ids="fedrec"), "k=0"),
+        (lambda run: run.recommend(0, ids="fedrc"), "Did you mean 'fedrec'"),
+        (lambda run: run.plot(["test_ndgc@10"]), "Did you mean 'test_ndcg@10'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_scored_recommended_or_drawn_says_why(folder, asked, message):
+    with pytest.raises(FedrecError, match=message):
+        asked(fedrec.open_run(folder))
+
+
+def test_a_plot_shows_the_curve(folder):
+    run = fedrec.open_run(folder)
+    (axes,) = run.plot(["validation_hr@10", "test_hr@10"]).axes
+    validation, test, _ = axes.lines
+    assert [*validation.get_ydata()] == run.curve["validation_hr@10"].to_list()
+    assert [*test.get_ydata()] == run.curve["test_hr@10"].to_list()
 
 
 def test_a_clean_run_says_whose_settings_it_also_is(shared, folder):

@@ -46,6 +46,7 @@ from tests.once import once_for_all_workers
 from tests.trained_runs import made_results
 
 QUICK = ("d=4", "local_epochs=1", "rounds=4")
+NAME = "fedmf[d=4][local_epochs=1][rounds=4]"
 SAME = ("curve.parquet", "ranks.parquet", "state.safetensors")
 
 
@@ -102,12 +103,26 @@ def test_a_run_says_what_its_files_are_and_how_much_memory_clients_had(trained, 
     assert {**summary, "files": said["files"]} == said
 
 
+def test_settings_become_part_of_the_name_that_a_run_is_filed_under(trained, tmp_path):
+    summary = trained()
+    assert (summary["method"], summary["settings"]["d"]) == (NAME, 4)
+    assert summary["sources"]["d"] == "user"
+    assert trained(method="fedmf[d=4]") == trained(method=NAME, changes=[])
+    for method, changes, said in (
+        ("fedmf[d=8]", ("d=16",), r"fedmf\[d=8\] sets d=8, and d=16 is set besides"),
+        ("fedmf", ("d=32", "d=16"), "d=32 and d=16 contradict each other"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            trained("other", method=method, changes=changes)
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"seed": 1}, r"with seed 0, which differs in seed \(0 there, 1 here\)\. Name another folder"),
-        ({"changes": ("d=8", *QUICK[1:])}, r"differs in d \(4 there, 8 here\)"),
-        ({"method": "popularity", "changes": []}, r"fedmf on made under clean .*method \(fedmf there, popularity"),
+        ({"changes": ("d=8", *QUICK[1:])}, r"method \(fedmf\[d=4\].* there, fedmf\[d=8\].* here\)"),
+        ({"method": "popularity", "changes": []}, r"on made under clean .*method \(fedmf\[d=4\].* there, popularity"),
         ({"protocol": "published"}, r"name \(clean there, published-fedem here\).*; its split"),
         ({"paper": "pfedclr"}, r"paper \(fedem there, pfedclr here\)"),
         ({"engine": "loop"}, rf"engine \({PREFERRED_ENGINE} there, loop here\)\. .* replace it with --force"),
@@ -282,7 +297,7 @@ def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path
     go_on()
     capsys.readouterr()
     trained()
-    assert "fedmf: goes on after round 2 of 4, from the checkpoint of 2" in capsys.readouterr().err
+    assert f"{NAME}: goes on after round 2 of 4, from the checkpoint of 2" in capsys.readouterr().err
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
@@ -524,7 +539,7 @@ def test_a_run_that_others_leave_too_little_memory_says_so_and_goes_on(
     trained, tmp_path, stopped_after, capsys, error
 ):
     goes_on = stopped_after(2, error)
-    with pytest.raises(MemoryTakenError, match="fedmf on made: it does not fit into the memory of cpu"):
+    with pytest.raises(MemoryTakenError, match="on made: it does not fit into the memory of cpu"):
         trained()
     goes_on()
     trained()
@@ -562,7 +577,7 @@ def test_a_run_that_loses_its_gpu_says_so_and_goes_on(
     goes_on = stopped_after(2, error)
     with monkeypatch.context() as during:
         during.setattr("fedrec.runs.train.release_memory", lost)
-        with pytest.raises(DeviceLostError, match="fedmf on made: cpu takes no more work") as raised:
+        with pytest.raises(DeviceLostError, match="on made: cpu takes no more work") as raised:
             trained()
     assert str(error) in str(raised.value)
     goes_on()

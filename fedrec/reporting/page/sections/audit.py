@@ -20,11 +20,11 @@ from fedrec.audit.verdicts import (
     TOO_FEW,
     UNTESTED,
 )
-from fedrec.config.conditions import CONDITIONS, MAIN
+from fedrec.config.conditions import CONDITIONS
 from fedrec.config.papers import Paper
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
-from fedrec.reporting.tables.table import Chapter, ReportTable, read_shown
+from fedrec.reporting.tables.table import Chapter, read_shown
 
 VERDICT_CLASSES = {
     HOLDS: "holds",
@@ -38,6 +38,8 @@ VERDICT_CLASSES = {
     UNTESTED: "untested",
 }
 """The class of each verdict in the page's style."""
+_LONG = 1000
+"""Rows of a table that is on the page of runs: with such tables the front page would load slowly."""
 _MARKS = {f"{condition.key}_verdict": VERDICT_CLASSES for condition in CONDITIONS}
 
 
@@ -55,8 +57,8 @@ class ShownChapter:
     tables: Sequence[PageTable]
     aside: Sequence[PageTable]
     """Tables that are folded."""
-    untested: Sequence[PageTable]
-    """Tables of claims of which none could be tested; folded, too."""
+    elsewhere: Sequence[PageTable]
+    """Long tables, which are on the page of runs."""
     links: Sequence[tuple[str, str]]
     """Ending and relative address of each file."""
     images: Sequence[tuple[Image, Sequence[tuple[str, str]]]]
@@ -91,6 +93,7 @@ def shown_audit(
             for number, table in enumerate(content.tables, start=1)
             if table.rows
         ]
+        here = [(table, shown) for table, shown in pairs if len(table.rows) <= _LONG]
         shown = ShownChapter(
             name,
             chapter.title if paper is None else f"{chapter.title}, {papers[paper].title} alone",
@@ -98,9 +101,9 @@ def shown_audit(
             chapter.rule,
             [_classed(count) for count in chapter.counts],
             chapter.finding,
-            [shown for table, shown in pairs if not table.aside and not _is_untested(table)],
-            [shown for table, shown in pairs if table.aside],
-            [shown for table, shown in pairs if _is_untested(table)],
+            [shown for table, shown in here if not table.aside],
+            [shown for table, shown in here if table.aside],
+            [shown for table, shown in pairs if len(table.rows) > _LONG],
             links_of(results / "tables" / name, TABLE_LINKS, links.page),
             [_image(results, figure, links) for figure in own],
         )
@@ -112,11 +115,6 @@ def shown_audit(
         )
         chapters.append(((last, figure), alone))
     return [shown for _, shown in sorted(chapters, key=lambda pair: pair[0])]
-
-
-def _is_untested(table: ReportTable) -> bool:
-    """Whether a table of verdicts has none but that a claim cannot be tested."""
-    return all(str(row.get(f"{MAIN.key}_verdict", "")).startswith(UNTESTED) for row in table.rows)
 
 
 def _figure_name(chapter: Chapter, table: str, paper: str | None) -> str | None:

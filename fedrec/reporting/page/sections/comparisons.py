@@ -46,7 +46,7 @@ def shown_target(
 def _image(stem: Path, found: Sequence[MethodScore]) -> Image:
     if stem.name.endswith(f"_{SLOPE}") and found:
         return image_of(stem, slope_description(found), _narrow(tuple(found)))
-    dataset, _, layout = stem.name.rpartition("_")
+    *_, dataset, layout = stem.name.split("_")
     return image_of(stem, " ".join([f"{layout.capitalize()} of methods on {dataset}.", *finding(found)[:1]]))
 
 

@@ -1,6 +1,10 @@
-"""The runs behind the page: what each was made from, what its rounds cost, and by which protocol."""
+"""The runs behind the page: what each was made from, what its rounds cost, and by which protocol.
+
+The page of runs shows them, by dataset.
+"""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,7 @@ from fedrec.plan.runs import SUMMARY
 from fedrec.reporting.built_files import not_whole
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.exact import exact_notes
-from fedrec.reporting.page.cells import PageTable, RunLinks, page_table
+from fedrec.reporting.page.cells import PageTable, RunLinks, group_anchor, page_table
 from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
@@ -28,29 +32,48 @@ _KIB = 2**10
 _IDENTITY = (
     ReportColumn("method", "method", align="left"),
     ReportColumn("dataset", "dataset", align="left"),
-    ReportColumn("protocol", "protocol", align="left"),
     ReportColumn("paper", "settings of", align="left"),
+    ReportColumn("protocol", "protocol", align="left"),
     ReportColumn("seed", "seed", align="left"),
 )
 _ALIKE = ("method", "dataset", "paper")
 """What runs have in common that cost alike."""
+_WORKFLOW = f"snakemake --cores 1 results/{{folder}}/{SUMMARY}"
+COMMANDS = (
+    ("By the workflow", _WORKFLOW),
+    (
+        "By itself",
+        "fedrec train --data results/data/{dataset} --method '{method}' --paper {paper} "
+        "--protocol {protocol} --seed {seed} --out my-run",
+    ),
+)
+"""How a run is trained: in words, and the command, with the fields of a run in it."""
+
+
+def example(record: RunRecord) -> str:
+    """The command that trains a run."""
+    return _WORKFLOW.format(folder=record.id.folder)
+
+
+def runs_tables(records: Sequence[RunRecord], links: RunLinks) -> list[tuple[str, PageTable]]:
+    """Each dataset with the table of its runs, which are sorted by dataset."""
+    by_dataset = groupby(records, key=lambda record: record.id.dataset)
+    return [(dataset, runs_table(list(few), links)) for dataset, few in by_dataset]
 
 
 def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
-    """What each run was made from, with a link to its run.json and an anchor for rows of other tables."""
+    """What each run on a dataset was made from, with its files and an anchor for rows of other tables."""
     rows = [_told(record, _provenance_row, links) for record in records]
     shared = any(row["also"] for row in rows)
     versions = _numbered(rows, "versions")
     table = ReportTable(
-        "Every run of this report, with its test metrics at the round its protocol reports. Of hashes the "
-        "first eight letters are shown; run.json has them whole, with every setting."
+        f"Runs on {records[0].id.dataset}. Of hashes the first letters are shown; run.json has them whole, "
+        "with every setting."
         + (
             " A run with the settings of several papers is trained once, for the first of them."
             if shared
             else ""
-        )
-        + " Any of them is trained alone by naming its file below the folder of results, for example: "
-        f"snakemake --cores 1 results/{records[0].id.folder}/{SUMMARY}",
+        ),
         [
             *_IDENTITY,
             *([ReportColumn("also", "settings also of", align="left")] if shared else []),
@@ -58,19 +81,19 @@ def runs_table(records: Sequence[RunRecord], links: RunLinks) -> PageTable:
             ReportColumn("ndcg@10", "NDCG@10", "{:.4f}"),
             *(ReportColumn(name, metric_title(name), "{:.4f}") for name in _EXACT),
             ReportColumn("files", "files", align="left"),
-            ReportColumn("changed", "settings changed", align="left"),
-            ReportColumn("code", "code", align="left"),
-            ReportColumn("split", "split", align="left"),
-            ReportColumn("device", "device", align="left"),
-            ReportColumn("versions", "versions", align="left"),
             ReportColumn("seconds", "seconds in all", "{:,.1f}"),
             ReportColumn("memory", "peak memory, GiB", "{:.2f}"),
+            ReportColumn("device", "device", align="left"),
+            ReportColumn("changed", "settings changed", align="left"),
+            ReportColumn("split", "split", align="left"),
+            ReportColumn("code", "code", align="left"),
+            ReportColumn("versions", "versions", align="left"),
         ],
         rows,
         [*versions, *_diverged(records), *exact_notes(records)],
         folds=True,
     )
-    return page_table("runs-table", table)
+    return page_table(f"runs-{records[0].id.dataset}", table)
 
 
 def _numbered(rows: Sequence[dict[str, Any]], key: str) -> list[str]:
@@ -178,6 +201,7 @@ def _provenance_row(record: RunRecord, links: RunLinks) -> dict[str, Any]:
     changed = [key for key, source in summary["sources"].items() if source == "user"]
     return _identity(record) | {
         "anchor": record.id.folder,
+        "group": group_anchor(record.id.folder),
         **{name: record.metric(name) for name in COMPARED_METRICS if record.has_numbers()},
         **{name: record.exact_metrics.get(name) for name in _EXACT if record.has_numbers()},
         **{f"{name}_mark": DIVERGED_MARK for name in COMPARED_METRICS if record.diverged is not None},

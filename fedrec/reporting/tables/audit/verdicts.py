@@ -60,6 +60,8 @@ from fedrec.runs.exact import metric_title
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs",), selection="judged")
+_VERDICT = f"{MAIN.key}_verdict"
+_OTHERS = "others"
 _MANY = 12
 """So many reasons are named below a table; the csv has all."""
 EFFECTS = (
@@ -107,7 +109,7 @@ def write_verdicts(
     conditions = evidence.conditions
     chapter = replace(CHAPTER, counts=list(claim_counts(rows, papers)), finding=summary_sentences(rows))
     tables = [summary_table(rows, stem.name, conditions), *verdict_tables(rows, conditions)]
-    write_forms(stem, rows, tables, chapter, verdict_tables(rows, conditions, on_page=True))
+    write_forms(stem, rows, tables, chapter, [table_of_all(rows, conditions)])
 
 
 def verdict_rows(judgements: Iterable[Judgement], results: Path) -> list[Row]:
@@ -204,25 +206,77 @@ def summary_table(rows: Sequence[Row], name: str, conditions: Sequence[Condition
     return ReportTable(caption, columns, lines)
 
 
-def verdict_tables(
-    rows: Sequence[Row], conditions: Sequence[Condition], *, on_page: bool = False
-) -> list[ReportTable]:
-    """One table per paper.
-
-    On a page tables are sorted and are wider than a narrow screen: there every row names its claim, and the
-    verdict comes second.
-    """
-    columns = _columns(conditions, on_page=on_page)
+def verdict_tables(rows: Sequence[Row], conditions: Sequence[Condition]) -> list[ReportTable]:
+    """One table per paper."""
+    columns = _columns(conditions)
     tables = []
-    for paper, group in groupby(rows, key=lambda row: str(row["paper"])):
-        of_paper = list(group)
+    for paper, of_paper in _by_paper(rows).items():
         caption = f"What becomes of the claims of {paper}. {_trained(of_paper)}"
-        shown = _shown(of_paper, conditions, repeated=on_page)
+        shown = _shown(of_paper, conditions, repeated=False)
         tables.append(ReportTable(caption, columns, shown, _notes(of_paper, conditions)))
     return tables
 
 
-def _columns(conditions: Sequence[Condition], *, on_page: bool) -> list[ReportColumn]:
+def table_of_all(rows: Sequence[Row], conditions: Sequence[Condition]) -> ReportTable:
+    """One table of all papers, whose reader chooses rows; every row names its claim.
+
+    What decides comes first, since pages are narrower than the table.
+    """
+    columns = (
+        ReportColumn("claim", "claim", align="left"),
+        ReportColumn("dataset", "dataset", align="left"),
+        ReportColumn("printed", "printed", "{:+.4f}"),
+        ReportColumn(MAIN.key, MAIN.heading, "{:+.4f}"),
+        ReportColumn(_VERDICT, "verdict", align="left"),
+        ReportColumn("metric", "metric", align="left"),
+        ReportColumn("paper", "paper", align="left"),
+        ReportColumn(PUBLISHED.key, "published", "{:+.4f}"),
+        ReportColumn("published_verdict", "found under published", align="left"),
+        ReportColumn("reproduced", "reproduced", align="left"),
+        ReportColumn("against", "against", align="left"),
+        ReportColumn(f"{MAIN.key}_seeds", "seeds", align="left"),
+        ReportColumn("decides", "decides", align="left"),
+        ReportColumn(_OTHERS, "under other conditions", align="left"),
+    )
+    others = [condition for condition in conditions if condition != MAIN]
+    by_paper = _by_paper(rows)
+    shown = [
+        {**row, "paper": paper, _OTHERS: _under_others(row, others)}
+        for paper, of_paper in by_paper.items()
+        for row in _shown(of_paper, conditions, repeated=True)
+    ]
+    caption = (
+        "Claims of all papers. Numbers are effects: printed, under the clean protocol and under the "
+        f"published one, with 95% intervals. The verdict is that on {MAIN.title}. Rows that decide are "
+        f"marked “{YES}”."
+    )
+    trained = " ".join(
+        f"Runs on the claims of {paper}: {_trained(of_paper)}" for paper, of_paper in by_paper.items()
+    )
+    notes = [
+        f"{paper}: {note}" for paper, of_paper in by_paper.items() for note in _notes(of_paper, conditions)
+    ]
+    return ReportTable(
+        f"{caption} {trained}", columns, shown, notes, choosers=("paper", "dataset", "metric", _VERDICT)
+    )
+
+
+def _by_paper(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    return {paper: list(group) for paper, group in groupby(rows, key=lambda row: str(row["paper"]))}
+
+
+def _under_others(row: Row, conditions: Sequence[Condition]) -> str | None:
+    """The verdicts and effects of a shown row under conditions, where there are effects."""
+    found = [
+        f"{condition.title}: {row[f'{condition.key}_verdict']}, {row[condition.key]:+.4f}"
+        f"{row.get(f'{condition.key}_mark', '')}, {row[f'{condition.key}_seeds']}"
+        for condition in conditions
+        if row.get(condition.key) is not None
+    ]
+    return "; ".join(found) or None
+
+
+def _columns(conditions: Sequence[Condition]) -> list[ReportColumn]:
     """The columns of a paper's table: what is said of the claim, then of it under each condition."""
     under = {
         condition: (
@@ -232,11 +286,8 @@ def _columns(conditions: Sequence[Condition], *, on_page: bool) -> list[ReportCo
         )
         for condition in conditions
     }
-    main = under[MAIN][-1]
-    others = [column for columns in under.values() for column in columns if not on_page or column != main]
     return [
         ReportColumn("claim", "claim", align="left"),
-        *([main] if on_page else []),
         ReportColumn("dataset", "dataset", align="left"),
         ReportColumn("metric", "metric", align="left"),
         ReportColumn("decides", "decides", align="left"),
@@ -245,7 +296,7 @@ def _columns(conditions: Sequence[Condition], *, on_page: bool) -> list[ReportCo
         ReportColumn(PUBLISHED.key, "effect, published [interval]", "{:+.4f}"),
         ReportColumn("published_verdict", "found under published", align="left"),
         ReportColumn("reproduced", "reproduced", align="left"),
-        *others,
+        *(column for columns in under.values() for column in columns),
     ]
 
 

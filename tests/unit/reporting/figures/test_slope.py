@@ -105,9 +105,12 @@ def test_below_are_the_slopes_of_the_exact_metric_of_methods_that_have_it(tmp_pa
 
     assert [one.exact for one in found] == [1 / 3, None, None]
     assert read_standings(path) == found
-    assert headings(found) == ["HR@10 on ml-100k, 3 users", "exact HR@10 on ml-100k, 3 users"]
+    assert headings(found) == [
+        "HR@10 on ml-100k, 3 users, settings of pfedclr",
+        "exact HR@10 on ml-100k, 3 users",
+    ]
     assert "The lower panel has the exact metric" in slope_caption(found, "")
-    assert headings(found[1:]) == ["HR@10 on ml-100k, 3 users"]
+    assert headings(found[1:]) == ["HR@10 on ml-100k, 3 users, settings of pfedclr"]
     assert "lower panel" not in slope_caption(found[1:], "")
 
 

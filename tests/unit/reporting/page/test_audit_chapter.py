@@ -6,12 +6,15 @@ from urllib.parse import unquote
 import pytest
 
 from fedrec.audit.verdicts import VERDICTS
+from fedrec.config.conditions import CONDITIONS
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.reporting.page.cells import RunLinks
+from fedrec.reporting.page.origin import sentences_of
 from fedrec.reporting.page.page import PAGE_FOLDER, write_page
 from fedrec.reporting.page.sections.audit import VERDICT_CLASSES, shown_audit
+from fedrec.reporting.tables.audit.verdicts import table_of_all
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
 from tests.federations import METHODS
 from tests.made_audit import FORMS, NAMES, PAPERS, verdict_rows, write_audit, write_ranks, write_verdicts
@@ -29,7 +32,8 @@ def results(tmp_path):
 def report(results, audit=tuple(FORMS), **forms):
     out = results / "report/report.html"
     nothing = {name: [] for name in ("datasets", "targets", "artefacts", "built", "statistics")} | {
-        "kept": {}
+        "kept": {},
+        "prefix": "",
     }
     content = nothing | {"unavailable": {}, "audit": list(audit)}
     write_page(out, results, PAPERS, {**FORMS, **forms}, content, [])
@@ -69,31 +73,46 @@ def test_the_verdicts_come_first_and_why_after_them(page):
     assert "docs/protocols.md" in page.prose
 
 
-def test_verdicts_are_marked_by_class_and_word_and_every_row_names_its_claim(page):
+def test_verdicts_of_all_papers_are_one_table_that_begins_with_what_decides(page):
+    assert [name for name in page.tables if name.startswith("verdicts")] == ["verdicts-1"]
     rows = page.rows("verdicts-1")
-    assert list(rows[0])[:2] == ["claim", "verdict, clean, untuned"]
+    assert list(rows[0])[:5] == ["claim", "dataset", "printed", "clean", "verdict"]
     assert [row["claim"]["text"] for row in rows[:5]] == ["It is better & <i>best</i>"] * 5
-    assert [row["verdict, clean, untuned"]["text"] for row in rows] == [
+    assert [row["paper"]["text"] for row in rows] == ["pfedclr"] * 13 + ["fedem"] * 3
+    assert [row["verdict"]["text"] for row in rows[:12]] == [
         *["holds"] * 2, *["not found"] * 2, "holds 1, not found 1",
         *["reversed"] * 2, *["not testable here"] * 2, "reversed 1, not testable here 1",
-        *["not testable here"] * 2, "not testable here 1",
+        *["not testable here"] * 2,
     ]  # fmt: skip
     body = page.text[page.text.index('<table id="verdicts-1"') :]
     body = body[: body.index("</table>")]
     marked = re.findall(r'<td><span class="kind (\w+)">([^<]+)</span>', body)
-    assert marked == [
+    assert marked[:6] == [
         *[("holds", "holds")] * 2, *[("unsure", "not found")] * 2, *[("reversed", "reversed")] * 2,
-        *[("untested", "not testable here")] * 4,
     ]  # fmt: skip
+    assert set(marked[6:]) == {("untested", "not testable here")}
     assert set(VERDICT_CLASSES) == set(VERDICTS)
+
+
+def test_verdicts_are_chosen_by_paper_dataset_metric_and_verdict(page):
+    head = page.tables["verdicts-1"]["rows"][0]
+    assert [cell["text"] for cell in head if "data-choose" in cell] == [
+        "dataset", "verdict", "metric", "paper",
+    ]  # fmt: skip
+
+
+def test_what_a_claim_comes_to_under_other_conditions_is_said_in_one_cell():
+    row = verdict_rows()[0] | {"tuned": 0.1, "tuned_low": 0.05, "tuned_high": 0.15, "tuned_seeds": "0 1"}
+    shown = table_of_all([row | {"tuned_verdict": "smaller"}], CONDITIONS).rows[0]
+    assert shown["others"] == "clean, tuned: smaller, +0.1000 [+0.0500, +0.1500], 2 seeds"
 
 
 def test_effects_are_sorted_by_their_number_and_shown_with_their_interval(page):
     first, *_, last = page.rows("verdicts-1")
-    clean = first["effect, clean [interval]"]
+    clean = first["clean"]
     assert (clean["text"], float(clean["data-value"])) == ("+0.2000 [+0.1500, +0.2500]", 0.2)
-    assert (last["effect, clean [interval]"]["text"], last["effect, printed"]["text"]) == ("–", "–")
-    assert "data-value" not in last["effect, clean [interval]"]
+    assert (last["clean"]["text"], last["printed"]["text"]) == ("–", "–")
+    assert "data-value" not in last["clean"]
     difference = page.rows("audit_significance-3")[1]["to best [interval]"]
     assert difference["text"] == "-0.1900 [-0.2100, -0.1700]"
     assert float(difference["data-value"]) == pytest.approx(-0.19)
@@ -129,11 +148,17 @@ def test_a_claim_not_tested_on_a_tested_dataset_is_counted(results):
     assert tested["verdicts"][-1] == ("not testable here", "untested", 2)
 
 
-def test_claims_of_which_none_was_tested_are_folded(page):
-    start = page.text.index('<details class="folded untold">')
-    folded = page.text[start : page.text.index("</details>", start)]
-    assert re.findall(r'<table id="([^"]+)"', folded) == ["verdicts-2"]
-    assert "Claims of 1 paper none of which could be tested here" in page.prose
+def test_a_long_table_is_on_the_page_of_runs(results):
+    columns = [ReportColumn("method", "method", align="left"), ReportColumn("count", "count")]
+    rows = [{"method": "fedmf", "count": place} for place in range(1001)]
+    table = ReportTable("Everything.", columns, rows)
+    write_forms(results / "tables/audit_new", rows, [table], Chapter("All numbers"))
+    page = report(results, [*FORMS, "audit_new"], audit_new="table")
+    assert "audit_new-1" not in page.tables
+    assert '<a href="report.runs.html#audit_new-1">Its 1,001 rows</a>' in page.text
+    runs = Page((results / "report/report.runs.html").read_text(encoding="utf-8"))
+    assert len(runs.rows("audit_new-1")) == 1001
+    assert "All numbers" in runs.prose
 
 
 def test_verdicts_that_decide_nothing_do_not_come_first(results):
@@ -173,10 +198,12 @@ def test_captions_and_notes_say_what_the_files_beside_them_say(page):
         ("audit_granularity", "audit_granularity-1"),
     ):
         text = (page.results / f"tables/{name}.md").read_text(encoding="utf-8")
-        assert page.tables[table]["caption"].strip() in text
-    assert "Seeds 0, 1; splits abababab; code efefefef." in page.tables["audit_protocols-1"]["caption"]
-    assert "Trained for 100 rounds; seeds 0; protocols clean;" in page.tables["verdicts-1"]["caption"]
-    assert page.tables["verdicts-2"]["caption"].strip().endswith("None of the runs is trained here.")
+        assert all(sentence in text for sentence in sentences_of(page.tables[table]["caption"].strip()))
+    # What names hashes is folded below a table.
+    assert "Seeds 0, 1; splits abababab; code efefefef." in page.prose
+    assert not any("abababab" in found["caption"] for found in page.tables.values())
+    assert "Runs on the claims of pfedclr: Trained for 100 rounds; seeds 0; protocols clean;" in page.prose
+    assert "Runs on the claims of fedem: None of the runs is trained here." in page.prose
     # The rule is said once, above all tables of verdicts.
     assert page.prose.count("A claim to be better holds where") == 1
     assert "there is 1, so that differences between users are tested" in page.prose
@@ -209,7 +236,7 @@ def test_differences_of_runs_say_on_the_page_where_they_come_from(results):
     ]
     build_target(results, "significance", "audit_significance", runs)
     page = report(results)
-    assert "Seeds 0, 1; splits 5p1175p1; code " in page.tables["audit_significance-1"]["caption"]
+    assert "Seeds 0, 1; splits 5p1175p1; code " in page.prose
     rows = page.rows("audit_significance-1")
     assert [row["method"]["text"] for row in rows] == ["FedMF", "popularity", "PFedCLR"]
     assert rows[2]["to popularity [interval]"]["text"].startswith("-0.3333 [")
@@ -295,9 +322,7 @@ def test_verdicts_lead_to_the_runs_of_both_sides(results):
     write_verdicts(results, "verdicts", rows)
     page = report(results)
     first = page.rows("verdicts-1")[0]
-    assert (first["against"]["text"], first["runs"]["text"], first["runs against"]["text"]) == (
-        "FedMF", "clean 0", "clean 0",
-    )  # fmt: skip
+    assert (first["against"]["text"], first["runs"]["text"]) == ("FedMF", "clean 0, against clean 0")
     links = [link["href"] for link in page.all("a")]
     assert {"../runs/p/d/clean/a/seed0/run.json", "../runs/p/d/clean/b/seed0/run.json"} <= set(links)
 

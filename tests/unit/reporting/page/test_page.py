@@ -1,12 +1,15 @@
+import argparse
 import csv
 import itertools
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
 
+from fedrec.cli import train as train_command
 from fedrec.config.papers import Artefact, load_papers
 from fedrec.errors import FedrecError
 from fedrec.plan.available import can_be_built, without
@@ -106,28 +109,72 @@ def page(original):
     return report(original)
 
 
+@pytest.fixture(scope="module")
+def runs_page(original):
+    report(original)
+    return Page((original.folder / "report/report.runs.html").read_text(encoding="utf-8"))
+
+
 def report(made, **changes):
     return Page(made.write_page(**changes).read_text(encoding="utf-8"))
 
 
-def test_the_page_is_well_formed_and_its_anchors_resolve(page, original):
-    ids = [found["id"] for _, found in page.tags if "id" in found]
-    assert len(ids) == len(set(ids))
-    links = [found["href"] for found in page.all("a")]
-    anchors = {link[1:] for link in links if link.startswith("#")}
-    assert anchors <= set(ids)
-    assert {name for name in CHOSEN if name != "plgc_fig7"} <= anchors
-    labelled = [name for _, found in page.tags for name in found.get("aria-labelledby", "").split()]
-    assert set(labelled) <= set(ids)
-    files = [link for link in links if not link.startswith("#")]
-    assert files
-    # The runs of papers' tables were never made, but for those in the table of runs.
-    made_files = [link for link in files if "/runs/" not in link]
-    assert all((original.folder / "report" / unquote(link)).is_file() for link in made_files)
-    listed = [row["id"] for tag, row in page.tags if tag == "tr" and "id" in row]
+def test_the_pages_are_well_formed_and_their_anchors_resolve(page, runs_page, original):
+    ids = {name: ids_of(one) for name, one in (("report.html", page), ("report.runs.html", runs_page))}
+    assert all(len(found) == len(set(found)) for found in ids.values())
+    for name, one in (("report.html", page), ("report.runs.html", runs_page)):
+        links = [found["href"].partition("#") for found in one.all("a")]
+        anchors = {(file or name, anchor) for file, sign, anchor in links if sign}
+        assert all(anchor in ids[file] for file, anchor in anchors)
+        labelled = {word for _, found in one.tags for word in found.get("aria-labelledby", "").split()}
+        assert labelled <= set(ids[name])
+        files = {file for file, _, _ in links if file}
+        assert files
+        assert not any(file.startswith("/") for file in files)
+        # The runs of papers' tables were never made, but for those on the page of runs.
+        made_files = [file for file in files if "/runs/" not in file]
+        assert all((original.folder / "report" / unquote(file)).is_file() for file in made_files)
+    assert {name for name in CHOSEN if name != "plgc_fig7"} <= set(ids["report.html"])
+    listed = [row["id"] for tag, row in runs_page.tags if tag == "tr" and "id" in row]
     assert all((original.folder / folder / "run.json").is_file() for folder in listed)
     assert len(listed) == len(original.runs)
-    assert not any(link.startswith("/") for link in files)
+    assert not any(tag == "tr" and "id" in row for tag, row in page.tags)
+
+
+def ids_of(page):
+    return [found["id"] for _, found in page.tags if "id" in found]
+
+
+def test_runs_of_a_line_are_one_group_that_a_link_can_mark(runs_page):
+    groups = [found["id"] for tag, found in runs_page.tags if tag == "tbody" and "id" in found]
+    assert "runs/pfedclr/ml-100k/fedmf@d-8" in groups
+    assert len(groups) == len(set(groups)) == 2 * len(METHODS)
+
+
+def test_only_the_first_picture_is_loaded_at_once(page):
+    first, *others = page.all("img")
+    assert "loading" not in first
+    assert {found.get("loading") for found in others} == {"lazy"}
+
+
+def test_commands_that_train_a_run_are_there_to_be_filled_in(runs_page, original):
+    templates = [found["data-template"] for found in runs_page.all("code") if "data-template" in found]
+    run = original.runs[0].relative_to(original.folder).as_posix()
+    _, paper, dataset, protocol, method, seed = run.split("/")
+    fields = {
+        "folder": run,
+        "paper": paper,
+        "dataset": dataset,
+        "protocol": protocol,
+        "method": method,
+        "seed": seed.removeprefix("seed"),
+    }
+    workflow, alone = (template.format(**fields) for template in templates)
+    assert workflow == f"snakemake --cores 1 results/{run}/run.json"
+    parser = argparse.ArgumentParser()
+    train_command.add_commands(parser.add_subparsers())
+    parsed = parser.parse_args(shlex.split(alone)[1:])
+    assert (parsed.method, parsed.paper, parsed.protocol, parsed.seed) == (method, paper, protocol, 0)
 
 
 def test_nothing_is_loaded_from_anywhere(page):
@@ -262,8 +309,9 @@ def test_a_number_is_said_once_where_its_text_is_that_number(page):
     assert [cell["text"] for cell in said if cell.get("class") == "number" and "data-value" not in cell]
 
 
-def test_every_run_is_listed_with_what_it_was(page, original):
-    rows = page.rows("runs-table")
+def test_every_run_is_listed_with_what_it_was(runs_page, original):
+    found = {name: runs_page.rows(f"runs-{name}") for name in DATASETS}
+    rows = [row | {"dataset": {"text": name}} for name, some in found.items() for row in some]
     assert len(rows) == len(original.runs) == 2 * 2 * len(METHODS)
     by = {(row["method"]["text"], row["dataset"]["text"], row["protocol"]["text"]): row for row in rows}
     assert by["fedmf[d=8]", "ml-100k", "clean"]["settings changed"]["text"] == "d=8"
@@ -273,15 +321,15 @@ def test_every_run_is_listed_with_what_it_was(page, original):
     assert number_in(mf["peak memory, GiB"]) == 1.5
     assert (mf["HR@10"]["text"], mf["NDCG@10"]["text"][:5]) == ("0.7405", "0.370")
     assert mf["files"]["text"] == "run.json, folder"
-    caption = page.tables["runs-table"]["caption"]
+    caption = runs_page.tables["runs-ml-100k"]["caption"]
     assert "versions fedrec 0.1.0, torch 2.13.0" in caption
     assert "code efefefef" in caption
-    links = [unquote(found["href"]) for found in page.all("a")]
+    links = [unquote(found["href"]) for found in runs_page.all("a")]
     assert "../runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0/run.json" in links
 
 
-def test_costs_are_per_round_and_client(page):
-    row = page.rows("costs-table")[0]
+def test_costs_are_per_round_and_client(runs_page):
+    row = runs_page.rows("costs-table")[0]
     assert [row[name]["text"] for name in ("seconds per round", "of these, clients", "of these, server")] == [
         "2.500",
         "2.000",
@@ -354,19 +402,19 @@ def test_the_page_begins_with_the_finding_and_its_picture(page, original):
 def test_order_of_chapters(page):
     headings = [found["id"] for tag, found in page.tags if tag == "h2"]
     assert headings == [
-        "reading", "comparisons", "pfedclr", "fedrap", "statistics", "protocols", "runs", "costs", "missing",
+        "reading", "comparisons", "pfedclr", "fedrap", "statistics", "protocols", "missing",
     ]  # fmt: skip
     assert "made anew beside the numbers in print" in page.prose
 
 
-def test_a_number_leads_to_its_run(page):
+def test_a_number_leads_to_its_run(page, runs_page):
     body = page.text[page.text.index('<table id="ml-100k_comparison-1"') :]
     body = body[: body.index("</table>")]
     folder = "runs/pfedclr/ml-100k/clean/fedmf@d-8/seed0"
-    assert f'<a href="#{folder}">0.4400</a>' in body
+    assert f'<a href="report.runs.html#{folder}">0.4400</a>' in body
     assert "runs" not in [cell["text"] for cell in page.tables["ml-100k_comparison-1"]["rows"][0]]
-    assert f'<tr id="{folder}">' in page.text
-    links = [unquote(found["href"]) for found in page.all("a")]
+    assert f'<tr id="{folder}">' in runs_page.text
+    links = [unquote(found["href"]) for found in runs_page.all("a")]
     assert f"../{folder}/run.json" in links
     assert f"../{folder}" in links
 
@@ -467,7 +515,7 @@ def test_a_table_of_one_line_is_one_table_of_datasets_without_a_best(made):
 def test_rows_lead_to_their_runs_on_the_page_or_to_their_files(page):
     # A run that the page does not list is linked by its file.
     body = page.text[page.text.index('<table id="pfedclr_table1-ml-100k"') :]
-    assert '<a href="#runs/pfedclr/ml-100k/clean/fedmf/seed0">clean 0</a>' in body
+    assert '<a href="report.runs.html#runs/pfedclr/ml-100k/fedmf">2 runs</a>' in body
     assert '<a href="../runs/pfedclr/ml-100k/clean/fedncf/seed0/run.json">clean 0</a>' in body
 
 
@@ -488,8 +536,8 @@ def test_many_runs_of_a_row_are_folded(made):
     )
 
 
-def test_a_shared_run_says_whose_settings_it_also_is(page):
-    rows = page.rows("runs-table")
+def test_a_shared_run_says_whose_settings_it_also_is(runs_page):
+    rows = runs_page.rows("runs-ml-100k")
     also = {row["settings also of"]["text"] for row in rows if row["method"]["text"] == "mf"}
     assert also == {"fedem, plgc", "–"}
-    assert "is trained once, for the first of them" in page.tables["runs-table"]["caption"]
+    assert "is trained once, for the first of them" in runs_page.tables["runs-ml-100k"]["caption"]

@@ -31,12 +31,6 @@ def shown(tmp_path):
     return table
 
 
-def test_it_says_how_to_train_one_of_them_alone(shown):
-    assert (
-        "snakemake --cores 1 results/runs/pfedclr/filmtrust/clean/mf/seed0/run.json" in shown(["0"]).caption
-    )
-
-
 def test_versions_that_all_runs_have_are_said_once(shown):
     table = shown(["0", "0"])
     constant = {heading: cell.text for heading, cell in table.constant}

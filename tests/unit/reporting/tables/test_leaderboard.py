@@ -8,14 +8,16 @@ import pytest
 import yaml
 
 from fedrec.cli.main import main
+from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
+from fedrec.reporting.tables.leaderboard import leaderboard_tables
 from fedrec.reporting.tables.leaderboard_rows import BY_SEARCH, leaderboard_rows
-from fedrec.reporting.tables.leaderboard_words import answers
+from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, read_shown
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 from tests.made_runs import write_rows, write_run
@@ -381,6 +383,23 @@ def test_the_first_answer_counts_comparisons_by_their_adjusted_p():
     )
     assert "+0.0200 (exact NDCG@10, clean protocol, a, b, c, 5 seeds; p after Holm, 0.05)" in said
     assert "lack in 1 of 4 comparisons" in said
+
+
+def test_a_dataset_that_is_not_counted_is_shown_and_left_out_of_answers_and_mean_ranks(made):
+    rows = [pair("a", 0.02, 0.001), pair("b", -0.04, 0.001) | {NOT_COUNTED: "popularity finds most"}]
+    assert "In 1 comparisons" in answers(rows)[0]
+    assert not_counted_notes(rows) == [
+        "b is shown, but not counted in these answers and in mean ranks: popularity finds most."
+    ]
+    project = trained(made)
+    target = project.target(LEADERBOARD)
+    target.content[NOT_COUNTED]["alpha"] = "its users are days"
+    records = {run.folder: RunRecord(project.results / run.folder) for run in target.runs}
+    found = leaderboard_rows(target.content, records, project.methods, project.results / "data")
+    over_all, *_ = leaderboard_tables(found, [])
+    assert "The mean rank is over 0 of 0 datasets" in over_all.caption
+    assert [line["rank"] for line in over_all.rows] == [None] * len(over_all.rows)
+    assert any(line["alpha"] for line in over_all.rows)
 
 
 def test_the_second_answer_is_of_the_federated_method_that_is_best_on_validation():

@@ -8,7 +8,7 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.errors import ResultError
-from fedrec.files.sealed import sealed, write_sealed
+from fedrec.files.sealed import read_sealed, sealed, write_sealed
 from fedrec.plan.runs import RunId
 from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.statistics import statistics_rows, statistics_tables
@@ -20,6 +20,7 @@ from fedrec.reporting.tables.table import (
     read_shown,
     write_forms,
 )
+from fedrec.runs.record import RunRecord
 from tests.conftest import entry
 from tests.federations import METHODS
 from tests.made_project import build_target
@@ -334,6 +335,23 @@ def test_a_comparison_is_built_with_titles_intervals_and_rounds(tmp_path):
     assert {row["exact_hr@10"] for row in rows} == {"1.0", "0.0", str(1 / 3)}
 
 
+def test_a_comparison_is_in_the_order_of_validation_and_has_no_column_without_runs(tmp_path):
+    """FedMF is better on test, MF on validation: who takes the first line has not chosen on test."""
+    runs = [
+        write_run(tmp_path, RunId("pfedclr", "ml-100k", "clean", name, 0), METHODS, final=final)
+        for name, final in (("fedmf", 0.8), ("mf", 0.4))
+    ]
+    path = runs[1].folder / "run.json"
+    summary = read_sealed(path)
+    for of_rule in summary["metrics"].values():
+        of_rule["validation"]["hr@10"] = 0.9
+    write_sealed(path, summary)
+    _, (table, exact) = comparison([RunRecord(run.folder) for run in runs], METHODS)
+    assert [row["method"] for row in table.rows] == [row["method"] for row in exact.rows] == ["MF", "FedMF"]
+    assert table.rows[0]["validation_hr@10_clean"] == 0.9 > table.rows[1]["validation_hr@10_clean"]
+    assert not [column.heading for column in table.columns if "published" in column.heading]
+
+
 def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_them(tmp_path):
     def made(method, protocol, seed=0, **more):
         return write_run(tmp_path, RunId("pfedclr", "ml-100k", protocol, method, seed), METHODS, **more)
@@ -358,7 +376,7 @@ def test_exact_metrics_stand_beside_sampled_ones_where_all_runs_of_a_line_have_t
     assert [
         [name for name in names if "HR@10" in name] for names in headings
     ] == [
-        ["HR@10, published", "HR@10, clean", "HR@10, neutral"],
+        ["validation HR@10, clean", "HR@10, published", "HR@10, clean", "HR@10, neutral"],
         ["exact HR@10, published", "exact HR@10, clean"],
     ]  # fmt: skip
     assert {"exact MRR@10, clean", "exact NDCG@20, clean"} <= set(headings[1])

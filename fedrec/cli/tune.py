@@ -1,0 +1,87 @@
+"""`fedrec tune`: a search for settings of a method, on any dataset."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fedrec
+from fedrec.cli.options import add_command, add_where, check_out
+from fedrec.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fedrec.cli.options import Commands
+    from fedrec.config.own_search import RangeOrChoices
+
+_FORM = "write NAME=log:LEAST:LARGEST, NAME=linear:LEAST:LARGEST or NAME=VALUE,VALUE"
+
+
+def add_commands(commands: "Commands") -> None:
+    """Add the command of this file."""
+    parser = add_command(
+        commands, "tune", _tune,
+        "tune --data results/data/demo --method fedmf --trials 8 --range rate=log:0.001:0.3 --range d=16,32",
+    )  # fmt: skip
+    parser.add_argument("--data", type=Path, required=True, help="the dataset's folder, with its splits")
+    parser.add_argument(
+        "--method", required=True, help="settings of its name are those of all trials: fedmf[rounds=50]"
+    )
+    parser.add_argument("--protocol", default="clean", help="default: %(default)s")
+    parser.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="NAME=RANGE",
+        help="what a setting may be: rate=log:0.001:1, pull=linear:0:1 or d=16,32 (default: the ranges of "
+        "config/tuning.yaml for the method)",
+    )
+    parser.add_argument("--trials", type=int, default=16, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="of the best trials (default: %(default)s)"
+    )
+    parser.add_argument("--leaking", action="store_true", help="search under a protocol that leaks, too")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="csv of all trials to write")
+    add_where(parser)
+
+
+def _tune(parsed: argparse.Namespace) -> None:
+    """Search settings of a method, by exact NDCG@10 on validation alone."""
+    # Before torch is imported: threads that wait busily slow each other down where cores are shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from fedrec.files.atomic import write_text
+
+    check_out(parsed.out)
+    found = fedrec.tune(
+        parsed.data,
+        parsed.method,
+        protocol=parsed.protocol,
+        ranges=_ranges(parsed.range),
+        trials=parsed.trials,
+        seeds=parsed.seeds,
+        leaking=parsed.leaking,
+        device=parsed.device,
+        engine=parsed.engine,
+    )
+    print(f"Best: {found.best}, exact validation NDCG@10 {found.validation:.4f}. Next:")
+    where = f"--data {parsed.data} --protocol {parsed.protocol}"
+    print(f"    fedrec compare '{found.best}' '{parsed.method}' {where}")
+    if parsed.out is not None:
+        import polars as pl
+
+        write_text(parsed.out, found.trials.with_columns(pl.col("folders").list.join(" ")).write_csv())
+        print(f"Written to {parsed.out}")
+
+
+def _ranges(words: Sequence[str]) -> "dict[str, RangeOrChoices] | None":
+    """Ranges by setting; None where none is given."""
+    ranges: dict[str, RangeOrChoices] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not name or not equals or not text:
+            raise ConfigurationError(f"--range {word}: is no range; {_FORM}.")
+        if name in ranges:
+            raise ConfigurationError(f"--range {word}: {name} has a range already. Give each setting once.")
+        kind, colon, bounds = text.partition(":")
+        ranges[name] = {kind: bounds.split(":")} if colon else text.split(",")
+    return ranges or None

@@ -1,0 +1,339 @@
+"""Interactions of one's own, as a frame or a file: prepared and split without an entry in the catalogue.
+
+Columns are recognised as `fedrec new dataset` recognises them, since a frame is written as a text table and
+read as one. So a frame and a file of the same rows give the same dataset.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fedrec.config.catalogue import Dataset, load_catalogue
+from fedrec.config.new import check_own_name
+from fedrec.config.protocol_file import load_protocols, protocol_named
+from fedrec.config.usual_files import usual_catalogue, usual_protocol_file
+from fedrec.data.guess import Guess, guess_format
+from fedrec.data.interactions import Interactions, read_interactions_file
+from fedrec.data.parse import read_interactions
+from fedrec.data.prepare import INTERACTIONS_FILE, ITEMS_FILE, USERS_FILE, Prepared, tidy, write_tidy
+from fedrec.data.split import Split, write_split
+from fedrec.data.temporal import split_by, split_in
+from fedrec.errors import ConfigurationError, DataError, SplitError, did_you_mean
+from fedrec.files.atomic import sha256_of_file
+from fedrec.files.parquet import read_table
+
+DATA = Path("results/data")
+"""The folder of prepared datasets that the workflow uses."""
+_SURE = 2**53
+"""Integers below it are the same in double precision."""
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A prepared dataset with its splits. It stands for its folder wherever a path does."""
+
+    folder: Path
+    """It has the interactions, the original ids of users and items, and a folder for each split."""
+    protocols: tuple[str, ...]
+    """Those of the splits that were asked for."""
+    users: int
+    items: int
+    interactions: int
+    notes: tuple[str, ...]
+    """What was read, and what was left out."""
+
+    def __fspath__(self) -> str:
+        """The path of the folder."""
+        return str(self.folder)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Interactions as they were read, and from what."""
+
+    table: pl.DataFrame
+    guess: Guess
+    columns: Mapping[str, object]
+    """The source's own names of the columns that were read."""
+    source: Mapping[str, str]
+    """Its name and checksum."""
+
+
+def split_frame(
+    frame: object,
+    name: str,
+    protocols: Sequence[str],
+    folder: Path | None,
+    named: Mapping[str, str],
+    min_rows: int,
+) -> PreparedData:
+    """Prepare and split interactions; `fedrec.split` says how. `named` has columns by what they hold."""
+    _check_name(name, folder)
+    rules = [protocol_named(load_protocols(usual_protocol_file()), protocol) for protocol in protocols]
+    read = _read(frame, named)
+    is_timed = "time" in read.columns
+    dataset = Dataset(name, name, min_rows, "file" if is_timed else "first_appearance")
+    prepared = tidy(read.table, dataset)
+    notes = [*_read_notes(read, name), *_left_out(read.table, prepared.interactions, name, min_rows)]
+    where = folder or DATA / name
+    splits = [split_by(prepared.interactions, protocol) for protocol in rules]
+    _write(prepared, where, {"recipe": dataset.recipe(), "raw": read.source})
+    for split in splits:
+        _write_split(split, where)
+        notes += dropped_notes(split)
+    for note in notes:
+        print(note, file=sys.stderr)
+    found = prepared.interactions
+    return PreparedData(where, tuple(protocols), found.users, found.items, len(found), tuple(notes))
+
+
+def dropped_notes(split: Split) -> list[str]:
+    """What to say of the users that take no part in a split; nothing where all do."""
+    if not len(split.dropped):
+        return []
+    where = "" if split.protocol.cut is None else " before or after the time of the cut"
+    return [
+        f"{split.dataset}, {split.protocol.name}: {len(split.dropped)} users have too few rows{where}, or "
+        "unseen items, to be split and take no part; they are listed in the metadata of split.parquet."
+    ]
+
+
+def _check_name(name: str, folder: Path | None) -> None:
+    """Raise `ConfigurationError` unless a dataset of one's own can be called so."""
+    check_own_name(name)
+    if name in load_catalogue(usual_catalogue()):
+        raise ConfigurationError(
+            f"'{name}' is a dataset of {usual_catalogue()}, which `fedrec prepare {name}` makes. Choose "
+            "another name for your own."
+        )
+    if folder is not None and folder.name != name:
+        raise ConfigurationError(
+            f"{folder}: runs are filed by the name of the dataset, {name}, so that its folder has that name. "
+            f"Write {folder / name}, for example."
+        )
+
+
+def _read(frame: object, named: Mapping[str, str]) -> _Read:
+    """The interactions of a file or of a frame."""
+    if not isinstance(frame, str | os.PathLike):
+        return _of_frame(_polars(frame), named, "the frame")
+    path = Path(frame)
+    if path.suffix == ".parquet":
+        return replace(_of_frame(_parquet(path), named, str(path)), source=_file_source(path))
+    guess = guess_format(path)
+    if named:
+        texts = _texts(path, guess)
+        return replace(_of_frame(texts, named, str(path)), source=_file_source(path))
+    table = read_interactions(path, guess.format)
+    return _Read(table, guess, guess.format.columns, _file_source(path))
+
+
+def _file_source(path: Path) -> dict[str, str]:
+    return {path.name: sha256_of_file(path)}
+
+
+def _polars(frame: Any) -> pl.DataFrame:  # noqa: ANN401
+    """A frame of polars with the rows of any other; an index of pandas that has a name is a column."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if any(getattr(getattr(frame, "index", None), "names", ())):
+        frame = frame.reset_index()
+    if not hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "__dataframe__"):
+        raise DataError(
+            f"a {type(frame).__name__} is no table of interactions. Give a frame of polars, pandas or "
+            "pyarrow, or the path of a csv or parquet file."
+        )
+    return pl.DataFrame(frame)
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file. Give the path of a table of interactions.") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path}: cannot be read ({error}). Write the table again.") from None
+
+
+def _texts(path: Path, guess: Guess) -> pl.DataFrame:
+    """The columns of a text table as they are spelled there."""
+    form = guess.format
+    if len(form.separator) != 1:
+        raise DataError(
+            f"{path}: columns cannot be named where {form.separator!r} stands between them. Read it into a "
+            "frame, and give that."
+        )
+    quote = '"' if form.quoted else None
+    try:
+        return pl.read_csv(path, separator=form.separator, quote_char=quote, infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: cannot be read ({error}). Mend the line, or give a frame.") from None
+
+
+def _of_frame(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> _Read:
+    """The interactions of a frame, through a text table of its columns."""
+    dated = [column.name for column in frame if isinstance(column.dtype, pl.Datetime | pl.Date)]
+    if len(dated) == 1 and dated[0] not in named.values():
+        named = {"time": dated[0], **named}
+    own = _named_first(frame, named, name)
+    whole = own.rename(dict(zip(own.columns, _new_names(own.columns, named), strict=True)))
+    texts = whole.select(_as_text(column) for column in whole)
+    with tempfile.TemporaryDirectory(prefix="fedrec-frame-") as folder:
+        path = Path(folder) / "frame.csv"
+        try:
+            guess = _guess_of(texts, path, name)
+            chosen = [str(column) for column in guess.format.columns.values()]
+            _check_nulls(texts.select(chosen), own.columns, whole.columns, name)
+            texts.select(chosen).write_csv(path, quote_style="always")
+            table = read_interactions(path, replace(guess.format, quoted=True, separator=","))
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), f"{name}, as csv")) from None
+        checksum = sha256_of_file(path)
+    old = dict(zip(whole.columns, own.columns, strict=True))
+    columns = {kind: old[str(column)] for kind, column in guess.format.columns.items()}
+    _check_named(columns, named, guess, name)
+    return _Read(table, guess, columns, {"frame": checksum})
+
+
+def _named_first(frame: pl.DataFrame, named: Mapping[str, str], name: str) -> pl.DataFrame:
+    """The frame with the columns that were named before all others."""
+    for kind, column in named.items():
+        if column not in frame.columns:
+            raise DataError(
+                f"{kind}={column!r}: {name} has no such column.{did_you_mean(column, frame.columns)} It has: "
+                f"{', '.join(frame.columns)}."
+            )
+    if len(set(named.values())) < len(named):
+        raise DataError(f"{', '.join(named.values())}: name each column once.")
+    if frame.is_empty():
+        raise DataError(f"{name}: has no rows. Give a table with one interaction per row.")
+    others = [column for column in frame.columns if column not in named.values()]
+    return frame.select(*named.values(), *others)
+
+
+def _new_names(columns: Sequence[str], named: Mapping[str, str]) -> Iterable[str]:
+    """Names by which the columns are recognised: what is named first is called by what it holds."""
+    kinds = {column: kind for kind, column in named.items()}
+    for column in columns:
+        if column in kinds:
+            yield kinds[column]
+        else:
+            yield f"other {column}" if column in named else column
+
+
+def _as_text(column: pl.Series) -> pl.Series:
+    """A column as a text table has it: times are seconds since 1970, and whole numbers have no fraction."""
+    if isinstance(column.dtype, pl.Datetime | pl.Date):
+        column = column.dt.epoch("s")
+    elif column.dtype.is_float():
+        column = column.fill_nan(None)
+        known = column.drop_nulls()
+        if ((known == known.round()) & (known.abs() < _SURE)).all():
+            column = column.cast(pl.Int64)
+    elif column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
+        return pl.Series(column.name, [None] * len(column), dtype=pl.String)
+    return column.cast(pl.String)
+
+
+def _guess_of(texts: pl.DataFrame, path: Path, name: str) -> Guess:
+    """Which column is which, by the rows that have all values."""
+    filled = texts.select(column for column in texts if column.null_count() < len(column)).drop_nulls()
+    if filled.is_empty():
+        raise DataError(f"{name}: no row has values in all columns. Leave out columns that are not needed.")
+    filled.write_csv(path, quote_style="always")
+    return guess_format(path)
+
+
+def _check_nulls(chosen: pl.DataFrame, own: Sequence[str], new: Sequence[str], name: str) -> None:
+    """Raise `DataError` where a column that is read lacks values."""
+    for column in chosen:
+        if lacking := column.null_count():
+            raise DataError(
+                f"{name}: column {own[list(new).index(column.name)]!r} has no value in {lacking:,} of "
+                f"{len(column):,} rows. Leave these rows out, or fill them."
+            )
+
+
+def _check_named(columns: Mapping[str, object], named: Mapping[str, str], guess: Guess, name: str) -> None:
+    """Raise `DataError` where a column was named and does not hold what it is to hold."""
+    for kind, column in named.items():
+        if columns.get(kind) != column:
+            why = "; ".join(guess.remarks)
+            raise DataError(f"{kind}={column!r}: {name} holds no {kind} there: {why}.")
+
+
+def _read_notes(read: _Read, name: str) -> list[str]:
+    table, time = read.table, read.guess.format.time
+    columns = [
+        f"{kind} from {column!r}" + (f" ({time})" if kind == "time" else "")
+        for kind, column in read.columns.items()
+    ]
+    return [
+        f"{name}: {len(table):,} rows of {table['user'].n_unique():,} users and "
+        f"{table['item'].n_unique():,} items are read: {', '.join(columns)}.",
+        *(f"{name}: {remark}." for remark in read.guess.remarks),
+    ]
+
+
+def _left_out(table: pl.DataFrame, kept: Interactions, name: str, min_rows: int) -> list[str]:
+    """What to say of rows that were read and are left out."""
+    notes = []
+    rated = table.filter(pl.col("rating") > 0)
+    if unrated := len(table) - len(rated):
+        notes.append(f"{name}: {unrated:,} rows are rated 0 or less and are left out.")
+    if few := rated["user"].n_unique() - kept.users:
+        rows = len(rated) - len(kept)
+        notes.append(
+            f"{name}: {few:,} users with fewer than {min_rows} rows are left out, with {rows:,} rows."
+        )
+    return notes
+
+
+def _write(prepared: Prepared, folder: Path, about: dict[str, Any]) -> None:
+    """Write the files of a dataset, unless these very ones are there; `DataError` for any others."""
+    advice = "Choose another name, or delete the folder."
+    if not (folder / INTERACTIONS_FILE).exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise DataError(f"{folder}: is there already, and holds no prepared dataset. {advice}")
+        write_tidy(prepared, folder, about)
+        return
+    there = read_interactions_file(folder / INTERACTIONS_FILE)
+    own = prepared.interactions
+    same = (there.content_hash(), there.dataset, there.timed) == (own.content_hash(), own.dataset, own.timed)
+    if not same or not all(
+        _has_ids(folder / file, ids)
+        for file, ids in ((USERS_FILE, prepared.users), (ITEMS_FILE, prepared.items))
+    ):
+        raise DataError(f"{folder}: holds other data called {there.dataset}. {advice}")
+    # A process that was killed may have written one file of three.
+    if not (folder / USERS_FILE).exists() or not (folder / ITEMS_FILE).exists():
+        write_tidy(prepared, folder, about)
+
+
+def _has_ids(path: Path, ids: pl.DataFrame) -> bool:
+    """Whether a file has these ids, or is not there."""
+    if not path.exists():
+        return True
+    table, _ = read_table(path, columns=("original_id",))
+    there: list[str] = table["original_id"].to_pylist()
+    return there == ids["original_id"].to_list()
+
+
+def _write_split(split: Split, data: Path) -> None:
+    """Write a split, unless this very one is there; `SplitError` for any other."""
+    folder = data / split.protocol.name
+    if not (folder / "split.parquet").exists() or not (folder / "candidates.parquet").exists():
+        write_split(split, folder)
+    elif split_in(folder).content_hash() != split.content_hash():
+        raise SplitError(
+            f"{folder}: holds a split by other rules of the same name. Delete the folder, or give your rules "
+            "another name."
+        )

@@ -1,0 +1,38 @@
+"""Lines that a workflow prints while it trains: how many runs are done, and about how long the rest takes."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from fedrec.config.methods import Methods
+from fedrec.plan.run_list import ListedRun
+from fedrec.plan.state import DONE, FAILED, forecast_of, states_of
+from fedrec.plan.told import told_states
+
+SECONDS_BETWEEN_LINES = 60.0
+
+
+def start_progress_lines(
+    runs: Callable[[], Sequence[ListedRun]], methods: Methods, seconds: float = SECONDS_BETWEEN_LINES
+) -> threading.Thread:
+    """Print such a line every so many seconds until no run is left, or this process ends.
+
+    `runs` is called after the first wait: a workflow that ends sooner does not read its runs.
+    """
+    thread = threading.Thread(target=_print_lines, args=(runs, methods, seconds), daemon=True)
+    thread.start()
+    return thread
+
+
+def _print_lines(runs: Callable[[], Sequence[ListedRun]], methods: Methods, seconds: float) -> None:
+    since = time.time()
+    listed: Sequence[ListedRun] | None = None
+    while True:
+        time.sleep(seconds)
+        listed = runs() if listed is None else listed
+        states = states_of(listed, methods, since, needs_models=True)
+        if all(state.kind in (DONE, FAILED) for state in states):
+            return
+        first, *_ = told_states(states, forecast_of(states)).splitlines()
+        print(first, file=sys.stderr, flush=True)

@@ -1,0 +1,56 @@
+"""The runs of a comparison, trained one after the other unless they are finished."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedrec.config.methods import canonical_all
+from fedrec.config.usual_files import usual_methods
+from fedrec.errors import ConfigurationError
+from fedrec.plan.runs import KEPT
+from fedrec.progress import rounds_shown
+from fedrec.runs.record import RunRecord
+from fedrec.runs.splits import split_of
+from fedrec.runs.usual import cost_text, is_finished, train_run, usual_run
+
+
+def compared_runs(
+    data: str | os.PathLike[str],
+    methods: Sequence[str],
+    *,
+    protocol: str,
+    seeds: int,
+    progress: bool = True,
+    **options: Any,  # noqa: ANN401
+) -> list[RunRecord]:
+    """The runs of methods with the seeds from 0 on, in their usual folders, trained where they lack.
+
+    A run that diverges is a result. `options` are further fields of a request, and progress goes to standard
+    error: first what all of it costs.
+    """
+    if seeds < 1:
+        raise ConfigurationError(f"seeds: {seeds} is too few. Give 1 or more.")
+    known, folder = usual_methods(), Path(data)
+    runs = [
+        usual_run(known, folder, method, protocol, seed)
+        for method in canonical_all(known, methods)
+        for seed in range(seeds)
+    ]
+    twice = next((run for run in runs if runs.count(run) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"Two of the methods are {twice.method} on {twice.dataset}. Keep one.")
+    missing = [run for run in runs if not is_finished(folder, run)]
+    if progress:
+        split = split_of(folder, runs[0].protocol, runs[0].paper)
+        print(cost_text(runs, known, folder, split), file=sys.stderr)
+    records = []
+    for run in runs:
+        is_missing = run in missing
+        if progress and is_missing:
+            place = f"run {missing.index(run) + 1} of {len(missing)}"
+            print(f"{place}: {run.method}, seed {run.seed}", file=sys.stderr)
+        with rounds_shown(progress and is_missing):
+            records.append(train_run(run, folder, diverged=KEPT, **options))
+    return records

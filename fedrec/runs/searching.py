@@ -1,0 +1,207 @@
+"""A search for settings, trained here: run after run, until the best is known on validation.
+
+Trials are ordinary runs in their usual folders. So a search that was stopped resumes, and the workflow's
+search of the same trials finds them.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fedrec.config.default_files import file_or_default
+from fedrec.config.methods import Methods, canonical, resolve
+from fedrec.config.names import parse
+from fedrec.config.own_search import AskedSearch, OwnSearch, RangeOrChoices, own_search
+from fedrec.config.protocol import Protocol
+from fedrec.config.tuning import LENGTH, Tuning
+from fedrec.config.usual_files import usual_method_file, usual_methods
+from fedrec.data.split import Split
+from fedrec.errors import ConfigurationError
+from fedrec.plan.fingerprint import check_code
+from fedrec.plan.reached import CHOSEN_BY, validation_result
+from fedrec.plan.runs import KEPT, RunId
+from fedrec.plan.trials import TrialStage, best, design, stages
+from fedrec.progress import rounds_shown
+from fedrec.runs.exact import UNEVEN_POOL, exact_name
+from fedrec.runs.record import RunRecord
+from fedrec.runs.results import setting_column
+from fedrec.runs.splits import split_of
+from fedrec.runs.usual import cost_text, is_finished, train_run, usual_record
+
+if TYPE_CHECKING:
+    import polars as pl
+
+REACHED = f"validation_{exact_name(CHOSEN_BY)}"
+"""The column of what trials are compared by."""
+_LEAKS: Mapping[str, str] = {
+    "exclude_all": "its clients never draw held-out items as negatives, and a search finds what remembers it",
+    UNEVEN_POOL: "its clients draw neither held-out items nor candidates, which so stand out among all items",
+}
+"""Why a pool of negatives is not for a search by ranks among all items."""
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What a search found. No number of it is of test items."""
+
+    best: str
+    """The method with the settings that were found, as `fedrec.train` takes it."""
+    validation: float
+    """Its exact validation NDCG@10, the mean over its seeds."""
+    trials: "pl.DataFrame"
+    """A row per trial, best first: settings, what it reached on validation, and how far it was trained."""
+
+
+@dataclass(frozen=True)
+class _TrialDone:
+    """A trial as far as it came."""
+
+    number: int
+    stage: int
+    runs: Sequence[RunId]
+    score: float
+
+
+def tune_named(
+    data: str | os.PathLike[str],
+    method: str,
+    *,
+    protocol: str,
+    ranges: Mapping[str, RangeOrChoices] | None,
+    trials: int,
+    seeds: int,
+    leaking: bool,
+    progress: bool,
+    **options: Any,  # noqa: ANN401
+) -> TuningResult:
+    """Search settings of a method; `fedrec.tune` says how. `options` are further fields of a request."""
+    methods, folder = usual_methods(), Path(data)
+    name = canonical(methods, method)
+    _, _, paper = resolve(methods, name, None, folder.name)
+    split = split_of(folder, protocol, paper)
+    if not leaking:
+        check_fair(split.protocol)
+    asked = AskedSearch(name, paper, folder.name, split.protocol.name, ranges, trials, seeds)
+    search, tuning = own_search(asked, methods, file_or_default(usual_method_file().with_name("tuning.yaml")))
+    check_code(name, [*dict(parse(name).changes), *(one.setting for one in search.ranges)])
+    if progress:
+        print(_told(search, tuning, methods, folder, split), file=sys.stderr)
+    known, records, scores = _trained(search, tuning, methods, folder, options, progress=progress)
+    return _result(search, tuning, methods, known, records, scores)
+
+
+def check_fair(protocol: Protocol) -> None:
+    """Raise `ConfigurationError` for a protocol under which a search finds what uses a leak."""
+    reasons = [_LEAKS[protocol.negative_pool]] if protocol.negative_pool in _LEAKS else []
+    if protocol.round_rule == "best_test":
+        reasons.append("it picks the round by test items")
+    if reasons:
+        raise ConfigurationError(
+            f"{protocol.name}: is no protocol to search under: {', and '.join(reasons)}. Search under clean, "
+            "or ask for it all the same: leaking=True, or --leaking."
+        )
+
+
+def _told(search: OwnSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
+    """What the search is, and about what it costs."""
+
+    def reached(run: RunId) -> float:
+        # Whichever of the others go on: so many do, with so many rounds and seeds.
+        return _validation(usual_record(data, run)) if is_finished(data, run) else 0.0
+
+    planned = stages(search, tuning, methods, reached)
+    parts = [_stage_text(stage, methods) for stage in planned]
+    every = dict.fromkeys(run for stage in planned for runs in stage.runs.values() for run in runs)
+    searched = ", ".join(one.setting for one in search.ranges)
+    return (
+        f"Search of {search.method} on {search.dataset}, {search.protocol}, for {searched}: "
+        f"{len(planned[0].runs)} trials, {', then '.join(parts)}.\n"
+        f"{cost_text(list(every), methods, data, split)}"
+    )
+
+
+def _validation(record: RunRecord) -> float:
+    return validation_result(record.folder, record.summary, exact=True)
+
+
+def _stage_text(stage: TrialStage, methods: Methods) -> str:
+    runs = next(iter(stage.runs.values()))
+    settings, _, _ = resolve(methods, runs[0].method, runs[0].paper, runs[0].dataset)
+    seeds = f" with {len(runs)} seeds" if len(runs) > 1 else ""
+    return f"{len(stage.runs)} for {settings[LENGTH]} rounds{seeds}"
+
+
+def _trained(
+    search: OwnSearch,
+    tuning: Tuning,
+    methods: Methods,
+    data: Path,
+    options: Mapping[str, Any],
+    *,
+    progress: bool,
+) -> tuple[list[TrialStage], dict[RunId, RunRecord], dict[RunId, float]]:
+    """All stages, with the record of each run and what it reached."""
+    records: dict[RunId, RunRecord] = {}
+    scores: dict[RunId, float] = {}
+    while True:
+        known = stages(search, tuning, methods, scores.get)
+        missing = [run for runs in known[-1].runs.values() for run in runs if run not in scores]
+        if not missing:
+            return known, records, scores
+        for place, run in enumerate(missing, start=1):
+            with rounds_shown(progress and not is_finished(data, run)):
+                record = train_run(run, data, with_model=False, diverged=KEPT, **options)
+            records[run] = record
+            scores[run] = _validation(record)
+            if progress:
+                print(
+                    f"stage {len(known)}, {place} of {len(missing)}: {run.method}, seed {run.seed}: exact "
+                    f"validation NDCG@10 {scores[run]:.4f}",
+                    file=sys.stderr,
+                )
+
+
+def _result(
+    search: OwnSearch,
+    tuning: Tuning,
+    methods: Methods,
+    known: Sequence[TrialStage],
+    records: Mapping[RunId, RunRecord],
+    scores: Mapping[RunId, float],
+) -> TuningResult:
+    import polars as pl
+
+    done: dict[int, _TrialDone] = {}
+    for stage, planned in enumerate(known):
+        for number, runs in planned.runs.items():
+            done[number] = _TrialDone(number, stage, runs, fmean(scores[run] for run in runs))
+    last = {one.number: one.score for one in done.values() if one.stage == len(known) - 1}
+    (chosen,) = best(last, 1)
+    order = sorted(done.values(), key=lambda one: (-one.stage, -one.score, one.number))
+    firsts = [records[one.runs[0]] for one in order]
+    trials = pl.DataFrame(
+        {
+            "trial": [one.number for one in order],
+            **{one.setting: setting_column(firsts, one.setting) for one in search.ranges},
+            REACHED: [one.score for one in order],
+            "seeds": [len(one.runs) for one in order],
+            "rounds": [record.settings[LENGTH] for record in firsts],
+            "ended_early": [known[one.stage].rounds is not None for one in order],
+            "diverged": pl.Series([_diverged(one, records) for one in order], dtype=pl.Int64),
+            "chosen": [one.number == chosen for one in order],
+            "folders": [[str(records[run].folder) for run in one.runs] for one in order],
+        }
+    )
+    values = design(search, tuning)[chosen]
+    name = canonical(methods, str(parse(search.method).with_changes(values)))
+    return TuningResult(name, done[chosen].score, trials)
+
+
+def _diverged(trial: _TrialDone, records: Mapping[RunId, RunRecord]) -> int | None:
+    """The first round in which a run of a trial diverged, if one did."""
+    found = (records[run].diverged for run in trial.runs)
+    return min((round_ for round_ in found if round_ is not None), default=None)
