@@ -55,7 +55,7 @@ def add_commands(commands: "Commands") -> None:
 def _run(parsed: argparse.Namespace) -> NoReturn:
     """Build targets by Snakemake: check their names, print the runs to train, train outdated runs again."""
     from fedrec.plan.available import check_mirror
-    from fedrec.plan.rule_functions import load_project
+    from fedrec.plan.rule_functions import check_writable, load_project
     from fedrec.plan.workflow_start import prepare_start
     from fedrec.workers.process import WORKER_COMMAND
     from fedrec.workers.server import WorkerServer
@@ -65,6 +65,7 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
     _check_place(asked)
     project = load_project(asked.configfile, changes, os.environ.get(MIRROR_VARIABLE))
     check_mirror(project.mirror)
+    check_writable(Path())
     start = prepare_start(project, list(asked.targets))
     print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from fedrec.config.configuration import read_configuration
-from fedrec.errors import FedrecError
+from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
 from fedrec.plan.available import check_mirror
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
@@ -63,6 +63,7 @@ class RuleFunctions:
         try:
             project = load_project(files, changes, environment.get("FEDREC_MIRROR"))
             if not is_job:
+                check_writable(Path())
                 # Another machine that does a job may have no mirror, and most jobs need none.
                 check_mirror(project.mirror)
             if uses_cache:
@@ -153,6 +154,16 @@ class RuleFunctions:
     def chapter(self, wildcards: Wildcards) -> str:
         """Where a target stands in the report of Snakemake."""
         return self.project.chapter_of(wildcards.target)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise `StorageError` where Snakemake cannot keep what it knows of a workflow in its folder."""
+    kept = folder / ".snakemake"
+    if not os.access(kept if kept.exists() else folder, os.W_OK):
+        raise StorageError(
+            f"{folder.absolute()}: cannot be written, and Snakemake keeps its state there, in .snakemake. "
+            "Copy the project to a folder where you may write, or change the rights of this one."
+        )
 
 
 def load_project(files: Sequence[str | Path], changes: Mapping[str, Any], mirror: str | None) -> Project:

@@ -1,7 +1,9 @@
 """What rules of the workflow ask."""
 
 import json
+import os
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -93,6 +95,15 @@ def test_a_mirror_that_is_no_folder_ends_the_workflow_and_no_job_of_it(tmp_path,
     with pytest.raises(SystemExit, match="fedrec: the mirror absent is no folder here"):
         RuleFunctions.load([], {}, environment, uses_cache=False)
     RuleFunctions.load([], {}, environment, uses_cache=False, is_job=True)
+
+
+def test_a_folder_that_cannot_be_written_ends_the_workflow_with_one_message(tmp_path, monkeypatch):
+    Made(tmp_path).write("config/config.yaml", json.dumps(configuration()))
+    monkeypatch.chdir(tmp_path)
+    # Whoever runs tests as root may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).absolute() != tmp_path)
+    with pytest.raises(SystemExit, match="cannot be written, and Snakemake keeps its state there"):
+        RuleFunctions.load([], {}, {}, uses_cache=False)
 
 
 def test_a_file_of_the_command_line_may_replace_the_configuration(tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def test_what_is_compiled_is_said_in_the_notes_and_not_in_the_log(caplog):
 
 def test_without_a_compiler_results_are_the_same(monkeypatch, caplog):
     def compiler():
-        raise NoCompilerError("there is none")
+        raise NoCompilerError("there is none; install one")
 
     changes = ("d=6", "batch_size=16", "participation=1")
     expected = trained("fedmf", *changes, engine="loop", users=6, dtype=torch.float64)
@@ -106,7 +106,8 @@ def test_without_a_compiler_results_are_the_same(monkeypatch, caplog):
     with precision(torch.float64), caplog.at_level(logging.WARNING):
         learner = after_rounds("fedmf", *changes)
         values = values_of(learner)
-    assert learner.engine.notes() == {"training": {"Q, p": "there is none"}}
+    assert learner.engine.notes() == {"training": {"Q, p": "there is none; install one"}}
+    # What to do is said once, with the first kernel that is missing.
     assert warnings(caplog) == ["fedmf: training of Q, p is not compiled: there is none"]
     assert_same({key: expected.values[key] for key in values}, values, relative=1e-9)
 
