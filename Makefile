@@ -19,7 +19,7 @@ LOCKED := test -z "$$(ls -A .snakemake/locks 2>/dev/null)" || echo "This folder 
 works in it, or by one that was killed. If none is at work: make unlock, then the same command again; what was done \
 stays done."
 
-.PHONY: help demo unlock test quick-tests test-all test-slurm slurm-tests test-libraries programs check format clean
+.PHONY: help demo site unlock test quick-tests test-all test-slurm slurm-tests test-libraries programs check format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -27,6 +27,9 @@ help: ## list the targets
 demo: $(VENV)/.runs ## run the demonstration to its report, without a network
 	@$(BIN)/fedrec run --workers --cores $(CORES) demo || { $(LOCKED); exit 1; }
 	@echo; cat results/report/demo.txt; echo "All of it: $(CURDIR)/results/report/demo.html"
+
+site: $(VENV)/.site ## write documentation and results as pages for a browser, into the folder site
+	$(BIN)/python -m docs.site site
 
 unlock: $(VENV)/.runs ## after a kill or a power cut, let snakemake work in this folder again
 	$(BIN)/snakemake --unlock
@@ -80,6 +83,10 @@ $(BIN)/python:
 $(VENV)/.runs: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) --editable $(if $(COMPILER),.,'.[fused]')
 	touch $@
+
+$(VENV)/.site: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[docs$(if $(COMPILER),,$(COMMA)fused)]'
+	touch $(VENV)/.runs $@
 
 # One call for all: what tests need holds what runs need, and what those of Slurm need holds both.
 $(VENV)/.tests: $(BIN)/python pyproject.toml constraints.txt

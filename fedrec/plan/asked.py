@@ -47,7 +47,7 @@ def _runs_of(project: Project, name: str) -> Iterable[RunId]:
     if folder == "runs":
         return [run_and_file(project, rest)[0]]
     if folder in RESULT_FOLDERS.values():
-        return project.target(rest.rpartition(".")[0]).runs
+        return project.target(rest.partition(".")[0]).runs
     return []
 
 
@@ -128,8 +128,8 @@ def _check_data(project: Project, path: str) -> None:
 
 def _check_built(form: str) -> Callable[[Project, str], None]:
     def check(project: Project, path: str) -> None:
-        stem, _, ending = path.rpartition(".")
-        target = project.target(stem or ending)
+        stem, _, ending = path.partition(".")
+        target = project.target(stem)
         if target.form != form:
             folder = RESULT_FOLDERS[target.form]
             raise ConfigurationError(f"{target.name} is a {target.form}; it lies in {folder}/.")

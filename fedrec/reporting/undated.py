@@ -25,9 +25,8 @@ def add_undated_notes(target: Target, project: Project) -> None:
 def undated_note(dataset: str) -> str:
     """Why clean may be above published on a dataset without times."""
     return (
-        f"{dataset} has no times. The clean protocol holds out a random item of each user there, the "
-        "published one the user's last item by the order of the file. The two test items differ, so that a "
-        "number under clean may be above the one under published."
+        f"{dataset} has no times: the clean protocol holds out a random item of each user, the published one "
+        "the last item by the order of the file. So a number under clean may be above the published one."
     )
 
 

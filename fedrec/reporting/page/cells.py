@@ -14,7 +14,7 @@ from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTab
 
 _SHORT = 240
 """Letters of a note that is shown whole; a longer one is folded behind its beginning."""
-_LEAD = re.compile(r".{8,80}?(?=[:.;,] )")
+_LEAD = re.compile(r".{24,80}?(?=[:.;,] )")
 """The beginning of a note."""
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
 """A number as a script reads it, too."""

@@ -63,6 +63,8 @@ def test_runs_are_those_of_all_that_is_asked_for_each_once(project):
         project, ["demo", "demo_comparison", str(project.results / "report/demo.html")]
     )
     compared = runs_asked(project, ["demo_comparison"])
+    pages = [[str(project.results / f"report/{page}.html")] for page in ("demo", "demo.runs")]
+    assert runs_asked(project, pages[0]) == runs_asked(project, pages[1])
     assert compared == runs_asked(project, [str(project.results / "tables/demo_comparison.csv")])
     assert set(compared) < set(named)
     (one,) = runs_asked(project, [str(project.results / RUN)])

@@ -55,4 +55,4 @@ def test_a_long_note_is_folded_behind_its_beginning():
     long_note = f"Diverged lines: {', '.join(f'method {place}' for place in range(40))}."
     table = PageTable("t", "", [], [], notes=["Short.", long_note])
 
-    assert (table.short_notes, table.long_notes) == (["Short."], [("Diverged lines", long_note)])
+    assert (table.short_notes, table.long_notes) == (["Short."], [("Diverged lines: method 0", long_note)])

@@ -1,0 +1,270 @@
+"""The documentation, the pages of results and the reference of fedrec's modules as a folder of HTML.
+
+    python -m docs.site OUT
+
+Its first page is OUT/index.html. It opens from the disk, without a network; any web server can offer it.
+What a page links to comes along: Markdown as HTML, sources as text, all else as it is.
+"""
+
+import argparse
+import itertools
+import os
+import posixpath
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+
+from docs.api import packages_of
+from docs.tables.numbers import DOCS, ROOT
+from fedrec.errors import ConfigurationError
+
+REPORT = ROOT / "results/reference/report/report.html"
+_TABLES = ROOT / "results/reference/tables"
+"""Tables that the page of results shows, too, each at the anchor of its name."""
+_STYLED_LIKE = ROOT / "fedrec/reporting/page"
+"""The folder of style and script of the page of results."""
+_START = ROOT / "README.md"
+_OTHERS = (ROOT / "config/README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+_MARK = ".fedrec-site"
+"""The file by which a folder is known to be a site that fedrec wrote."""
+_AS_THEY_ARE = {".html", ".svg", ".png", ".csv", ".pdf", ".txt"}
+"""Files that a browser shows by itself, by how they end."""
+_TEMPLATES = DOCS / "templates"
+_ADDRESS = re.compile(r'(?:href|src|srcset)="([^"#:]+?)(?:#[^"]*)?"')
+"""The address of another file in a page of HTML; no other scheme."""
+
+
+class Site:
+    """A site that is written into a folder: the files below the project's root, each at its own place."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self._asked: dict[Path, None] = {}
+        self._packages = packages_of(ROOT / "fedrec", _docstring_html)
+
+    def write(self) -> list[Path]:
+        """Write every page and what they lead to; return the sources."""
+        for path in (_START, *sorted(DOCS.glob("*.md")), *_OTHERS, REPORT):
+            self._asked[path] = None
+        done: list[Path] = []
+        while len(done) < len(self._asked):
+            path = list(self._asked)[len(done)]
+            self._write_one(path)
+            done.append(path)
+        for package in self._packages:
+            body = _template("api.html").render(package=package)
+            self._page(f"api/{package.name}.html", package.name, body)
+        style = [_STYLED_LIKE / "page.css", _TEMPLATES / "site.css"]
+        self._file("site.css", "\n".join(path.read_text(encoding="utf-8") for path in style))
+        self._file("site.js", (_STYLED_LIKE / "page.js").read_text(encoding="utf-8"))
+        self._file(_MARK, "Written by `python -m docs.site`, which replaces this folder.\n")
+        return done
+
+    def address(self, path: Path) -> str:
+        """Where a file of the project stands in the site."""
+        name = path.relative_to(ROOT).as_posix()
+        if path == _START:
+            return "index.html"
+        if path.is_dir():
+            return f"{name}/index.html"
+        if path.suffix == ".md":
+            return f"{name.removesuffix('.md')}.html"
+        return name if path.suffix in _AS_THEY_ARE else f"{name}.html"
+
+    def _write_one(self, path: Path) -> None:
+        if path.is_dir():
+            files = [one for one in sorted(path.iterdir()) if one.is_file() and one.suffix in _AS_THEY_ARE]
+            lines = [f"- [{one.name}]({quote(one.name)})" for one in files]
+            self._markdown(path, "\n".join([f"# {path.name}", "", *lines]), path)
+        elif path.suffix == ".md":
+            self._markdown(path, path.read_text(encoding="utf-8"), path.parent)
+        elif path.suffix in _AS_THEY_ARE:
+            self._copy(path)
+        else:
+            name = path.relative_to(ROOT).as_posix()
+            text = escape(path.read_text(encoding="utf-8"))
+            self._page(self.address(path), name, f"<h1>{name}</h1><pre><code>{text}</code></pre>")
+
+    def _copy(self, path: Path) -> None:
+        """Copy a file, and what a page of HTML leads to."""
+        target = self.out / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        if path.suffix != ".html":
+            return
+        for address in dict.fromkeys(_ADDRESS.findall(path.read_text(encoding="utf-8"))):
+            linked = _inside(path.parent / unquote(address), path)
+            if linked.suffix == ".md":
+                # The page leads to the Markdown itself.
+                shutil.copyfile(linked, self._place(linked.relative_to(ROOT).as_posix()))
+            else:
+                self._asked.setdefault(linked)
+
+    def _markdown(self, path: Path, text: str, folder: Path) -> None:
+        """Write a page of Markdown; what it leads to is asked for, and its links lead to the site's pages."""
+        here = self.address(path)
+        tokens = _parser(html=True).parse(text)
+        for token in _every(tokens):
+            for name in ("href", "src"):
+                if name in token.attrs:
+                    token.attrs[name] = self._link(str(token.attrs[name]), path, folder, here)
+        title = next((one.content for one in _headings(tokens) if one.content), path.name)
+        body = _parser(html=True).renderer.render(tokens, _parser(html=True).options, {})
+        self._page(here, re.sub(r"[`*]", "", title), body)
+
+    def _link(self, link: str, page: Path, folder: Path, here: str) -> str:
+        """A link of a page of Markdown, as the page of the site has it."""
+        file, sign, anchor = link.partition("#")
+        if not file or re.match(r"\w+:", file):
+            return link
+        path = _inside(folder / unquote(file), page)
+        if path.parent == _TABLES and path.suffix == ".md":
+            path, sign, anchor = REPORT, "#", path.stem
+        self._asked.setdefault(path)
+        return quote(posixpath.relpath(self.address(path), posixpath.dirname(here))) + sign + anchor
+
+    def _page(self, address: str, title: str, body: str) -> None:
+        up = "../" * address.count("/")
+        page = _template("site.html").render(
+            title=title if title == "fedrec" else f"{title} - fedrec",
+            up=up,
+            here=address,
+            groups=self._groups(),
+            body=Markup(body),  # noqa: S704 - rendered from files of the project
+        )
+        self._file(address, page)
+
+    @cache  # noqa: B019 - a site lives as long as the command that writes it
+    def _groups(self) -> Sequence[tuple[str, Sequence[tuple[str, str]]]]:
+        """What every page leads to."""
+        report = self.address(REPORT)
+        return [
+            ("Start", [("fedrec", "index.html"), *((_title(path), self.address(path)) for path in _OTHERS)]),
+            ("Results", [("All results", report), ("Runs", report.replace(".html", ".runs.html"))]),
+            ("Documents", sorted((_title(path), self.address(path)) for path in DOCS.glob("*.md"))),
+            ("Modules", [(one.name, f"api/{one.name}.html") for one in self._packages]),
+        ]
+
+    def _file(self, address: str, text: str) -> None:
+        self._place(address).write_text(text, encoding="utf-8")
+
+    def _place(self, address: str) -> Path:
+        path = self.out / address
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def build_site(out: Path) -> list[Path]:
+    """Write the site into a folder; an earlier one there is replaced, and anything else is left alone.
+
+    It is written beside the folder first: whoever stops it leaves the earlier one as it was.
+    """
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise ConfigurationError(f"{out}: is no folder. Name another one.")
+    if out.exists() and any(out.iterdir()) and not (out / _MARK).is_file():
+        raise ConfigurationError(f"{out}: has files that are no site of fedrec. Name another folder.")
+    part = out.resolve().with_name(f".{out.resolve().name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    (part / _MARK).touch()
+    sources = Site(part).write()
+    shutil.rmtree(out, ignore_errors=True)
+    part.replace(out.resolve())
+    return sources
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as forges make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _inside(path: Path, page: Path) -> Path:
+    """The file that a page leads to, which is one of the project."""
+    found = Path(os.path.normpath(path))
+    if not found.is_relative_to(ROOT) or not found.exists():
+        raise ConfigurationError(f"{page.relative_to(ROOT)}: leads to {found}, which is not there.")
+    return found
+
+
+@cache
+def _parser(*, html: bool) -> MarkdownIt:
+    """A parser of Markdown; the project's own pages have HTML in them, docstrings have none."""
+    parser = MarkdownIt("commonmark", {"html": html}).enable("table")
+    parser.core.ruler.push("anchors", lambda state: _add_anchors(state.tokens))
+    parser.add_render_rule("table_open", lambda *_: f"{_FRAME}<table data-sortable>")
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return parser
+
+
+_FRAME = '<div class="scroll" role="region" tabindex="0" aria-label="A table">'
+
+
+def _add_anchors(tokens: Sequence[Token]) -> None:
+    """Give headings their anchors, and cells of numbers their class."""
+    seen: dict[str, int] = {}
+    for token, inline in itertools.pairwise(tokens):
+        if token.type == "heading_open":
+            anchor = slug("".join(one.content for one in inline.children or ()))
+            again = seen[anchor] = seen.get(anchor, -1) + 1
+            token.attrs["id"] = f"{anchor}-{again}" if again else anchor
+        elif token.type in ("th_open", "td_open") and token.attrs.pop("style", "") == "text-align:right":
+            token.attrs["class"] = "number"
+
+
+def _headings(tokens: Sequence[Token]) -> Iterator[Token]:
+    """What stands in headings."""
+    for token, inline in itertools.pairwise(tokens):
+        if token.type == "heading_open":
+            yield inline
+
+
+def _every(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Tokens, and those within them."""
+    for token in tokens:
+        yield token
+        yield from _every(token.children or ())
+
+
+def _docstring_html(text: str) -> str:
+    return Markup(_parser(html=False).render(text))  # noqa: S704 - the parser escapes what is no Markdown
+
+
+def _title(path: Path) -> str:
+    """The first heading of a page of Markdown."""
+    heading = next(_headings(_parser(html=True).parse(path.read_text(encoding="utf-8"))))
+    return re.sub(r"[`*]", "", heading.content)
+
+
+@cache
+def _template(name: str) -> Any:  # noqa: ANN401 - jinja2's own type says no more
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(name)
+
+
+def main() -> None:
+    """Write the site, and say where it begins."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", type=Path, help="the folder to write")
+    out = cast("Path", parser.parse_args().out)
+    try:
+        build_site(out)
+    except (ConfigurationError, OSError) as error:
+        sys.exit(f"python -m docs.site: {error}")
+    print(f"Open {out / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
