@@ -32,9 +32,10 @@ def add_commands(commands: "Commands") -> None:
 
 def _build(parsed: argparse.Namespace) -> None:
     """Build a table, figure or page from its finished runs."""
+    from fedrec.plan.asked import asking_for
     from fedrec.reporting.build import build
 
-    project = project_of(parsed)
+    project = asking_for(project_of(parsed), [parsed.target])
     target = project.target(parsed.target) if parsed.plan is None else _planned(parsed)
     _check_inputs(target, project)
     _check_runs(target, project)

@@ -4,19 +4,20 @@ Its words are those of `snakemake`, read by Snakemake's own parser, so that both
 """
 
 import argparse
-import io
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, redirect_stderr
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fedrec.cli.options import MIRROR_VARIABLE, add_command
+from fedrec.cli.snakemake_words import read_words
 from fedrec.errors import ConfigurationError, StoppedError
 
 if TYPE_CHECKING:
@@ -55,18 +56,21 @@ def add_commands(commands: "Commands") -> None:
 def _run(parsed: argparse.Namespace) -> NoReturn:
     """Build targets by Snakemake: check their names, print the runs to train, train outdated runs again."""
     from fedrec.plan.available import check_mirror
+    from fedrec.plan.idle_keys import refuse_idle_keys
     from fedrec.plan.rule_functions import check_writable, load_project
     from fedrec.plan.workflow_start import prepare_start
     from fedrec.workers.process import WORKER_COMMAND
     from fedrec.workers.server import WorkerServer
 
     _check_order(parsed)
-    asked, changes = _as_snakemake(parsed.others)
+    asked, changes = read_words(parsed.others)
     _check_place(asked)
     project = load_project(asked.configfile, changes, os.environ.get(MIRROR_VARIABLE))
     check_mirror(project.mirror)
     check_writable(Path())
     start = prepare_start(project, list(asked.targets))
+    load = partial(load_project, asked.configfile, mirror=os.environ.get(MIRROR_VARIABLE))
+    refuse_idle_keys(project, changes, start.targets, load)
     print(start.summary(asked.cores), flush=True)
     if not asked.dryrun:
         start.write_run_list()
@@ -75,29 +79,6 @@ def _run(parsed: argparse.Namespace) -> NoReturn:
             stack.enter_context(closing(WorkerServer(WORKER_COMMAND)))
         status = _snakemake(_arguments(parsed.others, asked, start.forced_files))
     raise SystemExit(status)
-
-
-def _as_snakemake(words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """What Snakemake takes words for, profiles included, and the values of its `--config`."""
-    from snakemake.cli import parse_args, parse_config
-
-    # Snakemake says there which profile it reads, and will say it again.
-    said = io.StringIO()
-    try:
-        with redirect_stderr(said):
-            _, asked = parse_args([*words])
-            return asked, parse_config(asked.config)
-    except SystemExit as ended:
-        if not ended.code:
-            raise
-        message = said.getvalue().strip().splitlines()[-1].rpartition("error: ")[2]
-    except Exception as error:
-        # Snakemake raises errors of many types for a wrong value of an option, and catches them so.
-        message = str(error)
-    raise ConfigurationError(
-        f"Snakemake cannot read these words: {message.rstrip('.')}. Its options come first, then -- and all "
-        "targets: fedrec run --cores 2 --config rounds=20 -- all. `snakemake --help` lists its options."
-    )
 
 
 def _check_order(parsed: argparse.Namespace) -> None:

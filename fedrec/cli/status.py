@@ -96,9 +96,10 @@ def _of_the_workflow(
 def _planned(
     parsed: argparse.Namespace, targets: list[str]
 ) -> "tuple[list[ListedRun], Methods, float | None]":
-    from fedrec.plan.asked import runs_asked, validate_targets
+    from fedrec.plan.asked import asking_for, runs_asked, validate_targets
 
     project = project_of(parsed)
     validate_targets(project, targets)
+    project = asking_for(project, targets)
     runs = [project.job(run).listed(project.results) for run in runs_asked(project, targets)]
     return runs, project.methods, None

@@ -76,12 +76,13 @@ def add_commands(commands: "Commands") -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that targets need and that are not finished here, for `fedrec work`."""
-    from fedrec.plan.asked import runs_asked, validate_targets
+    from fedrec.plan.asked import asking_for, runs_asked, validate_targets
     from fedrec.plan.run_list import list_text
     from fedrec.plan.run_matching import unfinished
 
     project = project_of(parsed)
     validate_targets(project, parsed.targets)
+    project = asking_for(project, parsed.targets)
     runs = runs_asked(project, parsed.targets)
     if not parsed.finished:
         runs = unfinished(project, runs)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedrec.errors import ConfigurationError, did_you_mean
 
-KINDS = ("vectors", "uploads", "traffic", "weights", "abundance")
+TRAFFIC = "traffic"
+"""What the attack on uploads reads: what clients receive and send."""
+KINDS = ("vectors", "uploads", TRAFFIC, "weights", "abundance")
 
 
 def merged_records(records: Iterable[str]) -> dict[str, list[int]]:
@@ -24,7 +26,7 @@ def merged_records(records: Iterable[str]) -> dict[str, list[int]]:
             listed = {int(user) for user in users.split(",")} if users else set()
         except ValueError:
             raise ConfigurationError(f"--record {text}: users are numbers joined by commas.") from None
-        if kind != "traffic" and bool(listed) == (kind == "abundance"):
+        if kind != TRAFFIC and bool(listed) == (kind == "abundance"):
             raise ConfigurationError(
                 f"--record {text}: abundance is of every user, and takes no numbers."
                 if listed

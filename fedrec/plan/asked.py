@@ -3,12 +3,14 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fedrec.errors import ConfigurationError, did_you_mean
+from fedrec.plan.leaderboard import LEADERBOARD
 from fedrec.plan.project import Project
 from fedrec.plan.runs import FILES, SUMMARY, RunId
-from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS
+from fedrec.plan.targets import ENDINGS, RESULT_FOLDERS, Target
 
 _DATASET_FILES = ("interactions.parquet", "users.parquet", "items.parquet", "statistics.json")
 _SPLIT_FILES = ("split.parquet", "candidates.parquet")
@@ -34,6 +36,19 @@ def validate_targets(project: Project, asked: Iterable[str]) -> None:
             raise ConfigurationError(project.no_target(name))
 
 
+def asking_for(project: Project, asked: Iterable[str]) -> Project:
+    """The project with the runs whose uploads targets attack: no other finished run has to record them."""
+    layouts = project.layouts
+    targets = [target for name in asked for target in _targets_of(project, name)]
+    shown = [project.target(name) for page in targets for name in page.content.get("targets", ())]
+    attacking = [
+        target
+        for target in (*targets, *shown)
+        if layouts[target.layout].selection == "attacked" or target.name == LEADERBOARD
+    ]
+    return replace(project, attacked=frozenset(run for target in attacking for run in target.runs))
+
+
 def runs_asked(project: Project, asked: Iterable[str]) -> list[RunId]:
     """The runs that targets need, by name or by file, each once; some files need none."""
     runs = (run for name in asked for run in _runs_of(project, name))
@@ -41,14 +56,18 @@ def runs_asked(project: Project, asked: Iterable[str]) -> list[RunId]:
 
 
 def _runs_of(project: Project, name: str) -> Iterable[RunId]:
-    if name in project.groups or name in project.targets.names:
-        return (run for target in project.group(name) for run in target.runs)
     folder, _, rest = (_below(project.results, name) or "").partition("/")
-    if folder == "runs":
+    if folder == "runs" and name not in project.targets.names:
         return [run_and_file(project, rest)[0]]
-    if folder in RESULT_FOLDERS.values():
-        return project.target(rest.partition(".")[0]).runs
-    return []
+    return (run for target in _targets_of(project, name) for run in target.runs)
+
+
+def _targets_of(project: Project, name: str) -> list[Target]:
+    """The tables, figures and pages that a name or a file stands for."""
+    if name in project.groups or name in project.targets.names:
+        return project.group(name)
+    folder, _, rest = (_below(project.results, name) or "").partition("/")
+    return [project.target(rest.partition(".")[0])] if folder in RESULT_FOLDERS.values() else []
 
 
 def _below(results: Path, name: str) -> str | None:

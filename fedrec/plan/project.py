@@ -14,7 +14,7 @@ from fedrec.config.names import folder_name, parse, spelling_of
 from fedrec.config.papers import Artefact, artefacts_of
 from fedrec.config.protocol import OWN, paper_of
 from fedrec.config.protocol_file import protocol_named
-from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.records import TRAFFIC, merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
 from fedrec.files.sealed import read_sealed
@@ -318,7 +318,8 @@ class Project(Workspace):
     def _records_of(self, run: RunId) -> tuple[str, ...]:
         """What a run records: what any target of this configuration needs, and what it recorded before.
 
-        A finished run that recorded more than is needed stays as it is.
+        A finished run that recorded more than is needed stays as it is, and so does one without its traffic
+        where the targets attack no uploads of it.
         """
         needed = self._records.get(run, [])
         path = self.results / run.folder / SUMMARY
@@ -327,6 +328,9 @@ class Project(Workspace):
         except (FileNotFoundError, StorageError, ValueError):
             # No run yet, or a damaged one: whoever reads it will say so.
             before = []
+        else:
+            if self.attacked is not None and run not in self.attacked:
+                needed = [text for text in needed if text != TRAFFIC]
         return tuple(spelled_records(merged_records([*needed, *before])))
 
     def _fingerprint(self, method: str) -> str:

@@ -3,17 +3,20 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from fedrec.config.configuration import read_configuration
 from fedrec.errors import FedrecError, StorageError
 from fedrec.files.atomic import canonical_json
+from fedrec.plan.asked import asking_for
 from fedrec.plan.available import check_mirror
 from fedrec.plan.cached import CACHE_VARIABLE, check_cache, unchecked_origin
 from fedrec.plan.cluster_resources import ResourceEstimator
 from fedrec.plan.fingerprint import code_fingerprint
+from fedrec.plan.idle_keys import refuse_idle_keys
 from fedrec.plan.progress_lines import start_progress_lines
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.workflow_start import SUMMARY_PRINTED, listed_for, prepare_start
@@ -55,17 +58,25 @@ class RuleFunctions:
         *,
         uses_cache: bool,
         is_job: bool = False,
+        targets: Callable[[], Sequence[str]] | None = None,
     ) -> Self:
         """Read the project as Snakemake was asked to; an error ends the process with one message.
 
+        Where keys are set on its command line, `targets` gives those that they must do something for.
         Snakemake would show an exception with lines of its rule files, which are right.
         """
         try:
-            project = load_project(files, changes, environment.get("FEDREC_MIRROR"))
+            mirror = environment.get("FEDREC_MIRROR")
+            project = load_project(files, changes, mirror)
             if not is_job:
                 check_writable(Path())
                 # Another machine that does a job may have no mirror, and most jobs need none.
                 check_mirror(project.mirror)
+            if changes and targets is not None and SUMMARY_PRINTED not in environment:
+                load = partial(load_project, files, mirror=mirror)
+                refuse_idle_keys(project, changes, targets(), load)
+            if targets is not None and (named := targets()):
+                project = asking_for(project, named)
             if uses_cache:
                 check_cache(environment.get(CACHE_VARIABLE))
         except FedrecError as error:

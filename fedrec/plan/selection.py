@@ -12,7 +12,7 @@ from fedrec.config.names import parse
 from fedrec.config.papers import BOTH, Artefact, Paper
 from fedrec.config.printed import published
 from fedrec.config.protocol import SWITCHES, full_name, short_name
-from fedrec.config.records import merged_records, spelled_records
+from fedrec.config.records import TRAFFIC, merged_records, spelled_records
 from fedrec.config.tuning import has_tuned, tuned_name
 from fedrec.errors import ConfigurationError, did_you_mean
 from fedrec.plan.leaderboard import leaderboard_lines
@@ -443,5 +443,5 @@ def records_of_run(workspace: Workspace) -> dict[RunId, list[str]]:
     workspaces = workspace, workspace.first_look, workspace.demonstration
     attacked = [run for one in workspaces for run in _attacked(one)]
     for run in (*attacked, *_attacked_when_tuned(workspace)):
-        records[run] = spelled_records(merged_records([*records.get(run, []), "traffic"]))
+        records[run] = spelled_records(merged_records([*records.get(run, []), TRAFFIC]))
     return records

@@ -1,17 +1,20 @@
 """What is known of a workflow before Snakemake starts: targets, their runs, and runs to be trained again."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fedrec.errors import first_lines
 from fedrec.files.atomic import write_text
-from fedrec.plan.asked import runs_asked, validate_targets
+from fedrec.plan.asked import asking_for, runs_asked, validate_targets
 from fedrec.plan.project import Project
 from fedrec.plan.run_list import ASKED, ListedRun, list_text
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import SUMMARY, RunId
 from fedrec.plan.training_summary import training_summary
 
-_DEFAULT_TARGET = "all"
+DEFAULT_TARGET = "all"
+_MOST_REASONS = 5
 SUMMARY_PRINTED = "FEDREC_SUMMARY_PRINTED"
 """The environment variable that says that the summary of a workflow is printed already."""
 
@@ -27,12 +30,21 @@ class WorkflowStart:
     """Runs that are to be trained."""
     outdated: Sequence[RunId]
     """Those of them whose folder holds a run.json: of another run, of a damaged or of an incomplete one."""
+    reasons: Sequence[str]
+    """Why each of these is trained again."""
     outdated_splits: Sequence[str]
     """Files of splits, below the results, that follow another protocol than the configuration states."""
 
     def summary(self, cores: int | None) -> str:
         """The runs to train on so many cores, in a few lines."""
-        return training_summary(self.project, self.unfinished, self.targets, cores)
+        text = training_summary(self.project, self.unfinished, self.targets, cores)
+        return "\n".join([text, *first_lines(list(self._again()), _MOST_REASONS)])
+
+    def _again(self) -> Iterator[str]:
+        """Why runs are trained again, and how many for each reason."""
+        reasons = Counter(self.reasons)
+        for reason, count in reasons.most_common():
+            yield f"  trained again: {count}, each because {reason}"
 
     @property
     def forced_files(self) -> list[str]:
@@ -51,14 +63,17 @@ class WorkflowStart:
 
 def listed_for(project: Project, targets: Sequence[str]) -> list[ListedRun]:
     """All runs that targets need, finished or not."""
-    runs = runs_asked(project, targets or [_DEFAULT_TARGET])
+    targets = targets or [DEFAULT_TARGET]
+    project = asking_for(project, targets)
+    runs = runs_asked(project, targets)
     return [project.job(run).listed(project.results) for run in runs]
 
 
 def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
     """Check targets and compare their runs with the results; `ConfigurationError` for an unknown target."""
-    targets = targets or [_DEFAULT_TARGET]
+    targets = targets or [DEFAULT_TARGET]
     validate_targets(project, targets)
+    project = asking_for(project, targets)
     runs = runs_asked(project, targets)
     matcher = RunMatcher()
     specs = {run: project.spec(run) for run in runs}
@@ -73,5 +88,6 @@ def prepare_start(project: Project, targets: Sequence[str]) -> WorkflowStart:
         runs,
         unfinished=[run for run, match in matches.items() if not match.is_current],
         outdated=[run for run, match in matches.items() if match.is_outdated],
+        reasons=[match.reason for match in matches.values() if match.is_outdated],
         outdated_splits=[file for file, is_outdated in splits.items() if is_outdated],
     )

@@ -84,6 +84,8 @@ class Workspace:
     layouts: Mapping[str, Layout]
     stored: Stored | None = None
     """What is to be reported on without training; None where what is missing is trained."""
+    attacked: frozenset[RunId] | None = None
+    """The runs whose uploads the targets attack; None where it is not known which targets are asked for."""
 
     @property
     def results(self) -> Path:

@@ -13,6 +13,7 @@ Training writes them on machines without polars, so polars is imported where a f
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,6 +65,9 @@ AUDIT_FILE = "audit.json"
 """What the audit found inside a run, where its model is not kept (see `fedrec.runs.store`)."""
 REPORTED = ("best_validation", "best_test", "last")
 """The rounds whose ranks are kept; a protocol's `round_rule` names the one it reports."""
+_MB = 1_000_000
+_LARGE = 100 * _MB
+"""Bytes of a model from which on it is announced: so much no forge takes as one file."""
 _STATED = ("dataset", "method", "paper", "protocol", "seed", "settings", "split", "code", "metrics", "rounds")
 """What `run.json` must say for a run to be read."""
 
@@ -113,6 +117,7 @@ class RunRecord:
         if summary.get(MODEL) == NOT_KEPT:
             (folder / STATE).unlink(missing_ok=True)
         else:
+            _announce(folder, sum(tensor.nbytes for tensor in tensors.values()))
             files[STATE] = save_tensors(folder / STATE, tensors, canonical_json(about))
         write_sealed(folder / SUMMARY, {**summary, "files": files})
         return cls(folder)
@@ -557,6 +562,17 @@ def without_brackets(folder: Path) -> str:
     except ConfigurationError:
         spelled = Path("runs/.../fedmf@rounds-20/seed0")
     return f"Folders spell a method without brackets: {spelled}"
+
+
+def _announce(folder: Path, size: int) -> None:
+    """Say how large a large model is before it is written."""
+    if size > _LARGE:
+        print(
+            f"{folder}: its model takes {size / _MB:,.0f} MB on the disk and is written now. --without-model "
+            "leaves it out, and then run.scores, audits and figures of models have nothing to read.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _file(table: str) -> str:

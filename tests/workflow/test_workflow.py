@@ -418,6 +418,8 @@ def test_a_mistake_is_told_before_any_job(fresh):
         "tables and figures of papers, `snakemake --list-rules` everything.\n"
     )
     assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
+    text = fresh.snakemake("--dry-run", "--config", "rounds=3", "--", "pfedrec_table4", succeeds=False)
+    assert "fedrec: from --config: rounds changes nothing of pfedrec_table4. It shortens" in text
     fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
     text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
     # Ours stands alone, but for Snakemake's word on the profile.

@@ -136,6 +136,14 @@ ELSEWHERE = "`fedrec run` builds the project of the folder that it is started in
         (["all", "--conf", "rounds=3"], "ambiguous option: --conf could match"),
         (["all", "--cores", "many"], "must be integer or 'all'. Its options come first"),
         (["all", "--profile", "gone"], "profile directory given (gone)"),
+        (
+            ["--config", "seeds=[0]", "rounds=3", "--", "pfedclr_table1"],
+            "from --config: rounds changes nothing of pfedclr_table1. It shortens comparisons and the audit",
+        ),
+        (
+            ["--config", "datasets=[beta]", "--", TARGET],
+            f"datasets changes nothing of {TARGET}. It is for `all`",
+        ),
         (["all", "-kd", "there"], f"--directory there: {ELSEWHERE}"),
         (["all", "--snake", "there"], f"--snakefile there: {ELSEWHERE}"),
     ],

@@ -46,6 +46,20 @@ def test_a_split_of_another_protocol_is_made_again_before_its_runs(project):
     assert forced == [project.spec(run).split, project.spec(run).folder / "run.json"]
 
 
+def test_only_an_attack_on_uploads_has_a_finished_run_trained_again_for_its_traffic(tmp_path):
+    project = Made(tmp_path).project(datasets=["alpha"], methods=["fedmf"], protocols=["clean"])
+    (run,) = runs_asked(project, ["audit_uploads"])
+    assert project.job(run).records == ("traffic",)
+    finish(project, run, record=[])
+    for target in ("alpha_comparison", "audit_significance"):
+        assert prepare_start(project, [target]).unfinished == []
+    for target in ("audit_uploads", "report", f"{project.results}/tables/audit_uploads.csv"):
+        start = prepare_start(project, [target])
+        assert run in start.outdated
+        why = "trained again: 1, each because it differs from the plan in what it recorded (not traffic)."
+        assert why in start.summary(None)
+
+
 def test_without_a_target_it_is_all(project):
     assert prepare_start(project, []) == prepare_start(project, ["all"])
 

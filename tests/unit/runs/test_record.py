@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
+import torch
 
 import fedrec
 from fedrec.data.split import read_split
@@ -21,6 +23,7 @@ from fedrec.evaluation.scoring import candidate_ranks
 from fedrec.files.parquet import read_table
 from fedrec.files.sealed import read_sealed, sealed, write_sealed
 from fedrec.plan.runs import RunId
+from fedrec.runs import record
 from fedrec.runs.record import REPORTED, RunRecord
 from tests.federations import METHODS, planted_blocks
 from tests.given_scores import write_ids
@@ -54,6 +57,22 @@ def folder(shared):
 def damaged(folder, tmp_path):
     """A copy that a test may damage."""
     return shutil.copytree(folder, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("large", "announced"), [(11, True), (12, False)])
+def test_a_large_model_is_announced_before_it_is_written(tmp_path, monkeypatch, capsys, large, announced):
+    """The model has 12 bytes; what is printed is printed while there is no file of it."""
+    monkeypatch.setattr(record, "_LARGE", large)
+    told = []
+    save = record.save_tensors
+    monkeypatch.setattr(
+        record, "save_tensors", lambda *given: (told.append(capsys.readouterr().err), save(*given))[1]
+    )
+    table = pa.table({"x": [1.0]})
+    RunRecord.write(
+        tmp_path, {}, curve=table, timing=table, ranks=table, tensors={"Q": torch.zeros(3)}, summary={},
+    )  # fmt: skip
+    assert [f"{tmp_path}: its model takes 0 MB" in text for text in told] == [announced]
 
 
 def test_importing_fedrec_is_light():
