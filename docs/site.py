@@ -30,7 +30,7 @@ from fedrec.errors import ConfigurationError
 
 REPORT = ROOT / "results/reference/report/report.html"
 _TABLES = ROOT / "results/reference/tables"
-"""Tables that the page of results shows, too, each at the anchor of its name."""
+"""Tables that the page of results shows, too, most of them at the anchor of their name."""
 _STYLED_LIKE = ROOT / "fedrec/reporting/page"
 """The folder of style and script of the page of results."""
 _START = ROOT / "README.md"
@@ -128,7 +128,7 @@ class Site:
         if not file or re.match(r"\w+:", file):
             return link
         path = _inside(folder / unquote(file), page)
-        if path.parent == _TABLES and path.suffix == ".md":
+        if path.parent == _TABLES and path.suffix == ".md" and path.stem in _anchors(REPORT):
             path, sign, anchor = REPORT, "#", path.stem
         self._asked.setdefault(path)
         return quote(posixpath.relpath(self.address(path), posixpath.dirname(here))) + sign + anchor
@@ -194,6 +194,12 @@ def _inside(path: Path, page: Path) -> Path:
     if not found.is_relative_to(ROOT) or not found.exists():
         raise ConfigurationError(f"{page.relative_to(ROOT)}: leads to {found}, which is not there.")
     return found
+
+
+@cache
+def _anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page of HTML."""
+    return frozenset(re.findall(r' id="([^"]+)"', page.read_text(encoding="utf-8")))
 
 
 @cache
