@@ -136,7 +136,8 @@ def _leaderboard() -> str:
     from fedrec.audit.significance import ALPHA
     from fedrec.reporting.tables.leaderboard_rows import FEDERATED_KINDS, best_on_validation
 
-    rows = [row for row in stored_table("leaderboard") if row["central_difference"]]
+    table = stored_table("leaderboard")
+    rows = [row for row in table if row["central_difference"] and not row["not_counted"]]
     pairs = [row for row in rows if row["kind"] == "personalised" and row["backbone_difference"]]
     decided = [float(row["backbone_difference"]) > 0 for row in pairs if float(row["backbone_holm"]) < ALPHA]
     better, worse = sum(decided), len(decided) - sum(decided)
