@@ -1,7 +1,28 @@
-"""Names the packages to build: those of `fedrec`, and folders of data; `config` becomes fedrec's defaults."""
+"""Puts the files of `config` into a built package, as fedrec's defaults.
 
-from setuptools import find_packages, setup
+An editable installation reads them where they lie.
+"""
 
-_DATA = ["fedrec.config.defaults", "fedrec.config.defaults.papers", "fedrec.config.schemas"]
+from pathlib import Path
 
-setup(packages=[*find_packages(include=["fedrec*"]), *_DATA])
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+_SOURCES, _DEFAULTS = Path("config"), Path("fedrec/config/defaults")
+
+
+class BuildWithDefaults(build_py):
+    """Builds the package, and copies the default files into it."""
+
+    def run(self) -> None:
+        """Build, and copy."""
+        super().run()
+        if self.editable_mode:
+            return
+        for source in sorted(_SOURCES.rglob("*.yaml")):
+            target = Path(self.build_lib) / _DEFAULTS / source.relative_to(_SOURCES)
+            self.mkpath(str(target.parent))
+            self.copy_file(str(source), str(target))
+
+
+setup(cmdclass={"build_py": BuildWithDefaults})
