@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from fedrec.config.names import parse
 from fedrec.errors import ResultError
 from fedrec.files.atomic import write_text
 from fedrec.runs.device import device_name, device_named
@@ -34,7 +35,7 @@ def benchmark_process(arguments: Sequence[str], device: str, repeats: int) -> di
     importing = [sys.executable, "-c", "import torch"]
     seconds: dict[str, list[float]] = {"training": [], "torch": []}
     with tempfile.TemporaryDirectory() as folder:
-        _timed([*train, "--set=rounds=1", f"--out={folder}/first"])
+        _timed([*map(_for_one_round, train), f"--out={folder}/first"])
         for number in range(repeats):
             seconds["torch"].append(_timed(importing))
             seconds["training"].append(_timed([*train, f"--out={folder}/{number}"]))
@@ -48,6 +49,12 @@ def benchmark_process(arguments: Sequence[str], device: str, repeats: int) -> di
         "repeats": repeats,
         "seconds": {name: statistics.median(values) for name, values in seconds.items()},
     }
+
+
+def _for_one_round(word: str) -> str:
+    """A word of a command; the name of a method has one round."""
+    option, _, method = word.partition("=")
+    return f"{option}={parse(method).with_changes({'rounds': '1'})}" if option == "--method" else word
 
 
 def _timed(command: Sequence[str]) -> float:

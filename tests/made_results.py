@@ -148,7 +148,11 @@ class Made:
             "split": {"clean": "ab", "published": "cd"}[kind] * 32,
             "code": "ef" * 32,
             "rounds": {"best_validation": 7},
-            "metrics": {"best_validation": {"test": {"hr@10": hits, "ndcg@10": hits / 2}}},
+            "metrics": {
+                "best_validation": {
+                    part: {"hr@10": hits, "ndcg@10": hits / 2} for part in ("validation", "test")
+                }
+            },
             **({"also_settings_of": ["fedem", "plgc"]} if (kind, method) == ("clean", "mf") else {}),
             "measured": {
                 "seconds": 100 * len(method) / 7,

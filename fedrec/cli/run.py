@@ -17,7 +17,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from fedrec.cli.options import MIRROR_VARIABLE, add_command
-from fedrec.cli.snakemake_words import read_words
 from fedrec.errors import ConfigurationError, StoppedError
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def add_commands(commands: "Commands") -> None:
 
 def _run(parsed: argparse.Namespace) -> NoReturn:
     """Build targets by Snakemake: check their names, print the runs to train, train outdated runs again."""
+    from fedrec.cli.snakemake_words import read_words
     from fedrec.plan.available import check_mirror
     from fedrec.plan.idle_keys import refuse_idle_keys
     from fedrec.plan.rule_functions import check_writable, load_project

@@ -443,14 +443,14 @@ class RunRecord:
         `items` is one list for all users, or a row for each. `ids` says what both are: fedrec's numbers in
         the dataset, or the ids of the dataset's own file (`original`).
         """
-        known = self._ids(ids)
+        learner, known = self.learner, self._ids(ids)
         index, wanted = numbers_of_ids(users, "user", known), numbers_of_ids(items, "item", known)
         if index.ndim > 1 or wanted.shape[:-1] not in ((), index.shape):
             raise ResultError(
                 f"items: their shape is {wanted.shape}, for users of shape {index.shape}. Write one list of "
                 "users, and one list of items for all of them, or a row for each."
             )
-        return self._scores(index, wanted)
+        return self._scores(learner, index, wanted)
 
     def recommend(self, user: object, k: int = 10, *, ids: "IdKind" = "original") -> "pl.DataFrame":
         """The `k` items with the highest scores for a user, best first, without the user's training items.
@@ -462,11 +462,11 @@ class RunRecord:
 
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise ConfigurationError(f"k={k!r}: is no number of items. Give 1 or more.")
-        known = self._ids(ids)
+        learner, known = self.learner, self._ids(ids)
         number = numbers_of_ids([user], "user", known)
         theirs, trained = self.split.pairs_of(TRAIN)
         unseen = np.setdiff1d(np.arange(self.split.items), trained[theirs == number[0]])
-        scores = self._scores(number, unseen)[0]
+        scores = self._scores(learner, number, unseen)[0]
         best = np.argsort(-scores, kind="stable")[:k]
         chosen = unseen[best]
         items = chosen if ids == "fedrec" else [known.item[place] for place in chosen]
@@ -475,9 +475,11 @@ class RunRecord:
     def _ids(self, kind: str) -> Ids:
         return Ids.of(kind, self._data, self.split)
 
-    def _scores(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(
+        self, learner: Learner, users: NDArray[np.int64], items: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         """The same by numbers in the dataset."""
-        learner, index = self.learner, self.client_index(users)
+        index = self.client_index(users)
         rows = torch.as_tensor(items, device=index.device).expand(len(index), -1)
         with torch.no_grad():
             scores = protocol_scores(learner, self.clients, index, rows)

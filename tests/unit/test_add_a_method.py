@@ -26,7 +26,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("added") / "fedrec copy"
     for part in ("fedrec", "config", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=HALF_WRITTEN)
-    shutil.copy(ROOT / "pyproject.toml", folder)
+    for file in ("pyproject.toml", "Snakefile"):
+        shutil.copy(ROOT / file, folder)
     (command,) = re.findall(r"^    fedrec (new .*)$", PAGE, re.M)
     printed = fedrec(folder, *command.split())
     # It prints the commands of the page, but for the rounds.

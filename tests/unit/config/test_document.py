@@ -21,6 +21,7 @@ CONFIG = {
     "artefacts": [],
     "paper_datasets": None,
     "diverged": "refused",
+    "quick_rounds": 1,
     "demo_rounds": 1,
     "gpu_per_run": 0,
     "gpu_costs": {"start": 1.0, "round": 0.01, "noise": 1.0, "million": {"fedmf": 0.1}, "tables": {}},

@@ -223,7 +223,7 @@ def test_a_comparison_marks_them_and_keeps_their_rows(three):
     assert any(cell.endswith("† [1.00, 1.00]") for cell in cells(text, "FedMF"))
     assert "–†" in cells(text, "FedRAP")
     assert "** †" not in text
-    assert cells(text, "popularity")[4].startswith("**"), "the best of those that did not diverge"
+    assert cells(text, "popularity")[5].startswith("**"), "the best of those that did not diverge"
     assert "† Diverged: FedMF, clean, in round 7; FedRAP, clean, in round 1." in text
     assert [row["diverged"] for row in rows if "diverged" in row] == [["0:7"], ["0:1"]]
     assert len(rows) == len(three)

@@ -142,7 +142,7 @@ def test_the_page_gets_claims_in_every_row_and_counts_by_paper(tmp_path):
     written(tmp_path, four(tmp_path), hetrec2011="no file")
     shown = read_shown(tmp_path / "tables/verdicts.json")
     (table,) = shown.tables
-    assert [column.key for column in table.columns][:2] == ["claim", "clean_verdict"]
+    assert [column.key for column in table.columns][:2] == ["claim", "dataset"]
     assert all(row["claim"] for row in table.rows)
     (count,) = shown.chapter.counts
     assert (count["paper"], count["claims"], count["judged"], count["datasets"]) == (
