@@ -268,7 +268,7 @@ def _build_everything(parsed: argparse.Namespace, project: "Project", store: "Ru
     from fedrec.reporting.published import publish
     from fedrec.reporting.stored import build_stored
 
-    print("Everything is built: about five minutes on two cores. Names build those alone.", file=sys.stderr)
+    print("Everything is built: about six minutes on two cores. Names build those alone.", file=sys.stderr)
     names = build_stored(project, store, parsed.jobs)
     if parsed.publish:
         print(f"{len(publish(project.results, parsed.store))} files to be read are in {parsed.store}.")
