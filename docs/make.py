@@ -46,7 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "machines": speed.machines,
     "datasets": results.datasets,
     "searches": searches.searches,
-    "alike": searches.alike,
+    "alike": searches.under_shared_protocol,
     "searched alike": searches.searched_alike,
     "noise": noise.noise,
     "goes": results.goes,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import polars as pl
 
-    from fedrec.config.own_search import RangeOrChoices
+    from fedrec.config.custom_search import RangeOrChoices
     from fedrec.data.frames import PreparedData
     from fedrec.runs.given_scores import IdKind
     from fedrec.runs.record import RunRecord

@@ -49,7 +49,7 @@ def searched_alike() -> str:
 
     methods = load_methods(ROOT / "config/methods.yaml")
     lines = []
-    for search in load_tuning(ROOT / "config/tuning.yaml", methods).alike:
+    for search in load_tuning(ROOT / "config/tuning.yaml", methods).under_shared_protocol:
         trials, found = kept_trials(search.target), found_by(methods, search)
         if trials and found is not None:
             best, second, *_ = sorted(_finalists(trials), key=_on_validation, reverse=True)

@@ -42,7 +42,7 @@ def gate_of(
     under the published protocol, None where that is not known. Where exact ranks decide, the numbers of the
     paper's exact tables must agree, too.
     """
-    numbers = printed_numbers(case)
+    numbers = printed_by_line(case)
     if not numbers and is_found is None:
         return Gate(BY_EFFECT, lacking=case.claim.lines)
     if not numbers:
@@ -87,7 +87,7 @@ def _asked(claim: Claim, rival: str | None, numbers: Mapping[str, float]) -> Ite
     return dict.fromkeys(name for name in (claim.line, *strongest, rival) if name is not None)
 
 
-def printed_numbers(case: Case) -> dict[str, float]:
+def printed_by_line(case: Case) -> dict[str, float]:
     """The printed number of each line of a case; nothing where the paper does not print all of them."""
     numbers = _numbers_in_print(case)
     return numbers if len(numbers) == len(case.claim.lines) else {}

@@ -25,7 +25,7 @@ from fedrec.audit.effects import (
     lines_that_diverged,
 )
 from fedrec.audit.enough_users import LEAST_USERS, too_few_differ, too_few_hit
-from fedrec.audit.reproduced import gate_of, printed_numbers
+from fedrec.audit.reproduced import gate_of, printed_by_line
 from fedrec.audit.significance import ALPHA, LEAST_P, holm
 from fedrec.config.claims import COSTS_LITTLE, Claim
 from fedrec.config.conditions import MAIN, PUBLISHED, Condition
@@ -200,7 +200,7 @@ def verdict_counts(verdicts: Iterable[str]) -> str:
 
 def printed_effect(case: Case) -> PrintedEffect | None:
     """The effect by the paper's own numbers, if it prints all of them."""
-    numbers = printed_numbers(case)
+    numbers = printed_by_line(case)
     if not numbers:
         return None
     base = max(numbers[name] for name in case.claim.over)

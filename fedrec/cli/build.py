@@ -32,10 +32,10 @@ def add_commands(commands: "Commands") -> None:
 
 def _build(parsed: argparse.Namespace) -> None:
     """Build a table, figure or page from its finished runs."""
-    from fedrec.plan.asked import asking_for
+    from fedrec.plan.target_names import with_attacked_runs
     from fedrec.reporting.build import build
 
-    project = asking_for(project_of(parsed), [parsed.target])
+    project = with_attacked_runs(project_of(parsed), [parsed.target])
     target = project.target(parsed.target) if parsed.plan is None else _planned(parsed)
     _check_inputs(target, project)
     _check_runs(target, project)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_catalogue, add_command, add_mirror, add_raw
-from fedrec.config.usual_files import usual_protocol_file
+from fedrec.config.default_paths import default_protocol_file
 from fedrec.errors import SourceError, SplitError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_commands(commands: "Commands") -> None:
     parser.add_argument(
         "--protocols",
         type=Path,
-        default=usual_protocol_file(),
+        default=default_protocol_file(),
         help="default: %(default)s",
     )
 

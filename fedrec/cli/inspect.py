@@ -89,7 +89,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 def _datasets(parsed: argparse.Namespace) -> None:
     """List the catalogue and what is available."""
     from fedrec.config.catalogue import load_catalogue
-    from fedrec.plan.available import availability, check_mirror
+    from fedrec.plan.availability import availability, check_mirror
 
     check_mirror(parsed.mirror)
     for name, dataset in load_catalogue(parsed.catalogue).items():

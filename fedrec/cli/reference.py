@@ -186,7 +186,7 @@ def _show(parsed: argparse.Namespace) -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that the reference lacks, the most valuable first, for `fedrec work`."""
-    from fedrec.plan.reference import chosen, plan_words, reference_plan
+    from fedrec.plan.reference import chosen, plan_text, reference_plan
     from fedrec.plan.run_list import list_text
     from fedrec.progress import span_text
     from fedrec.runs.store import RunStore
@@ -216,7 +216,7 @@ def _plan(parsed: argparse.Namespace) -> None:
     print(list_text(lines), end="")
     length = span_text(sum(run.seconds for run in listed))
     words = listed_words([run.job for run in listed], project.results)
-    print(f"{plan_words(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
+    print(f"{plan_text(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
     for what, why in project.unavailable_to_papers(project.catalogue).items():
         print(f"No runs on {what}, which is not available: {why}", file=sys.stderr)
 

@@ -115,13 +115,13 @@ def _opened(archive: str) -> "Iterator[IO[bytes]]":
 
 def _of_plan(parsed: argparse.Namespace) -> "tuple[dict[str, Path], dict[str, str]]":
     """Where the runs lie that are chosen of those the plan knows, and why others are left out."""
-    from fedrec.plan.asked import runs_asked, runs_in_results, validate_targets
+    from fedrec.plan.target_names import runs_for_targets, runs_in_results, validate_targets
 
     project = project_of(parsed)
     nameless: dict[str, str] = {}
     if parsed.targets:
         validate_targets(project, parsed.targets)
-        runs = runs_asked(project, parsed.targets)
+        runs = runs_for_targets(project, parsed.targets)
     else:
         runs, nameless = runs_in_results(project)
     for name in parsed.dataset:

@@ -76,14 +76,14 @@ def add_commands(commands: "Commands") -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that targets need and that are not finished here, for `fedrec work`."""
-    from fedrec.plan.asked import asking_for, runs_asked, validate_targets
     from fedrec.plan.run_list import list_text
     from fedrec.plan.run_matching import unfinished
+    from fedrec.plan.target_names import runs_for_targets, validate_targets, with_attacked_runs
 
     project = project_of(parsed)
     validate_targets(project, parsed.targets)
-    project = asking_for(project, parsed.targets)
-    runs = runs_asked(project, parsed.targets)
+    project = with_attacked_runs(project, parsed.targets)
+    runs = runs_for_targets(project, parsed.targets)
     if not parsed.finished:
         runs = unfinished(project, runs)
     jobs = [project.job(run) for run in runs]

@@ -26,17 +26,17 @@ class Configuration(Document):
 
     layers: tuple[Document, ...] = ()
 
-    def place(self, key: KeyPath) -> str:
-        """Where a key stands: in the last layer that has it."""
-        return self._layer(key).place(key)
+    def location(self, key: KeyPath) -> str:
+        """The location of a key: in the last layer that has it."""
+        return self._layer(key).location(key)
 
     def line(self, key: KeyPath) -> int | None:
         """Its line there; None on the command line."""
         return self._layer(key).line(key)
 
-    def taken_over(self, key: KeyPath) -> bool:
+    def from_anchor(self, key: KeyPath) -> bool:
         """Whether it got there by an anchor."""
-        return self._layer(key).taken_over(key)
+        return self._layer(key).from_anchor(key)
 
     def _layer(self, key: KeyPath) -> Document:
         """The last of the layers that hold most of a key; the first for one that none of them has."""

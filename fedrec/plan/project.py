@@ -192,7 +192,7 @@ class Project(Workspace):
                 if self.targets.can_be_searched(search)
             ],
         }
-        for search in self.tuning.alike:
+        for search in self.tuning.under_shared_protocol:
             if self.targets.can_be_searched(search):
                 for group in ("tune_clean", f"tune_clean_{search.dataset}".replace("-", "_")):
                     groups.setdefault(group, []).append(search.target)
@@ -275,7 +275,7 @@ class Project(Workspace):
                 self._fingerprint(run.method),
                 seconds_of(run, self.methods, self.catalogue),
                 is_trial=run.seed in self.tuning.seeds,
-                is_kept_diverged=self.keeps_diverged,
+                is_kept_diverged=self.records_diverged,
             )
         return self._jobs[run]
 

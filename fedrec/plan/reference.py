@@ -13,16 +13,16 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.reference import REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError
 from fedrec.files.atomic import canonical_json
-from fedrec.plan.asked import runs_asked
-from fedrec.plan.available import why_not_at_one_time
+from fedrec.plan.availability import why_not_at_one_time
 from fedrec.plan.cost import gpu_seconds_of
 from fedrec.plan.project import Project, RunJob
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import DIVERGED, RunId
+from fedrec.plan.target_names import runs_for_targets
 
 _CLEAN = "clean"
 """The protocol in whose place a step may name others."""
-_OF_THE_LEAK = ("stepped", "exposed", "attacked", "audited")
+_OF_THE_LEAK = ("protocol_steps", "exposure", "upload_attack", "audit")
 """The selections of tables of the audit that read no ranks among all items."""
 
 
@@ -107,7 +107,7 @@ def chosen(
     return kept
 
 
-def plan_words(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
+def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> str:
     """How much each step has left: runs, and hours or minutes on a GPU, one run after the other.
 
     And how many of all are `stored`, of other code, settings or splits than today's, or without what the
@@ -142,7 +142,7 @@ def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping
 
 def _runs(project: Project, step: Mapping[str, Any]) -> list[RunId]:
     """The runs that a step asks for."""
-    return _of_step(project, step, runs_asked(project, step["targets"]))
+    return _of_step(project, step, runs_for_targets(project, step["targets"]))
 
 
 def _ranked(project: Project, step: Mapping[str, Any]) -> list[RunId]:

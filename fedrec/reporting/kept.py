@@ -17,7 +17,7 @@ from fedrec.files.atomic import atomic
 from fedrec.files.parquet import read_table, write_table
 from fedrec.plan.layouts import Layout
 from fedrec.plan.runs import RunId
-from fedrec.plan.targets import Target, kept_files_of
+from fedrec.plan.targets import Target, frozen_files_of
 from fedrec.runs.record import RunRecord
 
 _KEPT = "kept.parquet"
@@ -49,7 +49,7 @@ def keep(
     for target in targets:
         rows = {key: row for key, row in rows.items() if key[0] != target.name}
         contents = {}
-        for file in (*kept_files_of(layouts[target.layout], target.name), target.plan):
+        for file in (*frozen_files_of(layouts[target.layout], target.name), target.plan):
             path = results / file
             if not path.is_file():
                 raise ResultError(f"{path}: no such file. Build it with: snakemake --cores 2 {target.name}")

@@ -92,7 +92,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         for run in store.every_run()
         if is_as_named(run.summary, project.methods, project.protocols)
         and run.summary["split"] == splits.get((run.dataset, run.id.protocol), run.summary["split"])
-        and (project.keeps_diverged or DIVERGED not in run.summary)
+        and (project.records_diverged or DIVERGED not in run.summary)
     }
     return Stored(
         frozenset(runs),
@@ -103,7 +103,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         },
         diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
         datasets=frozenset(store.described()),
-        kept=frozenset(kept_targets(store.folder)),
+        frozen=frozenset(kept_targets(store.folder)),
         training=str(project.configuration["results"]),
     )
 
@@ -287,7 +287,7 @@ def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
 
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
-    if project.is_kept(name):
+    if project.is_frozen(name):
         take_out(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
         codes, matcher = kept_codes(store.folder, target), CodeMatcher()
@@ -303,16 +303,16 @@ def _has_something(project: Project, name: str) -> bool:
     target = project.target(name)
     layout = project.layouts[target.layout]
     return (
-        project.is_kept(name)
+        project.is_frozen(name)
         or "runs" not in layout.needs
         or bool(target.runs)
-        or layout.selection == "judged"
+        or layout.selection == "claims"
     )
 
 
 def _searches(project: Project) -> list[str]:
     """The searches whose tables are kept."""
-    return [name for name in project.tuning.searches if project.is_kept(name)]
+    return [name for name in project.tuning.searches if project.is_frozen(name)]
 
 
 def _page(project: Project, name: str, names: Sequence[str]) -> Target:

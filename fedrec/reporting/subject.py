@@ -19,8 +19,8 @@ from fedrec.errors import ResultError
 from fedrec.files.parquet import read_table
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.project import Project
+from fedrec.plan.protocol_steps import ProtocolSteps
 from fedrec.plan.selection import runs_of
-from fedrec.plan.steps import ProtocolSteps
 from fedrec.plan.targets import Target
 from fedrec.reporting.built_files import reading_built
 from fedrec.runs.record import RunRecord

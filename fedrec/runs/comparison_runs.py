@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedrec.config.default_paths import default_methods
 from fedrec.config.methods import canonical_all
-from fedrec.config.usual_files import usual_methods
 from fedrec.errors import ConfigurationError
 from fedrec.plan.runs import KEPT
 from fedrec.progress import rounds_shown
@@ -32,7 +32,7 @@ def compared_runs(
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds: {seeds} is too few. Give 1 or more.")
-    known, folder = usual_methods(), Path(data)
+    known, folder = default_methods(), Path(data)
     runs = [
         usual_run(known, folder, method, protocol, seed)
         for method in canonical_all(known, methods)

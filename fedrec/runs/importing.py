@@ -18,10 +18,10 @@ from fedrec.files.atomic import as_storage_error, make_folder
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import extract_archive
 from fedrec.files.sealed import unsealed
-from fedrec.plan.asked import run_in
 from fedrec.plan.project import Project
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import FILES, SUMMARY, RunId
+from fedrec.plan.target_names import run_from_folder
 from fedrec.runs.record import RunRecord
 
 _STAGING = ".import."
@@ -80,7 +80,7 @@ class _Judge:
         """Look at the run that is to lie in `folder`."""
         try:
             said = unsealed(summary)
-            run = run_in(self._project, folder)
+            run = run_from_folder(self._project, folder)
             why = self._why_refused(run, said)
             if why is None and self._is_there(run, said):
                 self.same.append(folder)

@@ -23,7 +23,7 @@ from fedrec.federation.peers import Peers
 from fedrec.files.atomic import canonical_json
 from fedrec.files.lock import locked
 from fedrec.plan.fingerprint import check_code, run_fingerprint
-from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_alike
+from fedrec.plan.runs import DIVERGED, KEPT, MODEL, NOT_KEPT, REFUSED, papers_with_equal_settings
 from fedrec.plan.train_request import AUTO, TrainRequest
 from fedrec.progress import RoundsDone, is_shown, rounds_told
 from fedrec.runs.checked import CheckedEngine
@@ -145,7 +145,7 @@ def _context(request: TrainRequest, methods: Methods, membership: Membership) ->
         # Whoever asks a GPU how much of its memory is free takes some of it.
         place = device_named(request.device, membership.local_rank)
         memory = memory_for_clients(place, request.memory_gib)
-    alike = papers_alike(methods, method, paper, request.dataset, request.changes)
+    alike = papers_with_equal_settings(methods, method, paper, request.dataset, request.changes)
     return _Context(
         request=request,
         method=method,

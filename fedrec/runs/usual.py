@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedrec.config.default_paths import default_methods
 from fedrec.config.methods import Methods, resolve, setting_text, with_settings
 from fedrec.config.protocol import full_name
 from fedrec.config.size import Size
-from fedrec.config.usual_files import usual_methods
 from fedrec.data.split import Split
 from fedrec.errors import ConfigurationError
 from fedrec.plan.cost import duration, seconds_by_size
@@ -86,7 +86,7 @@ def train_named(
     progress: bool = True,
 ) -> RunRecord:
     """Train a method on a split; `fedrec.train` says how."""
-    methods, folder = usual_methods(), Path(data)
+    methods, folder = default_methods(), Path(data)
     texts = {name: setting_text(_plain(value)) for name, value in (settings or {}).items()}
     name, files = with_settings(methods, method, texts)
     if files and out is None:
@@ -114,7 +114,7 @@ def _trained(run: RunId, data: Path, out: Path, **options: Any) -> RunRecord:  #
         out=out,
         **options,
     )
-    train(request, usual_methods())
+    train(request, default_methods())
     return RunRecord(out, data)
 
 

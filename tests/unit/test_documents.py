@@ -17,7 +17,7 @@ from fedrec.config.catalogue import load_catalogue
 from fedrec.config.methods import load_methods, resolve, setting_text
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.config.papers import load_papers
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.config.protocol_file import load_protocols
 from fedrec.config.tuning import found_by, load_tuning
 from fedrec.federation.engines.engine import ENGINES
@@ -141,7 +141,7 @@ def test_the_counts_of_the_front_page_are_right():
     artefacts = sum(len(paper.artefacts) for paper in papers.values())
     words = {3: "three", 4: "four", 5: "five"}
     assert f"{artefacts} tables and figures" in PROSE
-    assert f"{len(published()):,} printed numbers" in PROSE
+    assert f"{len(printed_numbers()):,} printed numbers" in PROSE
     # What a user adds is counted nowhere.
     tables = re.findall(r"^\| .*$", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.M)
     own = set(re.findall(r"`([a-z-]+)`", " ".join(row for row in tables if not row.startswith("| `+"))))
@@ -234,7 +234,7 @@ def test_no_objection_is_said_to_wait_for_runs_that_are_stored():
 
 
 def test_runs_of_clusters_are_stored_and_have_the_numbers_of_their_table():
-    known = published()
+    known = printed_numbers()
     store = RunStore(ROOT / "results/reference")
     for row in rows("clusters"):
         record = store.record(row["folder"])

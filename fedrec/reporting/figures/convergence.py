@@ -31,7 +31,7 @@ from fedrec.runs.exact import metric_title
 from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
 _TALL_PANEL_FROM = 10  # curves
 _EXTRA_HEIGHT = 1.0  # inches
 _COMPARED_HEIGHT = 3.2

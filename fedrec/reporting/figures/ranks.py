@@ -18,7 +18,7 @@ from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import stem_of, steps_of
 from fedrec.reporting.tables.table import Row
 
-LAYOUT = Layout("figure", needs=("runs",), selection="stepped")
+LAYOUT = Layout("figure", needs=("runs",), selection="protocol_steps")
 _PER_METHOD = 0.2  # inches of height
 _IN_A_ROW = 3
 """Panels beside each other: more would leave no room between the names on both sides of each."""

@@ -35,7 +35,7 @@ from fedrec.runs.exact import metric_title
 from fedrec.runs.kinds import METHOD_KINDS, Kind
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("figure", needs=("runs", "models"), selection="compared")
+LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
 NARROW = 3.9
 """Inches across a narrow screen."""
 _INK = "#1b1f24"

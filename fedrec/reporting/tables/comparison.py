@@ -48,7 +48,7 @@ _EXACT_CLEAN = tuple(name for name in EXACT_METRICS if name not in _EXACT_SHOWN)
 """Those that are shown under the clean one alone."""
 _VALIDATION = f"validation_{METRIC}"
 """By which methods are ordered: who chooses one by its place chooses nothing on test."""
-LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "models", "evaluated"), selection="comparison")
 
 
 def build(target: Target, project: Project) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fedrec.cli.main import main
 from fedrec.files.sealed import sealed, unsealed, write_sealed
-from fedrec.plan.asked import runs_asked
+from fedrec.plan.target_names import runs_for_targets
 from tests.planned_runs import finish
 from tests.projects import Made, configuration, content_of, made_entries
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_built_is_one_message(made, capsys, arguments, message):
 def finished(made):
     """The runs of a table, finished."""
     project = made.project()
-    runs = runs_asked(project, ["alpha_comparison"])
+    runs = runs_for_targets(project, ["alpha_comparison"])
     for run in runs:
         finish(project, run)
     return [project.results / run.folder for run in runs]

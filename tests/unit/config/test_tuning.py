@@ -148,7 +148,7 @@ def test_all_searches_of_the_project_are_on_datasets_of_their_papers():
     catalogue = load_catalogue(ROOT / "config/datasets.yaml")
     of_papers = [one for one in tuning.searches.values() if one.protocol == "published"]
     assert [one for one in of_papers if one.paper not in catalogue[one.dataset].papers] == []
-    assert {one.dataset for one in tuning.alike} <= {*catalogue}
+    assert {one.dataset for one in tuning.under_shared_protocol} <= {*catalogue}
 
 
 # What a search has to do with the rest of the configuration
@@ -374,7 +374,7 @@ TUNED = {
 
 
 def alike_in_the_project():
-    return load_tuning(ROOT / "config/tuning.yaml", METHODS).alike
+    return load_tuning(ROOT / "config/tuning.yaml", METHODS).under_shared_protocol
 
 
 def broken_rules(search):
@@ -416,7 +416,7 @@ def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
     # Three ways of 16 trials have 6 each.
     assert trials_of_methods(tuning, "ml-1m") == {16: 27, 18: 1}
     assert "On each other dataset a method has 16 trials" in text
-    ways = Counter(search.name for search in tuning.alike if search.dataset == "ml-100k")
+    ways = Counter(search.name for search in tuning.under_shared_protocol if search.dataset == "ml-100k")
     assert Counter(ways.values()) == {1: 11, 2: 16, 3: 1}
     assert "46 searches for 28 methods" in text
     assert "16 methods have two ways, FedEM has three" in text
@@ -425,7 +425,7 @@ def test_the_page_of_the_leaderboard_states_the_budget_of_its_searches():
 def trials_of_methods(tuning, dataset):
     """How many methods have how many trials."""
     trials = Counter()
-    for search in tuning.alike:
+    for search in tuning.under_shared_protocol:
         if search.dataset == dataset:
             trials[search.name] += tuning.trials_of(search)
     return Counter(trials.values())

@@ -571,10 +571,10 @@ def test_editing_an_artefact_or_a_printed_number_rebuilds_it_alone(made, monkeyp
     made.replace("config/papers/fedrap.yaml", "title: Curricula\n", "title: Schedules\n")
     assert changed(before, plans(made.project(), *groups)) == {"fedrap_fig4"}
     made.replace("config/papers/fedrap.yaml", "title: Schedules\n", "title: Curricula\n")
-    numbers = dict(printed.published())
+    numbers = dict(printed.printed_numbers())
     key = next(key for key in numbers if key[:2] == ("pfedrec", "Table 4"))
     numbers[key] = printed.Printed(0.2, None, "", 1)
-    monkeypatch.setattr(printed, "published", lambda: numbers)
+    monkeypatch.setattr(printed, "printed_numbers", lambda: numbers)
     assert changed(before, plans(made.project(), *groups)) == {"pfedrec_table4"}
 
 

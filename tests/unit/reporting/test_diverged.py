@@ -13,8 +13,8 @@ from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.errors import ResultError
 from fedrec.files.sealed import write_sealed
 from fedrec.plan.layouts import load_layouts
+from fedrec.plan.protocol_steps import protocol_steps, runs_of_step, steps
 from fedrec.plan.runs import RunId
-from fedrec.plan.steps import protocol_steps, runs_of_step, steps
 from fedrec.reporting import build as building
 from fedrec.reporting.diverged import diverged_notes
 from fedrec.reporting.figures import ranks as ranks_figure

@@ -37,7 +37,7 @@ from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
 from fedrec.runs.origins import origin_columns
 
-LAYOUT = Layout("table", needs=("runs",), selection="compared")
+LAYOUT = Layout("table", needs=("runs",), selection="comparison")
 
 
 def build(target, project):

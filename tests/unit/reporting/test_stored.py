@@ -13,12 +13,12 @@ import pytest
 
 from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.errors import ConfigurationError, ResultError
 from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
-from fedrec.plan.targets import COVERAGE, kept_files_of
+from fedrec.plan.targets import COVERAGE, frozen_files_of
 from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
 from fedrec.reporting.kept import keep, kept_targets
@@ -375,8 +375,8 @@ def test_no_row_of_a_dataset_is_kept(built):
     project, _ = built
     layouts = project.layouts
 
-    assert "figures/x.csv" not in kept_files_of(layouts["maps"], "x"), "it says which items a user has"
-    assert "figures/x.csv" in kept_files_of(layouts["trajectories"], "x")
+    assert "figures/x.csv" not in frozen_files_of(layouts["maps"], "x"), "it says which items a user has"
+    assert "figures/x.csv" in frozen_files_of(layouts["trajectories"], "x")
 
 
 def test_a_kept_figure_says_whose_models_are_older_than_the_code(built):
@@ -395,7 +395,7 @@ def test_every_printed_number_is_accounted_for(built):
         "rows"
     ]
 
-    assert len(rows) == len(published())
+    assert len(rows) == len(printed_numbers())
     # Of four users, two of whom hit, the mean could as well be another one.
     assert float(ours["tolerance"]) == pytest.approx(1.96 * 0.5 / 2)
     assert ours["standing"] == AGREES
@@ -406,7 +406,7 @@ def test_every_printed_number_is_accounted_for(built):
     assert not re.search(r"\d[eE][+]\d+ +\|", text), "a count is no power of ten"
     (whole,) = (row for row in counts if row["paper"] == "all")
     standings = [value for key, value in whole.items() if key not in ("paper", "printed", "ours")]
-    assert sum(standings) == whole["printed"] == len(published())
+    assert sum(standings) == whole["printed"] == len(printed_numbers())
 
 
 def test_what_print_says_of_a_figure_stands_beside_what_its_csv_has(built):
@@ -524,13 +524,16 @@ HITS = (1,) * 400
 def explained(tmp_path_factory):
     """The coverage of a store with trials of a search, and a run that a cause names."""
     folder = tmp_path_factory.mktemp("explained")
-    results, printed = folder / "results", published()[*LDP, "w/o LDP", "hr@10"].value
+    results, printed = folder / "results", printed_numbers()[*LDP, "w/o LDP", "hr@10"].value
     runs = {
         ("pfedclr", 0): 0.5,
         ("pfedclr[correction_spread=0.5]", 1000): printed,
-        ("pfedclr[beta=0.5][correction_spread=0.7]", 1000): published()[*LDP, "w/o LDP", "ndcg@10"].value * 2,
+        ("pfedclr[beta=0.5][correction_spread=0.7]", 1000): printed_numbers()[
+            *LDP, "w/o LDP", "ndcg@10"
+        ].value
+        * 2,
         ("pfedclr[ldp=0.5]", 0): 0.4,
-        ("pfedclr[ldp=0.5][rank=5]", 0): published()[*LDP, "w/ LDP (lambda=0.5)", "hr@10"].value,
+        ("pfedclr[ldp=0.5][rank=5]", 0): printed_numbers()[*LDP, "w/ LDP (lambda=0.5)", "hr@10"].value,
     }
     records = []
     for (method, seed), final in runs.items():
@@ -569,7 +572,7 @@ def test_misses_are_explained_by_stored_trials_and_by_runs_that_causes_name(expl
     standing, why = told["w/o LDP", "hr@10"]
     assert standing == UNSTATED
     assert why.startswith("the paper does not state correction_spread; of 1 settings that were tried 1 reach")
-    nearest = published()[*LDP, "w/o LDP", "hr@10"].value / 2
+    nearest = printed_numbers()[*LDP, "w/o LDP", "hr@10"].value / 2
     assert told["w/o LDP", "ndcg@10"] == (
         UNEXPLAINED,
         f"no setting that was tried reaches print (nearest of 1: {nearest:.4f})",

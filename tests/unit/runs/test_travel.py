@@ -16,9 +16,9 @@ from fedrec.files.atomic import unflushed
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import write_archive
 from fedrec.files.sealed import read_sealed, write_sealed
-from fedrec.plan.asked import runs_asked, runs_in_results
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import FILES
+from fedrec.plan.target_names import runs_for_targets, runs_in_results
 from fedrec.runs.exporting import export_runs
 from fedrec.runs.importing import import_runs
 from fedrec.runs.record import RunRecord
@@ -59,7 +59,7 @@ def project_in(made, results):
 
 
 def runs_of(project):
-    return runs_asked(project, ["alpha_comparison"])
+    return runs_for_targets(project, ["alpha_comparison"])
 
 
 def exported(project, runs=None):
@@ -184,7 +184,7 @@ def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here
 
 
 def test_a_run_that_recorded_too_little_is_refused(there, here):
-    (run,) = (run for run in runs_asked(there, ["demo"]) if there.job(run).records)
+    (run,) = (run for run in runs_for_targets(there, ["demo"]) if there.job(run).records)
     finish(there, run, record=[])
     split(here, run)
     done = imported(here, exported(there, [run]))

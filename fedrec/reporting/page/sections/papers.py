@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrec.config.papers import Artefact
-from fedrec.plan.available import without
+from fedrec.plan.availability import without
 from fedrec.reporting.page.cells import PageTable, RunLinks, anchor_of, page_table
 from fedrec.reporting.page.files import FIGURE_LINKS, TABLE_LINKS, Image, image_of, links_of
 from fedrec.reporting.standings import KIND_LABELS

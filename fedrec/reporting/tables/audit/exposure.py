@@ -20,7 +20,7 @@ from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, Report
 from fedrec.runs.origins import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposed")
+LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposure")
 CHAPTER = Chapter(
     "Exposure: what the draws of negatives give away",
     "A held-out item that is never drawn, while its rivals are drawn again and again, can be told by "

@@ -11,7 +11,7 @@ from fedrec.plan.targets import Target
 from fedrec.reporting.subject import statistics_of, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 
-LAYOUT = Layout("table", needs=("statistics",), selection="configured")
+LAYOUT = Layout("table", needs=("statistics",), selection="printed_numbers")
 CHAPTER = Chapter(
     "Granularity: are printed numbers averages?",
     "A hit ratio of one run over n users is a multiple of 1/n; an average of five runs need not be one. "

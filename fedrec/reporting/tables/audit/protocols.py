@@ -16,7 +16,7 @@ from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import stem_of, steps_of
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, Row, write_forms
 
-LAYOUT = Layout("table", needs=("runs",), selection="stepped")
+LAYOUT = Layout("table", needs=("runs",), selection="protocol_steps")
 CHAPTER = Chapter(
     "From published to clean, one switch at a time",
     "Columns are protocols, from published to clean: “only” changes one thing of the published protocol, "

@@ -17,7 +17,7 @@ from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_o
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import metric_title
 
-LAYOUT = Layout("table", needs=("runs", "evaluated"), selection="compared")
+LAYOUT = Layout("table", needs=("runs", "evaluated"), selection="comparison")
 CHAPTER = Chapter(
     "Significance: which differences are more than chance",
     "Every method is compared with the best of its table and with popularity, user by user. A difference "

@@ -18,7 +18,7 @@ from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, Report
 from fedrec.runs.origins import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="attacked")
+LAYOUT = Layout("table", needs=("runs", "states", "splits"), selection="upload_attack")
 CHAPTER = Chapter(
     "Uploads: what a server can infer",
     "An attacker on the server ranks all items by what a client sent, and guesses which of them the "

@@ -59,7 +59,7 @@ from fedrec.reporting.tables.table import (
 from fedrec.runs.exact import metric_title
 from fedrec.runs.record import RunRecord
 
-LAYOUT = Layout("table", needs=("runs",), selection="judged")
+LAYOUT = Layout("table", needs=("runs",), selection="claims")
 _VERDICT = f"{MAIN.key}_verdict"
 _OTHERS = "others"
 _MANY = 12

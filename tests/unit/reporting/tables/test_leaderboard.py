@@ -205,7 +205,7 @@ def test_other_protocols_are_asked_for_only_of_what_the_configuration_compares(m
 
 def test_nothing_else_asks_for_the_leaderboard_or_its_searches(made):
     project = made.project(datasets=["alpha"])
-    tuned = {search.target for search in project.tuning.alike}
+    tuned = {search.target for search in project.tuning.under_shared_protocol}
     assert not {LEADERBOARD, *tuned} & {*project.groups["all"], *project.groups["audit"]}
     assert {*project.groups["tune_clean"]} == {*project.groups["tune_clean_alpha"]} == tuned
     assert LEADERBOARD in project.names_for_rules()

@@ -1,11 +1,10 @@
-"""How far runs are, by the files of their results alone: on this machine, or on any that shares these.
+"""The state of runs, read from the files of their results, which several machines may share.
 
-done      it lies there whole, with the code, settings and split that are wanted
-running   a process holds its folder that lives: it was heard of within three minutes and, if its machine is
-          this one, is still there
+done      the run is stored whole, with the wanted code, settings and split
+running   a live process holds its folder: it wrote there within three minutes and, on this machine, exists
 failed    its log ends with an error
-lost      the process that held its folder has gone without a word: killed, or its machine is
-waiting   anything else; perhaps with a checkpoint to go on from
+lost      the process that held its folder ended without a message: it was killed, or its machine stopped
+waiting   anything else; a checkpoint may exist, from which training resumes
 """
 
 import json
@@ -34,33 +33,33 @@ _MOST_BYTES = 20_000
 
 
 @dataclass(frozen=True)
-class RunState:
-    """A run that is wanted, and how far it is."""
+class RunStatus:
+    """A wanted run, its state and its progress."""
 
     run: ListedRun
-    kind: str
+    state: str
     """One of `STATES`."""
     holder: LockHolder | None = None
-    """The process that trains it, or did until it was lost."""
+    """The process that trains the run, or trained it until it was lost."""
     round: int | None = None
     rounds: int | None = None
     seconds_a_round: float | None = None
-    begun: bool = False
-    """Whether it goes on from a checkpoint."""
+    has_checkpoint: bool = False
+    """Whether training resumes from a checkpoint."""
     log: Path | None = None
-    said: tuple[str, ...] = ()
-    """The last lines of the log of one that failed."""
+    log_tail: tuple[str, ...] = ()
+    """The last lines of the log, if the run failed."""
     measured: float | None = None
-    """Seconds that one that is done took."""
+    """Seconds of training, if it is done."""
     device: str | None = None
-    """Where it was trained."""
+    """The device that trained it."""
     ended: float = 0.0
-    """When, if it is done."""
+    """When training ended, if it is done."""
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """How long the runs take that are neither done nor have failed."""
+class TimeEstimate:
+    """The time that runs which are neither done nor failed still take."""
 
     seconds: float
     """Of all of them, one after another."""
@@ -78,13 +77,13 @@ class Forecast:
         return max(longest, self.seconds / self.at_once) if self.at_once else None
 
 
-def states_of(
+def run_statuses(
     runs: Sequence[ListedRun],
     methods: Methods,
     since: float | None = None,
     *,
     needs_models: bool = False,
-) -> list[RunState]:
+) -> list[RunStatus]:
     """How far runs are. Logs older than the time `since` belong to an earlier attempt and are ignored.
 
     The workflow `needs_models`. A list is done without them where it was trained without.
@@ -93,7 +92,7 @@ def states_of(
     return [_done(run, methods, matcher, needs_model=needs_models) or _unfinished(run, since) for run in runs]
 
 
-def forecast_of(states: Sequence[RunState]) -> Forecast:
+def estimate_time(states: Sequence[RunStatus]) -> TimeEstimate:
     """How long the rest takes: as long as finished runs of the same method took against what was guessed.
 
     Those count that were trained on the device of the one that ended last.
@@ -109,21 +108,21 @@ def forecast_of(states: Sequence[RunState]) -> Forecast:
     left = {
         str(state.run.out): _seconds_left(state, paces)
         for state in states
-        if state.kind not in (DONE, FAILED)
+        if state.state not in (DONE, FAILED)
     }
     # A process may train several runs at once, which take as long as one of them.
     waiting, running = 0.0, dict[tuple[str, int], float]()
     for state in (state for state in states if str(state.run.out) in left):
         seconds = left[str(state.run.out)]
-        if state.kind == RUNNING and state.holder is not None:
+        if state.state == RUNNING and state.holder is not None:
             process = state.holder.host, state.holder.process
             running[process] = max(running.get(process, 0.0), seconds)
         else:
             waiting += seconds
-    return Forecast(waiting + sum(running.values()), len(running), bool(paces), left)
+    return TimeEstimate(waiting + sum(running.values()), len(running), bool(paces), left)
 
 
-def _done(run: ListedRun, methods: Methods, matcher: RunMatcher, *, needs_model: bool) -> RunState | None:
+def _done(run: ListedRun, methods: Methods, matcher: RunMatcher, *, needs_model: bool) -> RunStatus | None:
     """The state of a run that is done; None of any other."""
     try:
         ended = (run.out / SUMMARY).stat().st_mtime
@@ -133,21 +132,21 @@ def _done(run: ListedRun, methods: Methods, matcher: RunMatcher, *, needs_model:
     if not match.is_current:
         return None
     measured = match.summary.get("measured", {})
-    return RunState(run, DONE, measured=measured.get("seconds"), device=measured.get("device"), ended=ended)
+    return RunStatus(run, DONE, measured=measured.get("seconds"), device=measured.get("device"), ended=ended)
 
 
-def _unfinished(run: ListedRun, since: float | None) -> RunState:
+def _unfinished(run: ListedRun, since: float | None) -> RunStatus:
     holder, log = holder_of(run.out), log_of(run.out)
-    begun = (run.out / _CHECKPOINT).is_file()
+    has_checkpoint = (run.out / _CHECKPOINT).is_file()
     how_far = _noted(holder.note) if holder is not None else {}
     if holder is not None and holder.lives:
-        return RunState(run, RUNNING, holder, begun=begun, log=log, **how_far)
-    said = _last_words(log, since) if log is not None else ()
-    if said:
-        return RunState(run, FAILED, begun=begun, log=log, said=said)
+        return RunStatus(run, RUNNING, holder, has_checkpoint=has_checkpoint, log=log, **how_far)
+    tail = _error_tail(log, since) if log is not None else ()
+    if tail:
+        return RunStatus(run, FAILED, has_checkpoint=has_checkpoint, log=log, log_tail=tail)
     if holder is not None:
-        return RunState(run, LOST, holder, begun=begun, log=log, **how_far)
-    return RunState(run, WAITING, begun=begun, log=log)
+        return RunStatus(run, LOST, holder, has_checkpoint=has_checkpoint, log=log, **how_far)
+    return RunStatus(run, WAITING, has_checkpoint=has_checkpoint, log=log)
 
 
 def _noted(note: str) -> dict[str, Any]:
@@ -165,7 +164,7 @@ def _noted(note: str) -> dict[str, Any]:
         return {}
 
 
-def _last_words(log: Path, since: float | None) -> tuple[str, ...]:
+def _error_tail(log: Path, since: float | None) -> tuple[str, ...]:
     """The error that a log ends with; nothing where it ends with none."""
     try:
         with log.open("rb") as stream:
@@ -190,12 +189,12 @@ def _kinds(run: ListedRun) -> Iterable[tuple[str, ...]]:
     return (method, run.request.dataset), (method,), ()
 
 
-def _seconds_left(state: RunState, paces: Mapping[tuple[str, ...], Sequence[float]]) -> float:
+def _seconds_left(state: RunStatus, paces: Mapping[tuple[str, ...], Sequence[float]]) -> float:
     """About how long a run still takes: by its own rounds, if it runs and has done some."""
     guess = max(state.run.seconds, START_SECONDS)
     found = next((paces[kind] for kind in _kinds(state.run) if kind in paces), None)
     whole = guess * (statistics.median(found) if found else 1.0)
-    if state.kind != RUNNING or state.round is None or not state.rounds:
+    if state.state != RUNNING or state.round is None or not state.rounds:
         return whole
     left = state.rounds - state.round
     return whole * left / state.rounds if state.seconds_a_round is None else left * state.seconds_a_round

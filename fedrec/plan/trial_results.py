@@ -12,13 +12,13 @@ from fedrec.plan.runs import RunId
 from fedrec.plan.workspace import Workspace
 
 _CUTOFF = 10
-CHOSEN_BY = f"ndcg@{_CUTOFF}"
+SELECTION_METRIC = f"ndcg@{_CUTOFF}"
 """The metric by which trials are compared, on validation."""
-AT = "best_validation"
+SELECTION_ROUND = "best_validation"
 """The round at which they are."""
 
 
-def validation_reached(workspace: Workspace, *, exact: bool) -> Callable[[RunId], float | None]:
+def trial_validation(workspace: Workspace, *, exact: bool) -> Callable[[RunId], float | None]:
     """A function that returns the validation result of a trial; None if the trial is not done."""
     matcher = RunMatcher()
 
@@ -33,12 +33,16 @@ def validation_reached(workspace: Workspace, *, exact: bool) -> Callable[[RunId]
 def validation_result(folder: Path, summary: Mapping[str, Any], *, exact: bool) -> float:
     """The validation result of a finished trial: among sampled candidates, or exactly, among all items."""
     if not exact:
-        return float(summary["metrics"][AT]["validation"][CHOSEN_BY])
+        return float(summary["metrics"][SELECTION_ROUND]["validation"][SELECTION_METRIC])
     # Imported here: most plans read no table, and pyarrow takes a while to import.
     from fedrec.files.parquet import read_table
 
     table, _ = read_table(folder / "ranks.parquet")
-    ranks = table["validation_rank_in_catalogue"].to_numpy()[table["at"].to_numpy() == AT].astype(np.float64)
+    ranks = (
+        table["validation_rank_in_catalogue"]
+        .to_numpy()[table["at"].to_numpy() == SELECTION_ROUND]
+        .astype(np.float64)
+    )
     # As fedrec.evaluation.metrics has it, which planning does not import.
     return float(np.where(ranks <= _CUTOFF, 1 / np.log2(ranks + 1), 0.0).mean())
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from fedrec.config import new
+from fedrec.config import scaffold
 from fedrec.config.catalogue import TableFormat, load_catalogue
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.modules import MODULE_FOLDERS
@@ -50,7 +50,7 @@ def refused(call, *arguments, error=ConfigurationError):
 
 def test_a_method_is_a_file_and_an_entry_behind_all_others(project, entries):
     old = entries.read_text(encoding="utf-8")
-    file = new.new_method("my-mf", entries)
+    file = scaffold.new_method("my-mf", entries)
     assert file == project / "fedrec/methods/my_mf.py"
     assert "\nMETHOD = MyMf\n" in file.read_text(encoding="utf-8")
     text = entries.read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def test_a_method_is_a_file_and_an_entry_behind_all_others(project, entries):
 
 
 def test_its_settings_claim_no_paper(entries):
-    new.new_method("my-mf", entries)
+    scaffold.new_method("my-mf", entries)
     _, sources, paper = resolve(load_methods(entries), "my-mf", None, "any")
     assert paper == OWN
     assert set(sources.values()) == {"ours", "taken from fedmf"}
@@ -68,7 +68,7 @@ def test_its_settings_claim_no_paper(entries):
 
 @pytest.mark.parametrize("name", ["a", "client", "a-very-long-name-of-forty-letters-at-mos"])
 def test_the_file_passes_the_linters(entries, name):
-    file = new.new_method(name, entries)
+    file = scaffold.new_method(name, entries)
     code = file.read_text(encoding="utf-8")
     compile(code, str(file), "exec")
     for check in (["check"], ["format", "--check"]):
@@ -105,14 +105,14 @@ def test_the_file_passes_the_linters(entries, name):
 )
 def test_names_that_cannot_be_are_refused_and_nothing_is_written(project, entries, name, said):
     before = state(project)
-    message = refused(new.new_method, name, entries)
+    message = refused(scaffold.new_method, name, entries)
     assert all(part in message for part in said.split(" .* ")), message
     assert state(project) == before
 
 
 def test_a_file_without_an_entry_is_not_overwritten(project, entries):
     (project / "fedrec/methods/mine.py").write_text("mine")
-    assert "mine.py is there already, without an entry in " in refused(new.new_method, "mine", entries)
+    assert "mine.py is there already, without an entry in " in refused(scaffold.new_method, "mine", entries)
     assert (project / "fedrec/methods/mine.py").read_text() == "mine"
 
 
@@ -121,7 +121,7 @@ def test_a_file_without_an_entry_is_not_overwritten(project, entries):
 @pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), KeyboardInterrupt()], ids=type)
 def test_a_write_that_fails_leaves_nothing_behind(project, entries, monkeypatch, failing, late, error):
     """The first or the second file cannot be written, or it is interrupted just behind that."""
-    before, write, calls = state(project), new.write_text, []
+    before, write, calls = state(project), scaffold.write_text, []
 
     def breaks(path, text):
         calls.append(path)
@@ -130,14 +130,14 @@ def test_a_write_that_fails_leaves_nothing_behind(project, entries, monkeypatch,
         if len(calls) == failing:
             raise error
 
-    monkeypatch.setattr(new, "write_text", breaks)
+    monkeypatch.setattr(scaffold, "write_text", breaks)
     if isinstance(error, OSError):
         assert "Read-only file system). Nothing was changed." in refused(
-            new.new_method, "mine", entries, error=StorageError
+            scaffold.new_method, "mine", entries, error=StorageError
         )
     else:
         with pytest.raises(KeyboardInterrupt):
-            new.new_method("mine", entries)
+            scaffold.new_method("mine", entries)
     assert state(project) == before
 
 
@@ -145,9 +145,9 @@ def test_a_method_is_not_written_into_an_installed_copy_nor_into_another_project
     project, entries, monkeypatch
 ):
     monkeypatch.setitem(MODULE_FOLDERS, "methods", project / "lib/site-packages/fedrec/methods")
-    assert "pip install --editable ." in refused(new.new_method, "mine", entries)
+    assert "pip install --editable ." in refused(scaffold.new_method, "mine", entries)
     monkeypatch.setitem(MODULE_FOLDERS, "methods", ROOT / "fedrec/methods")
-    assert "Activate the environment of the project" in refused(new.new_method, "mine", entries)
+    assert "Activate the environment of the project" in refused(scaffold.new_method, "mine", entries)
 
 
 def test_ends_of_lines_and_links_stay(project, entries):
@@ -156,7 +156,7 @@ def test_ends_of_lines_and_links_stay(project, entries):
     real.write_bytes(text)
     entries.unlink()
     entries.symlink_to(real)
-    new.new_method("mine", entries)
+    scaffold.new_method("mine", entries)
     assert entries.is_symlink()
     assert real.read_bytes().startswith(text + b"\r\n")
     assert b"\n" not in real.read_bytes().replace(b"\r\n", b"")
@@ -173,17 +173,17 @@ def test_ends_of_lines_and_links_stay(project, entries):
 )
 def test_a_file_that_cannot_take_an_entry_is_left_alone(entries, text, said):
     entries.write_text(text)
-    assert said in refused(new.new_method, "mine", entries)
+    assert said in refused(scaffold.new_method, "mine", entries)
     assert entries.read_text() == text
     entries.unlink()
-    assert "no such file. Run from the project's top folder" in refused(new.new_method, "mine", entries)
+    assert "no such file. Run from the project's top folder" in refused(scaffold.new_method, "mine", entries)
 
 
 def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):
     path = project / "config/datasets.yaml"
     old = path.read_text(encoding="utf-8")
-    new.new_dataset("mine", path, project / "data/my.csv", TABLE, ["a remark"])
-    new.new_dataset("theirs", path, ROOT / "my.csv", TABLE)
+    scaffold.new_dataset("mine", path, project / "data/my.csv", TABLE, ["a remark"])
+    scaffold.new_dataset("theirs", path, ROOT / "my.csv", TABLE)
     text = path.read_text(encoding="utf-8")
     assert text.startswith(old)
     assert "      # a remark\n" in text
@@ -204,7 +204,9 @@ def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):
 )
 def test_a_dataset_that_cannot_be_is_refused(project, name, file, said):
     before = state(project)
-    assert said in refused(new.new_dataset, name, project / "config/datasets.yaml", project / file, TABLE)
+    assert said in refused(
+        scaffold.new_dataset, name, project / "config/datasets.yaml", project / file, TABLE
+    )
     assert state(project) == before
 
 
@@ -212,9 +214,9 @@ def test_a_catalogue_that_cannot_be_written_is_an_error(project, monkeypatch):
     def breaks(*_):
         raise OSError(13, "Permission denied")
 
-    monkeypatch.setattr(new, "write_text", breaks)
+    monkeypatch.setattr(scaffold, "write_text", breaks)
     said = refused(
-        new.new_dataset,
+        scaffold.new_dataset,
         "mine",
         project / "config/datasets.yaml",
         project / "my.csv",

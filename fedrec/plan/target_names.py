@@ -1,4 +1,4 @@
-"""Targets by name: a mistake is answered before anything is planned, with the nearest right name."""
+"""Targets by name: check them before anything is planned, and propose the nearest right name."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def validate_targets(project: Project, asked: Iterable[str]) -> None:
             raise ConfigurationError(project.no_target(name))
 
 
-def asking_for(project: Project, asked: Iterable[str]) -> Project:
+def with_attacked_runs(project: Project, asked: Iterable[str]) -> Project:
     """The project with the runs whose uploads targets attack: no other finished run has to record them."""
     layouts = project.layouts
     targets = [target for name in asked for target in _targets_of(project, name)]
@@ -44,12 +44,12 @@ def asking_for(project: Project, asked: Iterable[str]) -> Project:
     attacking = [
         target
         for target in (*targets, *shown)
-        if layouts[target.layout].selection == "attacked" or target.name == LEADERBOARD
+        if layouts[target.layout].selection == "upload_attack" or target.name == LEADERBOARD
     ]
     return replace(project, attacked=frozenset(run for target in attacking for run in target.runs))
 
 
-def runs_asked(project: Project, asked: Iterable[str]) -> list[RunId]:
+def runs_for_targets(project: Project, asked: Iterable[str]) -> list[RunId]:
     """The runs that targets need, by name or by file, each once; some files need none."""
     runs = (run for name in asked for run in _runs_of(project, name))
     return list(dict.fromkeys(runs))
@@ -114,7 +114,7 @@ def run_and_file(project: Project, path: str) -> tuple[RunId, str]:
     return run, file
 
 
-def run_in(project: Project, folder: str) -> RunId:
+def run_from_folder(project: Project, folder: str) -> RunId:
     """The run whose folder below the results this is; `ConfigurationError` where it is none's."""
     run, _ = run_and_file(project, f"{folder.removeprefix('runs/')}/{SUMMARY}")
     if run.folder != folder:
@@ -129,7 +129,7 @@ def runs_in_results(project: Project) -> tuple[list[RunId], dict[str, str]]:
     for path in sorted((project.results / "runs").glob(f"*/*/*/*/*/{SUMMARY}")):
         folder = path.parent.relative_to(project.results).as_posix()
         try:
-            runs.append(run_in(project, folder))
+            runs.append(run_from_folder(project, folder))
         except ConfigurationError as error:
             nameless[folder] = str(error)
     return runs, nameless

@@ -34,7 +34,7 @@ _BOUNDS = 2
 
 
 @dataclass(frozen=True)
-class OwnSearch(Search):
+class CustomSearch(Search):
     """A search under a protocol that its key does not name."""
 
     under: str = SHARED_PROTOCOL
@@ -47,8 +47,8 @@ class OwnSearch(Search):
 
 
 @dataclass(frozen=True)
-class AskedSearch:
-    """What somebody asks a search for."""
+class SearchRequest:
+    """The arguments of a search."""
 
     method: str
     """Its canonical spelling."""
@@ -62,39 +62,41 @@ class AskedSearch:
     """Of the best trials."""
 
 
-def own_search(asked: AskedSearch, methods: Methods, file: Path) -> tuple[OwnSearch, Tuning]:
-    """The search that is asked for, and its rules; `file` declares those of the project."""
+def custom_search(request: SearchRequest, methods: Methods, file: Path) -> tuple[CustomSearch, Tuning]:
+    """The requested search, and its rules; `file` declares those of the project."""
     for name in ("trials", "seeds"):
-        if getattr(asked, name) < 1:
-            raise ConfigurationError(f"{name}: {getattr(asked, name)} is too few. Give 1 or more.")
+        if getattr(request, name) < 1:
+            raise ConfigurationError(f"{name}: {getattr(request, name)} is too few. Give 1 or more.")
     rules = load_tuning(file, methods)
-    if asked.ranges is None:
-        ranges, starts = _usual(asked, rules, methods, file)
+    if request.ranges is None:
+        ranges, starts = _usual(request, rules, methods, file)
     else:
-        ranges, starts = _given(asked, asked.ranges, methods), ()
-    search = OwnSearch(
-        key=f"{asked.method}@{asked.protocol}",
-        method=asked.method,
-        paper=asked.paper,
-        dataset=asked.dataset,
-        because="somebody asked for it",
+        ranges, starts = _given(request, request.ranges, methods), ()
+    search = CustomSearch(
+        key=f"{request.method}@{request.protocol}",
+        method=request.method,
+        paper=request.paper,
+        dataset=request.dataset,
+        because="somebody request for it",
         ranges=ranges,
         starts=starts,
         exact=True,
-        under=asked.protocol,
+        under=request.protocol,
     )
     final = None
-    if rules.final is not None and asked.seeds > 1:
-        final = Final(rules.final.keep, asked.seeds)
-    tuning = Tuning(asked.trials, asked.trials, rules.design, rules.seed, rules.halving, {}, (), final)
+    if rules.final is not None and request.seeds > 1:
+        final = Final(rules.final.keep, request.seeds)
+    tuning = Tuning(request.trials, request.trials, rules.design, rules.seed, rules.halving, {}, (), final)
     return search, tuning
 
 
-def _given(asked: AskedSearch, given: Mapping[str, RangeOrChoices], methods: Methods) -> tuple[Range, ...]:
+def _given(
+    request: SearchRequest, given: Mapping[str, RangeOrChoices], methods: Methods
+) -> tuple[Range, ...]:
     """Ranges as they were given, checked as those of the file are."""
-    composition = parse(asked.method)
+    composition = parse(request.method)
     known = settings_in(entries_of(methods, composition))
-    values, sources, _ = resolve(methods, asked.method, asked.paper, asked.dataset)
+    values, sources, _ = resolve(methods, request.method, request.paper, request.dataset)
     if not given:
         raise ConfigurationError(
             "ranges: none is given. Give one for each setting to search, or leave them out."
@@ -109,7 +111,7 @@ def _given(asked: AskedSearch, given: Mapping[str, RangeOrChoices], methods: Met
             )
         if name in dict(composition.changes):
             raise ConfigurationError(
-                f"{place}: {asked.method} sets it. Take it out of the name, or out here."
+                f"{place}: {request.method} sets it. Take it out of the name, or out here."
             )
         entry = _entry(place, one, partial(setting_value, composition, known, name))
         for mistake in range_mistakes(
@@ -140,25 +142,25 @@ def _entry(place: str, given: RangeOrChoices, read: Callable[[str], object]) -> 
 
 
 def _usual(
-    asked: AskedSearch, rules: Tuning, methods: Methods, file: Path
+    request: SearchRequest, rules: Tuning, methods: Methods, file: Path
 ) -> tuple[tuple[Range, ...], tuple[tuple[str, ...], ...]]:
     """Ranges and starts of the file, without settings that the method's name has.
 
     Of several ways to train the method, those of the way that differs least from the method as it is named.
     """
-    composition = parse(asked.method)
-    ways = [search for search in rules.alike if search.name == composition.name]
+    composition = parse(request.method)
+    ways = [search for search in rules.under_shared_protocol if search.name == composition.name]
     if not ways:
         raise ConfigurationError(
             f"{file} has no ranges for {composition.name}. Give your own: "
             "ranges={'rate': {'log': (0.001, 1)}}, or --range rate=log:0.001:1."
         )
-    values, _, _ = resolve(methods, asked.method, asked.paper, asked.dataset)
+    values, _, _ = resolve(methods, request.method, request.paper, request.dataset)
     way = min(ways, key=lambda one: _apart(one, values, methods))
     kept = [place for place, one in enumerate(way.ranges) if one.setting not in dict(composition.changes)]
     if not kept:
         raise ConfigurationError(
-            f"{asked.method} sets all that {file} would search. Take a setting out of the name."
+            f"{request.method} sets all that {file} would search. Take a setting out of the name."
         )
     ranges = tuple(
         replace(way.ranges[place], was=setting_text(values[way.ranges[place].setting])) for place in kept

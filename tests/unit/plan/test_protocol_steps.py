@@ -10,7 +10,7 @@ from fedrec.config.protocol import OWN, SWITCHES, Protocol, full_name, short_nam
 from fedrec.config.protocol_file import protocol_named, switches_of
 from fedrec.data.split import TEST, TRAIN, make_split
 from fedrec.errors import ConfigurationError
-from fedrec.plan.steps import ProtocolStep, protocol_steps, runs_of_step, steps
+from fedrec.plan.protocol_steps import ProtocolStep, protocol_steps, runs_of_step, steps
 from tests.conftest import ROOT
 from tests.federations import METHODS
 from tests.made_data import made_interactions

@@ -6,7 +6,7 @@ import pytest
 
 from fedrec.config.catalogue import load_catalogue
 from fedrec.errors import ConfigurationError
-from fedrec.plan.cached import check_cache, unchecked_origin
+from fedrec.plan.output_cache import check_cache, unchecked_origin
 from tests.conftest import entry
 
 CHECKED = {"path": "a.csv", "sha256": hashlib.sha256(b"rows").hexdigest()}

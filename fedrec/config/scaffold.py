@@ -1,4 +1,4 @@
-"""A method or a dataset of one's own: a checked name, and an entry added to a configuration file as text.
+"""Scaffold a new method or dataset: check its name, and add an entry to a configuration file as text.
 
 What is written works as it stands, and says what to change. Comments and lines of a configuration file stay
 as they are, and its new text is checked before anything is written. Nothing is overwritten, and of two files
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedrec.config.catalogue import TableFormat, catalogue_of
 from fedrec.config.default_files import file_or_default
-from fedrec.config.document import Document, document_of, told_at
+from fedrec.config.document import Document, document_of, error_at
 from fedrec.config.method_file import read_entries
 from fedrec.config.modules import MODULE_FOLDERS, method_names, plugin_names
 from fedrec.config.schema import check
@@ -63,7 +63,7 @@ def new_method(name: str, methods_file: Path) -> Path:
     methods_file = file_or_default(methods_file)
     folder = MODULE_FOLDERS["methods"]
     _check_folder(folder, methods_file)
-    check_own_name(name)
+    check_new_name(name)
     file = folder / f"{_stem(name)}.py"
     old = read_text(methods_file)
     _check_free(name, file, methods_file, document_of(old, str(methods_file)).content)
@@ -85,7 +85,7 @@ def new_dataset(
     Where there is no `config/datasets.yaml`, the new one starts as the default catalogue. The file `path` is
     not read.
     """
-    check_own_name(name)
+    check_new_name(name)
     source = file_or_default(catalogue_file)
     old = read_text(source)
     if name in document_of(old, str(source)).content:
@@ -145,7 +145,7 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def check_own_name(name: str) -> None:
+def check_new_name(name: str) -> None:
     """Raise `ConfigurationError` unless `name` can name a method or a dataset."""
     if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME and not keyword.iskeyword(name):
         return
@@ -202,7 +202,7 @@ def _with_entry(text: str, entry: str) -> str:
 
 def _checked(text: str, name: str, path: Path, schema: str) -> Document:
     """The document that the new text of the file `path` holds; it fits the schema."""
-    with told_at(f"an entry for '{name}' cannot be added"):
+    with error_at(f"an entry for '{name}' cannot be added"):
         document = document_of(text, str(path))
         check(document, schema)
     return document

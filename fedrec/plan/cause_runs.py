@@ -12,7 +12,7 @@ from fedrec.config.causes import FITS, is_about
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import resolve
 from fedrec.config.names import parse
-from fedrec.config.printed import published
+from fedrec.config.printed import printed_numbers
 from fedrec.errors import ResultError
 from fedrec.files.sealed import read_sealed
 from fedrec.plan.runs import SUMMARY, RunId, run_of
@@ -22,30 +22,30 @@ _PROTOCOL, _SEED = "published", 0
 """The seed of runs that causes name."""
 
 
-def line_of(folder: str) -> str:
+def line_folder(folder: str) -> str:
     """The part of their folders that runs share which differ in the seed alone."""
     return str(PurePosixPath(folder).parent)
 
 
-def fitting_run(workspace: Workspace, fits: str, paper: str, dataset: str) -> RunId:
+def cause_run(workspace: Workspace, fits: str, paper: str, dataset: str) -> RunId:
     """The run that a cause names for the printed numbers of a paper on a dataset."""
     return run_of(workspace.methods, paper, dataset, _PROTOCOL, fits, _SEED)
 
 
-def fitting_runs(workspace: Workspace) -> list[RunId]:
+def cause_runs(workspace: Workspace) -> list[RunId]:
     """The runs that causes name, on the available datasets of the printed metrics that each is about."""
     causes = workspace.configuration.get("reference", {}).get("causes", ())
     wanted = {
         (cause[FITS], key[0], key[2])
         for cause in causes
         if FITS in cause
-        for key, number in published().items()
+        for key, number in printed_numbers().items()
         if number.unit == "fraction" and is_about(cause, key)
     }
     missing = workspace.unavailable_to_papers(sorted({dataset for _, _, dataset in wanted}))
     return sorted(
         {
-            fitting_run(workspace, *one)
+            cause_run(workspace, *one)
             for one in wanted
             if one[2] not in missing and f"{one[2]}/published-{one[1]}" not in missing
         }
@@ -67,7 +67,7 @@ def trials_behind(workspace: Workspace, runs: Iterable[RunId]) -> dict[str, list
         searched = {name for name, source in sources.items() if source.startswith(SEARCHED)}
         if searched:
             stated = {name: value for name, value in values.items() if name not in searched}
-            behind[line_of(run.folder)] = [
+            behind[line_folder(run.folder)] = [
                 trial
                 for trial, settings in sorted(trials.get(_kind(run), {}).items())
                 if {name: value for name, value in settings.items() if name not in searched} == stated

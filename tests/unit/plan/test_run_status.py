@@ -14,11 +14,11 @@ import yaml
 from fedrec.cli.main import main
 from fedrec.files.lock import LOCK, locked
 from fedrec.files.sealed import read_sealed, write_sealed
-from fedrec.plan.asked import runs_asked
 from fedrec.plan.run_list import list_text
+from fedrec.plan.run_status import estimate_time, run_statuses
 from fedrec.plan.runs import log_of
-from fedrec.plan.state import forecast_of, states_of
-from fedrec.plan.told import states_as_json, told_states
+from fedrec.plan.status_text import format_status, status_as_dict
+from fedrec.plan.target_names import runs_for_targets
 from tests.conftest import ROOT
 from tests.planned_runs import finish
 from tests.projects import Made, configuration
@@ -39,16 +39,16 @@ def project(made, tmp_path):
 @pytest.fixture
 def listed(project):
     """The four runs of a table, as a list has them."""
-    runs = runs_asked(project, ["alpha_comparison"])
+    runs = runs_for_targets(project, ["alpha_comparison"])
     return [project.job(run).listed(project.results) for run in runs]
 
 
 def kinds(project, listed, since=None):
-    return [state.kind for state in states_of(listed, project.methods, since)]
+    return [state.state for state in run_statuses(listed, project.methods, since)]
 
 
 def run_of(listed, project):
-    return next(run for run in runs_asked(project, ["alpha_comparison"]) if run.folder == listed.origin)
+    return next(run for run in runs_for_targets(project, ["alpha_comparison"]) if run.folder == listed.origin)
 
 
 def hold(run, process, host, *, silent=0.0, note=""):
@@ -95,13 +95,13 @@ def test_another_run_in_the_folder_of_one_is_not_taken_for_it(project, listed):
 
 def test_a_run_whose_folder_is_held_runs_and_says_how_far_it_is(project, listed):
     with locked(listed[0].out) as lock:
-        (state, *_) = states_of(listed, project.methods)
-        assert (state.kind, state.round, state.holder.process) == ("running", None, os.getpid())
+        (state, *_) = run_statuses(listed, project.methods)
+        assert (state.state, state.round, state.holder.process) == ("running", None, os.getpid())
         lock.note(json.dumps(NOTE))
-        (state, *_) = states_of(listed, project.methods)
+        (state, *_) = run_statuses(listed, project.methods)
         assert (state.round, state.rounds, state.seconds_a_round) == (30, 100, 0.5)
         lock.note("half of a wor")
-        assert states_of(listed, project.methods)[0].round is None
+        assert run_statuses(listed, project.methods)[0].round is None
     assert kinds(project, listed[:1]) == ["waiting"]
 
 
@@ -128,14 +128,14 @@ def test_a_process_lives_by_its_number_here_and_by_its_last_sign_elsewhere(proje
 )  # fmt: skip
 def test_a_run_failed_if_its_log_ends_with_an_error(project, listed, log, kind, said):
     say(listed[0], log)
-    (state, *_) = states_of(listed, project.methods)
-    assert (state.kind, state.said) == (kind, said)
+    (state, *_) = run_statuses(listed, project.methods)
+    assert (state.state, state.log_tail) == (kind, said)
 
 
 def test_only_the_end_of_a_long_log_is_told(project, listed):
     say(listed[0], "line\n" * 100_000 + "Traceback (most recent call last)\n" + "deep\n" * 50 + "Error: no\n")
-    (state, *_) = states_of(listed, project.methods)
-    assert state.said == ("deep",) * 9 + ("Error: no",)
+    (state, *_) = run_statuses(listed, project.methods)
+    assert state.log_tail == ("deep",) * 9 + ("Error: no",)
 
 
 def test_what_failed_before_the_workflow_was_started_again_waits(project, listed):
@@ -165,17 +165,17 @@ def test_the_time_left_follows_the_runs_that_are_done_on_the_same_device(project
     listed = [replace(one, seconds=10.0) for one in listed]
     names = [one.request.method for one in listed]
     assert names[0] == names[1] != names[2] == names[3]
-    states = states_of(listed, project.methods)
-    forecast = forecast_of(states)
+    states = run_statuses(listed, project.methods)
+    forecast = estimate_time(states)
     assert (forecast.seconds, forecast.is_measured, forecast.until_end) == (40.0, False, None)
     # A tenth of a guess of 10 seconds, besides what each run takes to start.
     timed(listed[0], project, 0.0)
     timed(listed[2], project, 99.0, device="elsewhere", age=5)
-    forecast = forecast_of(states_of(listed, project.methods))
+    forecast = estimate_time(run_statuses(listed, project.methods))
     assert forecast.is_measured
     assert forecast.of_run == {str(listed[1].out): pytest.approx(1.0), str(listed[3].out): pytest.approx(1.0)}
     os.utime(listed[2].out / "run.json", (2e9, 2e9))
-    forecast = forecast_of(states_of(listed, project.methods))
+    forecast = estimate_time(run_statuses(listed, project.methods))
     assert forecast.of_run == {
         str(listed[1].out): pytest.approx(100.0),
         str(listed[3].out): pytest.approx(100.0),
@@ -187,7 +187,7 @@ def test_the_time_left_counts_what_runs_by_its_rounds_and_leaves_out_what_failed
     hold(listed[0], 1, "node7", note=json.dumps(NOTE))
     hold(listed[1], 2, "node7", note=json.dumps(NOTE | {"round": 0, "seconds": None}))
     say(listed[2], "fedrec: no.\n")
-    forecast = forecast_of(states_of(listed, project.methods))
+    forecast = estimate_time(run_statuses(listed, project.methods))
     assert list(forecast.of_run.values()) == [35.0, 10.0, 10.0]
     assert (forecast.at_once, forecast.seconds, forecast.until_end) == (2, 55.0, 35.0)
 
@@ -196,7 +196,7 @@ def test_runs_that_one_process_trains_together_take_as_long_as_one(project, list
     listed = [replace(one, seconds=10.0) for one in listed]
     for number, process in ((0, 1), (1, 1), (2, 2)):
         hold(listed[number], process, "node7", note=json.dumps(NOTE))
-    forecast = forecast_of(states_of(listed, project.methods))
+    forecast = estimate_time(run_statuses(listed, project.methods))
     assert list(forecast.of_run.values()) == [35.0, 35.0, 35.0, 10.0]
     assert (forecast.at_once, forecast.seconds, forecast.until_end) == (2, 80.0, 40.0)
 
@@ -208,9 +208,9 @@ def test_states_are_told_in_words_and_as_json(project, listed):
     log = say(listed[2], "fedrec: no.\n  because\n")
     hold(listed[3], 7, "node8", silent=7200)
     (listed[3].out / "checkpoint.safetensors").touch()
-    states = states_of(listed, project.methods)
+    states = run_statuses(listed, project.methods)
     name = [one.origin.removeprefix("runs/") for one in listed]
-    lines = told_states(states, forecast_of(states)).splitlines()
+    lines = format_status(states, estimate_time(states)).splitlines()
     assert lines[0].startswith(
         "1 of 4 runs done, 1 running, 1 failed, 1 lost; about 45 s left with 1 at once, by"
     )
@@ -225,7 +225,7 @@ def test_states_are_told_in_words_and_as_json(project, listed):
         f"  {name[3]}: before its first round (process 7 on node8, silent for 2 h 0 min), it goes on from its "
         "checkpoint when it is started again",
     ]
-    told = json.loads(json.dumps(states_as_json(states, forecast_of(states))))
+    told = json.loads(json.dumps(status_as_dict(states, estimate_time(states))))
     assert [one["state"] for one in told["each"]] == ["done", "running", "failed", "lost"]
     assert (told["done"], told["waiting"], told["by"]) == (1, 0, "guess")
     assert told["each"][1]["seconds_left"] == 35.0

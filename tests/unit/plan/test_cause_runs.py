@@ -3,7 +3,7 @@
 import pytest
 
 from fedrec.errors import ResultError
-from fedrec.plan.explaining import fitting_runs, line_of, trials_behind
+from fedrec.plan.cause_runs import cause_runs, line_folder, trials_behind
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE
 from tests.made_project import project_with
@@ -41,15 +41,15 @@ def test_trials_differ_from_the_line_in_searched_settings_alone(tmp_path):
     behind = trials_behind(project, [line, run_of_mf(seed=3), other, run_of_mf("popularity")])
 
     assert behind == {
-        line_of(line.folder): sorted(trials),
-        line_of(other.folder): [others[0]],
+        line_folder(line.folder): sorted(trials),
+        line_folder(other.folder): [others[0]],
     }
-    assert line_of(line.folder) == line_of(run_of_mf(seed=3).folder)
+    assert line_folder(line.folder) == line_folder(run_of_mf(seed=3).folder)
 
 
 def test_a_line_of_searched_settings_without_trials_is_there(tmp_path):
     line = run_of_mf()
-    assert trials_behind(project_with(tmp_path), [line]) == {line_of(line.folder): []}
+    assert trials_behind(project_with(tmp_path), [line]) == {line_folder(line.folder): []}
 
 
 def test_a_damaged_trial_is_an_error_that_names_it(tmp_path):
@@ -76,7 +76,7 @@ def test_causes_name_runs_of_the_papers_and_datasets_of_printed_metrics(tmp_path
     project = project_with(
         tmp_path, {"hetrec2011": "gone"}, reference=reference, paper_datasets=["ml-100k", "ml-1m"]
     )
-    found = fitting_runs(project)
+    found = cause_runs(project)
 
     assert {(run.paper, run.dataset) for run in found} == {
         (paper, dataset) for paper in ("pfedclr", "fedem") for dataset in ("ml-100k", "ml-1m")
@@ -86,10 +86,9 @@ def test_causes_name_runs_of_the_papers_and_datasets_of_printed_metrics(tmp_path
     assert {run.protocol for run in found} == {"published-pfedclr", "published-fedem"}
     # Counts and times are of no run's ranks.
     assert (
-        fitting_runs(project_with(tmp_path, reference={"order": [], "causes": [cause(metric=["users"])]}))
-        == []
+        cause_runs(project_with(tmp_path, reference={"order": [], "causes": [cause(metric=["users"])]})) == []
     )
-    assert fitting_runs(project_with(tmp_path)) == []
+    assert cause_runs(project_with(tmp_path)) == []
 
 
 def test_the_coverage_asks_for_what_causes_name_and_reads_the_trials_that_are_done(tmp_path):
@@ -102,4 +101,4 @@ def test_the_coverage_asks_for_what_causes_name_and_reads_the_trials_that_are_do
     assert {fitting, run_of_mf()} <= {*target.runs}
     assert trial not in target.runs
     assert f"{trial.folder}/run.json" in target.reads
-    assert target.content["tried"][line_of(run_of_mf().folder)] == [trial.folder]
+    assert target.content["tried"][line_folder(run_of_mf().folder)] == [trial.folder]

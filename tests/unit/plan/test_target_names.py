@@ -1,7 +1,7 @@
 import pytest
 
 from fedrec.errors import ConfigurationError
-from fedrec.plan.asked import runs_asked, validate_targets
+from fedrec.plan.target_names import runs_for_targets, validate_targets
 from tests.projects import Made
 
 RUN = "runs/pfedclr/demo/clean/popularity/seed0/run.json"
@@ -58,15 +58,17 @@ def test_words_for_a_shell_name_nothing(project, path, words):
 
 
 def test_runs_are_those_of_all_that_is_asked_for_each_once(project):
-    named = runs_asked(project, ["demo"])
-    assert named == runs_asked(
+    named = runs_for_targets(project, ["demo"])
+    assert named == runs_for_targets(
         project, ["demo", "demo_comparison", str(project.results / "report/demo.html")]
     )
-    compared = runs_asked(project, ["demo_comparison"])
+    compared = runs_for_targets(project, ["demo_comparison"])
     pages = [[str(project.results / f"report/{page}.html")] for page in ("demo", "demo.runs")]
-    assert runs_asked(project, pages[0]) == runs_asked(project, pages[1])
-    assert compared == runs_asked(project, [str(project.results / "tables/demo_comparison.csv")])
+    assert runs_for_targets(project, pages[0]) == runs_for_targets(project, pages[1])
+    assert compared == runs_for_targets(project, [str(project.results / "tables/demo_comparison.csv")])
     assert set(compared) < set(named)
-    (one,) = runs_asked(project, [str(project.results / RUN)])
+    (one,) = runs_for_targets(project, [str(project.results / RUN)])
     assert f"{one.folder}/run.json" == RUN
-    assert runs_asked(project, [str(project.results / "data/alpha/clean/split.parquet"), "splits"]) == []
+    assert (
+        runs_for_targets(project, [str(project.results / "data/alpha/clean/split.parquet"), "splits"]) == []
+    )
