@@ -78,7 +78,7 @@ def draw() -> None:
     from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
     from fedrec.reporting.figures.style import theme
     from fedrec.reporting.figures.vector import svg_of
-    from fedrec.runs.kinds import kind_of
+    from fedrec.runs.method_kinds import kind_of
 
     known = load_methods(ROOT / "config/methods.yaml")
     slopes = [

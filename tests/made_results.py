@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from fedrec.config.methods import load_methods, resolve
 from fedrec.config.papers import Artefact, Paper, load_papers
+from fedrec.files.checked_json import write_checked_json
 from fedrec.files.parquet import write_table
-from fedrec.files.sealed import write_sealed
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.chart import write_figure
@@ -164,7 +164,7 @@ class Made:
         }
         folder = self.folder / RunId("pfedclr", dataset, protocol["name"], method, 0).folder
         folder.mkdir(parents=True)
-        write_sealed(folder / "run.json", summary)
+        write_checked_json(folder / "run.json", summary)
         timing = {
             "round": [1, 2, 3],
             "clients": [10, 10, 10],

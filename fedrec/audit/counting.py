@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from fedrec.runs.histories import Histories
+from fedrec.runs.sampling_counts import SamplingCounts
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Drawing:
     candidates: int
 
 
-def expected_by_counting(histories: Histories, drawing: Drawing, cutoffs: Sequence[int]) -> dict[str, float]:
+def expected_by_counting(
+    histories: SamplingCounts, drawing: Drawing, cutoffs: Sequence[int]
+) -> dict[str, float]:
     """HR and NDCG at every cutoff, as a mean over users."""
     draws = histories.rows * drawing.negatives * drawing.rounds
     never_drawn = np.where(histories.seen, 0.0, np.exp(-draws / np.maximum(histories.pool, 1)))

@@ -14,7 +14,7 @@ import numpy as np
 from fedrec.audit.draw_log import DrawLog, read_draw_log
 from fedrec.audit.draw_rates import DrawRates, KindOfItem, Pairs, all_pairs
 from fedrec.data.split import PARTS, TEST, TRAIN, VALIDATION, Split, read_split
-from fedrec.runs.given_scores import IdKind
+from fedrec.runs.score_files import IdKind
 
 FALSE_ALARMS = 0.001
 """The chance at most that a sound loop is called leaking."""

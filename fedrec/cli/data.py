@@ -95,7 +95,7 @@ def _describe(parsed: argparse.Namespace) -> None:
     from fedrec.data.split import how_to_split
     from fedrec.data.statistics import describe_interactions, describe_split
     from fedrec.data.temporal import interactions_split_by, split_in
-    from fedrec.files.sealed import write_sealed
+    from fedrec.files.checked_json import write_checked_json
 
     interactions = read_interactions_file(parsed.data / "interactions.parquet")
     described = describe_interactions(interactions)
@@ -107,4 +107,4 @@ def _describe(parsed: argparse.Namespace) -> None:
                 f"it again: {how_to_split(parsed.data / name)}"
             )
     described["splits"] = {name: describe_split(split) for name, split in splits.items()}
-    write_sealed(parsed.out, described)
+    write_checked_json(parsed.out, described)

@@ -102,10 +102,12 @@ def _datasets(parsed: argparse.Namespace) -> None:
 
 def _methods(parsed: argparse.Namespace) -> None:
     """List every method and plug-in: its paper, its kind, where its parameters live, what it uploads."""
-    from fedrec.runs.cards import card_text, cards, listed
+    from fedrec.runs.method_info import all_methods, format_method, format_methods
 
     methods = methods_of(parsed)
-    print(listed(cards(methods)) if parsed.name is None else card_text(methods, parsed.name))
+    print(
+        format_methods(all_methods(methods)) if parsed.name is None else format_method(methods, parsed.name)
+    )
 
 
 def _papers(parsed: argparse.Namespace) -> None:

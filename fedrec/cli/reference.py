@@ -97,7 +97,7 @@ def _pack(parsed: argparse.Namespace) -> None:
     runs = _packed(parsed.results)
     if parsed.audit:
         runs = _looked_into(runs, parsed.results, store, parsed.device)
-    _tell(store, store.add(runs))
+    _report(store, store.add(runs))
     store.add_data(parsed.results)
 
 
@@ -119,12 +119,12 @@ def _add(parsed: argparse.Namespace) -> None:
         }
         # A trial chooses settings on validation: nobody reads its ranks among all items.
         runs = [run.without_exact_ranks() if run.id.seed in trials else run for run in brought]
-        _tell(store, store.add(runs, keeps=newer))
+        _report(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
             store.add_data_of(other)
         else:
             store.add_data(source)
-    undescribed = sorted(set(store.datasets()) - set(store.described()))
+    undescribed = sorted(set(store.datasets()) - set(store.datasets_with_statistics()))
     if undescribed:
         files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
         print(f"Not shown before their statistics are there: snakemake --cores 2 {files}", file=sys.stderr)
@@ -319,18 +319,18 @@ def _looked_into(
         yield replace(run, audit=measured(RunRecord(results / run.name, device=device)))
 
 
-def _tell(store: "RunStore", changes: "Changes") -> None:
+def _report(store: "RunStore", changes: "Changes") -> None:
     """Say what adding runs did; those that gave way, or did not, by name; and what came of trained again."""
     counts = ", ".join(f"{len(getattr(changes, what))} {what}" for what in _DONE)
     print(f"{store.folder}: {counts}.")
     for what in ("replaced", "kept"):
         for name in getattr(changes, what):
-            print(f"  {what}: {name}{_distance(changes.apart, name)}")
-    if changes.apart:
-        others = [apart for apart in changes.apart.values() if apart is not None]
+            print(f"  {what}: {name}{_distance(changes.hr_change, name)}")
+    if changes.hr_change:
+        others = [apart for apart in changes.hr_change.values() if apart is not None]
         farthest = f"; the others' test HR@10 is up to {max(others):.4f} apart" if others else ""
-        same = len(changes.apart) - len(others)
-        print(f"Of {len(changes.apart)} trained again, {same} give every user the same rank{farthest}.")
+        same = len(changes.hr_change) - len(others)
+        print(f"Of {len(changes.hr_change)} trained again, {same} give every user the same rank{farthest}.")
 
 
 def _distance(apart: "Mapping[str, float | None]", name: str) -> str:

@@ -49,7 +49,7 @@ def _status(parsed: argparse.Namespace) -> None:
 
     if parsed.watch is not None and not parsed.watch > 0:
         raise ConfigurationError(f"--watch {parsed.watch:g}: give seconds as a number above 0.")
-    runs, methods, since = _asked(parsed)
+    runs, methods, since = _requested(parsed)
     while True:
         states = run_statuses(runs, methods, since, needs_models=not is_list(parsed.targets))
         forecast = estimate_time(states)
@@ -64,7 +64,7 @@ def _status(parsed: argparse.Namespace) -> None:
         time.sleep(parsed.watch)
 
 
-def _asked(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
+def _requested(parsed: argparse.Namespace) -> "tuple[list[ListedRun], Methods, float | None]":
     """The runs that are asked for, the methods' settings, and since when they are, where that is known."""
     from fedrec.plan.run_list import listed_runs
 

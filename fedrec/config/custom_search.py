@@ -69,9 +69,9 @@ def custom_search(request: SearchRequest, methods: Methods, file: Path) -> tuple
             raise ConfigurationError(f"{name}: {getattr(request, name)} is too few. Give 1 or more.")
     rules = load_tuning(file, methods)
     if request.ranges is None:
-        ranges, starts = _usual(request, rules, methods, file)
+        ranges, starts = _declared_ranges(request, rules, methods, file)
     else:
-        ranges, starts = _given(request, request.ranges, methods), ()
+        ranges, starts = _given_ranges(request, request.ranges, methods), ()
     search = CustomSearch(
         key=f"{request.method}@{request.protocol}",
         method=request.method,
@@ -90,7 +90,7 @@ def custom_search(request: SearchRequest, methods: Methods, file: Path) -> tuple
     return search, tuning
 
 
-def _given(
+def _given_ranges(
     request: SearchRequest, given: Mapping[str, RangeOrChoices], methods: Methods
 ) -> tuple[Range, ...]:
     """Ranges as they were given, checked as those of the file are."""
@@ -141,7 +141,7 @@ def _entry(place: str, given: RangeOrChoices, read: Callable[[str], object]) -> 
     return {kind: values}
 
 
-def _usual(
+def _declared_ranges(
     request: SearchRequest, rules: Tuning, methods: Methods, file: Path
 ) -> tuple[tuple[Range, ...], tuple[tuple[str, ...], ...]]:
     """Ranges and starts of the file, without settings that the method's name has.
@@ -156,7 +156,7 @@ def _usual(
             "ranges={'rate': {'log': (0.001, 1)}}, or --range rate=log:0.001:1."
         )
     values, _, _ = resolve(methods, request.method, request.paper, request.dataset)
-    way = min(ways, key=lambda one: _apart(one, values, methods))
+    way = min(ways, key=lambda one: _without_search(one, values, methods))
     kept = [place for place, one in enumerate(way.ranges) if one.setting not in dict(composition.changes)]
     if not kept:
         raise ConfigurationError(
@@ -168,6 +168,6 @@ def _usual(
     return ranges, tuple(tuple(start[place] for place in kept) for start in way.starts)
 
 
-def _apart(way: Search, values: Mapping[str, Any], methods: Methods) -> int:
+def _without_search(way: Search, values: Mapping[str, Any], methods: Methods) -> int:
     """In how many settings that are not searched the runs of a way differ from some values."""
     return sum(values.get(name) != value for name, value in held_settings(way, methods).items())

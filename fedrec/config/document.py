@@ -107,7 +107,7 @@ def document_of(text: str, origin: str) -> Document:
 
 def refuse(document: Document, mistakes: Sequence[Mistake]) -> None:
     """Raise `ConfigurationError` with all mistakes, each told once; nothing happens where there are none."""
-    messages = _told_once(document, mistakes)
+    messages = _distinct_mistakes(document, mistakes)
     if messages:
         raise ConfigurationError("\n".join(first_lines(messages, _MOST_ERRORS_SHOWN, indent="")))
 
@@ -134,7 +134,7 @@ def quoted_value(value: object) -> str:
     return f"{cut_short(repr(value))} ({kind.get(type(value), type(value).__name__)})"
 
 
-def _told_once(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
+def _distinct_mistakes(document: Document, mistakes: Sequence[Mistake]) -> list[str]:
     """The mistakes in the order of their lines, each once: by the entry that it is written in."""
     told: dict[tuple[str, str], KeyPath] = {}
     for mistake in mistakes:

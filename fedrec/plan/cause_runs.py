@@ -14,7 +14,7 @@ from fedrec.config.methods import resolve
 from fedrec.config.names import parse
 from fedrec.config.printed import printed_numbers
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.runs import SUMMARY, RunId, run_of
 from fedrec.plan.workspace import Workspace
 
@@ -91,7 +91,7 @@ def _finished_trials(workspace: Workspace) -> dict[RunId, Mapping[str, Any]]:
     found: dict[RunId, Mapping[str, Any]] = {}
     for path in (workspace.results / "runs").glob(f"*/*/*/*/seed{seed}/{SUMMARY}"):
         try:
-            summary = read_sealed(path)
+            summary = read_checked_json(path)
         except ValueError as error:
             raise ResultError(
                 f"{path}: this file is not whole: {error}. Delete it, then build it again with: "

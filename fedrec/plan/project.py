@@ -17,7 +17,7 @@ from fedrec.config.protocol_file import protocol_named
 from fedrec.config.records import TRAFFIC, merged_records, spelled_records
 from fedrec.config.seeds import check_seed
 from fedrec.errors import ConfigurationError, StorageError, did_you_mean
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.equal_code import representative
 from fedrec.plan.fingerprint import check_code, run_fingerprint
@@ -324,7 +324,7 @@ class Project(Workspace):
         needed = self._records.get(run, [])
         path = self.results / run.folder / SUMMARY
         try:
-            before = read_sealed(path).get("record", [])
+            before = read_checked_json(path).get("record", [])
         except (FileNotFoundError, StorageError, ValueError):
             # No run yet, or a damaged one: whoever reads it will say so.
             before = []

@@ -21,11 +21,11 @@ from fedrec.plan.cost import START_SECONDS
 from fedrec.plan.run_list import ListedRun, spec_of
 from fedrec.plan.run_matching import RunMatcher
 from fedrec.plan.runs import SUMMARY, log_of
-from fedrec.workers.log_tail import OWN_WORDS, log_tail
+from fedrec.workers.log_tail import ERROR_PREFIX, log_tail
 
 DONE, RUNNING, FAILED, LOST, WAITING = STATES = ("done", "running", "failed", "lost", "waiting")
 _CHECKPOINT = "checkpoint.safetensors"
-_STOPPED = (f"{OWN_WORDS}stopped", f"{OWN_WORDS}interrupted")
+_STOPPED = (f"{ERROR_PREFIX}stopped", f"{ERROR_PREFIX}interrupted")
 _TRACEBACK = "Traceback (most recent call last)"
 _MOST_LINES = 10
 _MOST_BYTES = 20_000
@@ -139,7 +139,7 @@ def _unfinished(run: ListedRun, since: float | None) -> RunStatus:
     holder, log = holder_of(run.out), log_of(run.out)
     has_checkpoint = (run.out / _CHECKPOINT).is_file()
     how_far = _noted(holder.note) if holder is not None else {}
-    if holder is not None and holder.lives:
+    if holder is not None and holder.is_alive:
         return RunStatus(run, RUNNING, holder, has_checkpoint=has_checkpoint, log=log, **how_far)
     tail = _error_tail(log, since) if log is not None else ()
     if tail:
@@ -179,7 +179,9 @@ def _error_tail(log: Path, since: float | None) -> tuple[str, ...]:
     tail = log_tail(text, _MOST_LINES)
     if not tail or tail[0].startswith(_STOPPED):
         return ()
-    failed = tail[0].startswith(OWN_WORDS) or any(line.startswith(_TRACEBACK) for line in text.splitlines())
+    failed = tail[0].startswith(ERROR_PREFIX) or any(
+        line.startswith(_TRACEBACK) for line in text.splitlines()
+    )
     return tail if failed else ()
 
 

@@ -101,7 +101,7 @@ def _where(state: RunStatus) -> str:
     holder = state.holder
     if holder is None:
         return ""
-    silent = "" if holder.lives and state.state == RUNNING else f", silent for {span_text(holder.silent)}"
+    silent = "" if holder.is_alive and state.state == RUNNING else f", silent for {span_text(holder.silent)}"
     return f" (process {holder.process} on {holder.host}{silent})"
 
 

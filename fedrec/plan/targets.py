@@ -18,7 +18,7 @@ from fedrec.config.printed import printed_for, printed_numbers
 from fedrec.config.protocol import short_name
 from fedrec.config.tuning import Search, has_tuned
 from fedrec.files.atomic import canonical_json
-from fedrec.files.sealed import sealed, unsealed
+from fedrec.files.checked_json import verified, with_checksum
 from fedrec.plan.availability import can_be_built
 from fedrec.plan.cause_runs import cause_runs, trials_behind
 from fedrec.plan.evaluated import evaluated_plan
@@ -107,12 +107,12 @@ class Target:
 
     def as_json(self) -> str:
         """The plan as text."""
-        return json.dumps(sealed(asdict(self)), indent=1, sort_keys=True) + "\n"
+        return json.dumps(with_checksum(asdict(self)), indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The inverse of `as_json`; `ValueError` where the text is damaged."""
-        content = unsealed(text)
+        content = verified(text)
         content["runs"] = tuple(RunId(**run) for run in content["runs"])
         for key in ("files", "reads"):
             content[key] = tuple(content[key])

@@ -24,7 +24,7 @@ from fedrec.config.schema import check, load
 from fedrec.config.tuning import Tuning, check_found, load_tuning
 from fedrec.data.locate import located
 from fedrec.errors import ConfigurationError, did_you_mean
-from fedrec.files.sealed import sealed
+from fedrec.files.checked_json import with_checksum
 from fedrec.plan.availability import (
     why_file_unavailable,
     why_not_at_one_time,
@@ -292,7 +292,7 @@ class Workspace:
 
     def configuration_text(self) -> str:
         """The configuration as a file that `fedrec build --project` reads."""
-        return json.dumps(sealed(self.configuration), indent=2, sort_keys=True) + "\n"
+        return json.dumps(with_checksum(self.configuration), indent=2, sort_keys=True) + "\n"
 
     def _why_unavailable(self, name: str) -> dict[str, str]:
         if name not in self.catalogue:

@@ -1,7 +1,7 @@
 """Runs that diverged, for readers: a mark on what is shown of them, and a note that tells the round.
 
 A run that diverged has the number of the round that its protocol reports if that came before, and else none.
-Rows say so in the column `diverged` (`fedrec.runs.origins`): the seed and the round, as in `0:7`.
+Rows say so in the column `diverged` (`fedrec.runs.provenance_columns`): the seed and the round, as in `0:7`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -11,12 +11,12 @@ import numpy as np
 
 from fedrec.audit.differences import REFERENCE
 from fedrec.reporting.standings import CLEAN, PUBLISHED, MethodScore, under
-from fedrec.runs.kinds import Kind
+from fedrec.runs.method_kinds import MethodKind
 
 COUNTER = "draw-counter"
 """The reference that has no model: it counts which items its client drew as negatives."""
 _COUNTING = "counting one's own negatives, without any model,"
-_NAMED: Mapping[Kind, tuple[str, str]] = {
+_NAMED: Mapping[MethodKind, tuple[str, str]] = {
     "personalised": (
         "method whose clients keep an item table of their own",
         "methods whose clients keep an item table of their own",
@@ -29,7 +29,7 @@ _NAMED: Mapping[Kind, tuple[str, str]] = {
     "reference": ("reference", "references"),
 }
 """One and many methods of each kind."""
-_FEDERATED: tuple[Kind, ...] = ("personalised", "federated")
+_FEDERATED: tuple[MethodKind, ...] = ("personalised", "federated")
 _ALIKE = 0.005
 """What differs by less is equal in two digits."""
 
@@ -109,7 +109,7 @@ def _headline(about: Sequence[MethodScore], both: Sequence[tuple[MethodScore, Me
         )
     if both:
         kinds = Counter(published.kind for published, _ in both)
-        kind: Kind = "personalised" if "personalised" in kinds else kinds.most_common(1)[0][0]
+        kind: MethodKind = "personalised" if "personalised" in kinds else kinds.most_common(1)[0][0]
         of_kind = [pair for pair in both if pair[0].kind == kind]
         return f"{where}, {_who(kind, of_kind)} {_moves(of_kind)} (HR@10){by_chance}."
     return _one_protocol(about, where, by_chance)
@@ -144,7 +144,7 @@ def _kinds_sentence(both: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     return f"HR@10 from the published protocol to the clean one, in the mean: {', '.join(parts)}."
 
 
-def _who(kind: Kind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
+def _who(kind: MethodKind, of_kind: Sequence[tuple[MethodScore, MethodScore]]) -> str:
     one, many = _NAMED[kind]
     return f"the one {one} ({of_kind[0][0].title})" if len(of_kind) == 1 else f"the {len(of_kind)} {many}"
 

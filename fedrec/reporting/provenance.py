@@ -77,7 +77,7 @@ def code_words(code: Sequence[str]) -> str:
 
 
 def provenance_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Seeds, splits and code of rows that have the columns of `fedrec.runs.origins`, for a caption."""
+    """Seeds, splits and code of rows with the columns of `fedrec.runs.provenance_columns`, for a caption."""
     every = list(rows)
 
     def distinct(key: str, letters: int | None = None) -> list[str]:

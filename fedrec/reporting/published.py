@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.reporting.page.files import NUMBERS_BESIDE
 
 _READ = {
@@ -51,7 +51,7 @@ def publish(results: Path, store: Path) -> list[Path]:
         text = page.read_text(encoding="utf-8").replace(NUMBERS_BESIDE, _NUMBERS_BUILT)
         text = _with_links_that_lead(page, text)
         page.write_text(_with_pictures_beside(text, page, store / "figures"), encoding="utf-8")
-    write_sealed(store / PUBLISHED_FROM, {"runs": store_checksum(store)})
+    write_checked_json(store / PUBLISHED_FROM, {"runs": store_checksum(store)})
     return copied
 
 

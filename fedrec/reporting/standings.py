@@ -25,20 +25,20 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.reporting.built_files import reading_built
 from fedrec.reporting.exact import exact_means
 from fedrec.runs.exact import sampled_name
-from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
-from fedrec.runs.origins import divergence_columns, folders_of
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind, kind_of
+from fedrec.runs.provenance_columns import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
 METRIC = "hr@10"
 PUBLISHED, CLEAN = "published", "clean"
-KIND_WORDS: Mapping[Kind, str] = {
+KIND_WORDS: Mapping[MethodKind, str] = {
     "personalised": "clients keep an item table of their own",
     "federated": "only the server's item table",
     "centralised": "centralised",
     "reference": "reference",
 }
 """What readers are told of each kind, in full ..."""
-KIND_LABELS: Mapping[Kind, str] = {
+KIND_LABELS: Mapping[MethodKind, str] = {
     "personalised": "own tables",
     "federated": "server's table",
     "centralised": "centralised",
@@ -57,7 +57,7 @@ class MethodScore:
     """Short: `published`, `clean`."""
     method: str
     title: str
-    kind: Kind
+    kind: MethodKind
     value: float
     """HR@10 of the test items at the reported round, mean over seeds."""
     low: float

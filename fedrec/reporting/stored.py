@@ -102,7 +102,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
             for what in ("exposure", "uploads")
         },
         diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
-        datasets=frozenset(store.described()),
+        datasets=frozenset(store.datasets_with_statistics()),
         frozen=frozenset(kept_targets(store.folder)),
         training=str(project.configuration["results"]),
     )

@@ -16,8 +16,8 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.config.protocol import rules_name
 from fedrec.data.split import how_to_split
 from fedrec.errors import ResultError
+from fedrec.files.checked_json import read_checked_json
 from fedrec.files.parquet import read_table
-from fedrec.files.sealed import read_sealed
 from fedrec.plan.project import Project
 from fedrec.plan.protocol_steps import ProtocolSteps
 from fedrec.plan.selection import runs_of
@@ -149,7 +149,7 @@ def statistics_of(target: Target, project: Project) -> dict[str, Mapping[str, An
 def read_statistics(path: Path) -> Mapping[str, Any]:
     """What `fedrec describe` wrote of the dataset that the folder of `path` names."""
     with reading_built(path):
-        statistics = read_sealed(path)
+        statistics = read_checked_json(path)
         if statistics["dataset"] != path.parent.name:
             raise ValueError(f"it is of {statistics['dataset']}")
     return statistics

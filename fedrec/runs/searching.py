@@ -26,16 +26,16 @@ from fedrec.plan.runs import KEPT, RunId
 from fedrec.plan.trial_results import SELECTION_METRIC, validation_result
 from fedrec.plan.trials import TrialStage, best, design, stages
 from fedrec.progress import rounds_shown
+from fedrec.runs.default_folders import cost_text, default_record, is_finished, train_run
 from fedrec.runs.exact import UNEVEN_POOL, exact_name
 from fedrec.runs.record import RunRecord
 from fedrec.runs.results import setting_column
 from fedrec.runs.splits import split_of
-from fedrec.runs.usual import cost_text, is_finished, train_run, usual_record
 
 if TYPE_CHECKING:
     import polars as pl
 
-REACHED = f"validation_{exact_name(SELECTION_METRIC)}"
+VALIDATION_METRIC = f"validation_{exact_name(SELECTION_METRIC)}"
 """The column of what trials are compared by."""
 _LEAKS: Mapping[str, str] = {
     "exclude_all": "its clients never draw held-out items as negatives, and a search finds what remembers it",
@@ -91,7 +91,7 @@ def tune_named(
     )
     check_code(name, [*dict(parse(name).changes), *(one.setting for one in search.ranges)])
     if progress:
-        print(_told(search, tuning, methods, folder, split), file=sys.stderr)
+        print(_search_result(search, tuning, methods, folder, split), file=sys.stderr)
     known, records, scores = _trained(search, tuning, methods, folder, options, progress=progress)
     return _result(search, tuning, methods, known, records, scores)
 
@@ -108,12 +108,12 @@ def check_fair(protocol: Protocol) -> None:
         )
 
 
-def _told(search: CustomSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
+def _search_result(search: CustomSearch, tuning: Tuning, methods: Methods, data: Path, split: Split) -> str:
     """What the search is, and about what it costs."""
 
     def reached(run: RunId) -> float:
         # Whichever of the others go on: so many do, with so many rounds and seeds.
-        return _validation(usual_record(data, run)) if is_finished(data, run) else 0.0
+        return _validation(default_record(data, run)) if is_finished(data, run) else 0.0
 
     planned = stages(search, tuning, methods, reached)
     parts = [_stage_text(stage, methods) for stage in planned]
@@ -189,7 +189,7 @@ def _result(
         {
             "trial": [one.number for one in order],
             **{one.setting: setting_column(firsts, one.setting) for one in search.ranges},
-            REACHED: [one.score for one in order],
+            VALIDATION_METRIC: [one.score for one in order],
             "seeds": [len(one.runs) for one in order],
             "rounds": [record.settings[LENGTH] for record in firsts],
             "ended_early": [known[one.stage].rounds is not None for one in order],

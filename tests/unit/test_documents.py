@@ -21,7 +21,7 @@ from fedrec.config.printed import printed_numbers
 from fedrec.config.protocol_file import load_protocols
 from fedrec.config.tuning import found_by, load_tuning
 from fedrec.federation.engines.engine import ENGINES
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
@@ -370,7 +370,7 @@ def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
 def test_what_is_published_was_built_from_the_runs_that_are_stored():
     """If not: fedrec reference build --publish."""
     store = ROOT / "results/reference"
-    assert read_sealed(store / PUBLISHED_FROM)["runs"] == store_checksum(store)
+    assert read_checked_json(store / PUBLISHED_FROM)["runs"] == store_checksum(store)
     # What it tells its reader to type is about runs, not about the folder that it was built in.
     with (ROOT / "results/reference/tables/verdicts.csv").open(encoding="utf-8", newline="") as stream:
         assert not [row for row in csv.DictReader(stream) if "from-reference" in row["command"]]

@@ -28,7 +28,7 @@ from fedrec.reporting.standings import KIND_WORDS
 from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.exact import metric_title
-from fedrec.runs.kinds import METHOD_KINDS, Kind, kind_of
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind, kind_of
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
@@ -114,7 +114,7 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
+def _told(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> set[str]:
     """The methods that are named: all, if they are few; else of each kind the best at its end under any
     protocol, and references.
     """
@@ -122,7 +122,7 @@ def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
     if len(methods) <= _ALL_NAMED_TO:
         return methods
     last = {(row["method"], row["dataset"], row["protocol"]): row for row in rows}
-    best: dict[tuple[str, Kind], Row] = {}
+    best: dict[tuple[str, MethodKind], Row] = {}
     for row in last.values():
         key = row["protocol"], kinds[row["method"]]
         best[key] = max(best.get(key, row), row, key=lambda one: one["mean"])
@@ -130,7 +130,7 @@ def _told(rows: Sequence[Row], kinds: Mapping[str, Kind]) -> set[str]:
     return told | {row["method"] for row in rows if parse(row["method"]).name in (REFERENCE, COUNTER)}
 
 
-def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Container[str]) -> Figure:
+def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told: Container[str]) -> Figure:
     """Protocols side by side on one scale, the names of some curves at their ends."""
     panels = distinct((row["dataset"], row["protocol"]) for row in rows)
     figure = blank_figure(WIDTH, _COMPARED_HEIGHT)
@@ -145,7 +145,7 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Conta
         ax.set(
             xlim=(1, max(last, 2)), ylim=(0, top), title=f"{panel[0]}, {short_name(panel[1])}", xlabel="round"
         )
-        ends: list[tuple[float, str, Kind]] = []
+        ends: list[tuple[float, str, MethodKind]] = []
         for (method, label), lines in series_of(rows, "method", "label").items():
             for points in (found for key, found in lines.items() if key[:2] == panel):
                 level = _level(points, last)
@@ -160,14 +160,16 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, Kind], told: Conta
     return figure
 
 
-def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: Kind, *, told: bool) -> None:
+def _draw_of_kind(ax: Axes, points: Sequence[Row], kind: MethodKind, *, told: bool) -> None:
     look = KIND_LOOKS[kind]
     weight = {"linewidth": 1.5, "zorder": 3} if told else {"linewidth": 0.8, "alpha": 0.4, "zorder": 2}
     x, y = [row["x"] for row in points], [row["mean"] for row in points]
     ax.plot(x, y, color=look.colour, linestyle=look.dash, **weight)  # type: ignore[arg-type]
 
 
-def _name_ends(ax: Axes, ends: Sequence[tuple[float, str, Kind]], level_end: float, room: float) -> None:
+def _name_ends(
+    ax: Axes, ends: Sequence[tuple[float, str, MethodKind]], level_end: float, room: float
+) -> None:
     """Names beside the ends of curves."""
     gap = room * _NAME_HEIGHT / _COMPARED_PANEL
     places = spread([value for value, _, _ in ends], gap, 0.5 * gap, room)

@@ -12,8 +12,8 @@ from fedrec.reporting.figures.panels import COLOURS, datasets_and_protocols, pan
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import WAYS, Inside, scored_with
-from fedrec.runs.origins import folders_of
+from fedrec.runs.model_inspection import WAYS, ModelInspection, scored_with
+from fedrec.runs.provenance_columns import folders_of
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 
@@ -32,7 +32,10 @@ def draw(subject: Subject) -> Drawn:
     for across, protocol in zip(axes, protocols, strict=True):
         there = [(index, dataset) for index, dataset, other in groups if other == protocol]
         measured = {
-            key: [{way: scored_with(Inside(run), way) for way in WAYS} for run in groups[*key, protocol]]
+            key: [
+                {way: scored_with(ModelInspection(run), way) for way in WAYS}
+                for run in groups[*key, protocol]
+            ]
             for key in there
         }
         for panel, metric in zip(across, artefact.metrics, strict=True):

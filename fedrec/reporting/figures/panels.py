@@ -29,7 +29,7 @@ TABLE_TITLES = {
     "upload": "uploaded table",
     "correction": "correction",
 }
-"""What figures call the item tables of `fedrec.runs.inside`."""
+"""What figures call the item tables of `fedrec.runs.model_inspection`."""
 _LETTERS_PER_INCH = 13.5  # of a legend
 _ENTRY_LETTERS = 9  # taken by the sample of an entry
 _LEGEND_LINE = 0.15  # inches

@@ -12,7 +12,7 @@ from fedrec.config.papers import Artefact, Line
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import DIVERGED_MARK, Row
-from fedrec.runs.origins import divergence_columns, folders_of
+from fedrec.runs.provenance_columns import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
 RowsOfLine = Callable[[Subject, Line, Sequence[RunRecord]], Iterator[Row]]

@@ -32,7 +32,7 @@ from fedrec.reporting.standings import (
 from fedrec.reporting.subject import finished_runs, of_one_protocol_seed, stem_of
 from fedrec.reporting.tables.table import DIVERGED_MARK
 from fedrec.runs.exact import metric_title
-from fedrec.runs.kinds import METHOD_KINDS, Kind
+from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("figure", needs=("runs", "models"), selection="comparison")
@@ -55,7 +55,7 @@ class Slope:
     """A line of the chart: what it finds on either side, None where there is no run."""
 
     label: str
-    kind: Kind
+    kind: MethodKind
     published: float | None
     clean: float | None
     dashed: bool = False
@@ -246,7 +246,9 @@ _ORDER = {kind: place for place, kind in enumerate(("reference", "centralised", 
 """What is drawn over what."""
 
 
-def _draw_heading(canvas: _Canvas, heading: str, kinds: Sequence[Kind], height: float, columns: int) -> None:
+def _draw_heading(
+    canvas: _Canvas, heading: str, kinds: Sequence[MethodKind], height: float, columns: int
+) -> None:
     """What is shown, a key of the kinds, and the names of the two sides."""
     axes, line, font = canvas.axes, canvas.line, canvas.font
     y = height - 0.75 * line

@@ -19,7 +19,7 @@ from fedrec.reporting.figures.projection import Points, projected, square
 from fedrec.reporting.provenance import mean_over_seeds
 from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
-from fedrec.runs.inside import Inside
+from fedrec.runs.model_inspection import ModelInspection
 
 LAYOUT = Layout("figure", needs=("runs", "states", "splits", "models"))
 _PALE = "#D5D8DC"
@@ -46,7 +46,7 @@ def draw(subject: Subject) -> Drawn:
     above: tuple[str, str] | None = None
     for across, (dataset, protocol, user) in zip(axes, grid, strict=True):
         runs = [subject.groups[index, dataset, protocol][0] for index in range(len(artefact.lines))]
-        paths = [Inside(run).recorded("vectors", name, user).flatten(1).numpy() for run in runs]
+        paths = [ModelInspection(run).recorded("vectors", name, user).flatten(1).numpy() for run in runs]
         whole = projected(np.concatenate(paths))
         pieces = np.split(whole, np.cumsum([len(path) for path in paths])[:-1])
         last = max(last, *map(len, paths))

@@ -33,9 +33,9 @@ from fedrec.reporting.standings import (
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import EXACT_METRICS, is_exact, metric_title, sampled_name
-from fedrec.runs.kinds import kind_of
-from fedrec.runs.origins import origin_columns
-from fedrec.runs.record import ELSEWHERE, RunRecord
+from fedrec.runs.method_kinds import kind_of
+from fedrec.runs.provenance_columns import origin_columns
+from fedrec.runs.record import SCORE_SOURCE, RunRecord
 
 _NAMES = (
     ReportColumn("method", "method", align="left"),
@@ -344,7 +344,7 @@ def _row_of_theirs(record: RunRecord) -> dict[str, Any]:
     row = {
         "title": record.id.method,
         "method": record.id.method,
-        "kind": ELSEWHERE,
+        "kind": SCORE_SOURCE,
         "paper": None,
         "protocol": record.protocol,
         "rounds": None,

@@ -7,9 +7,9 @@ import pyarrow as pa
 from fedrec.audit.counting import Drawing, expected_by_counting
 from fedrec.config.protocol import short_name
 from fedrec.reporting.subject import Subject, has_split, split_table
-from fedrec.runs.histories import LEAKING_POOL, Histories
-from fedrec.runs.kinds import kind_of
+from fedrec.runs.method_kinds import kind_of
 from fedrec.runs.record import RunRecord
+from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
 
 
 def counting_sentences(subject: Subject) -> dict[str, str]:
@@ -55,11 +55,11 @@ def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[
     )
 
 
-def _histories(rows: pa.Table, items: int) -> Histories | None:
+def _histories(rows: pa.Table, items: int) -> SamplingCounts | None:
     """The histories of a split, or of what is stored of one; None where that is of before they were."""
     columns = {name: rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names}
     if "item" in columns:
-        return Histories.of_split(columns["user"], columns["item"], columns["part"].astype(str), items)
+        return SamplingCounts.of_split(columns["user"], columns["item"], columns["part"].astype(str), items)
     if "pool" not in columns:
         return None
-    return Histories.of_shape(columns["user"], columns["pool"], columns["seen"].astype(bool))
+    return SamplingCounts.of_shape(columns["user"], columns["pool"], columns["seen"].astype(bool))

@@ -26,14 +26,14 @@ from fedrec.reporting.tables.leaderboard_rows import (
 from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, Chapter, ReportColumn, ReportTable, write_forms
 from fedrec.runs.exact import EXACT_METRICS, metric_title
-from fedrec.runs.record import ELSEWHERE
+from fedrec.runs.record import SCORE_SOURCE
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models", "evaluated"))
 _METHOD = ReportColumn("title", "method", align="left")
 _KIND = ReportColumn("kind_label", "kind", align="left")
 _BEFORE = ("before_published", "before_clean")
 _LEADING_FORM = "{:.4f}"
-_UNTUNED = {ELSEWHERE: "not known"}
+_UNTUNED = {SCORE_SOURCE: "not known"}
 _Rows = Sequence[Mapping[str, Any]]
 
 

@@ -27,7 +27,7 @@ from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.reporting.tables.paper_table import own_notes, table_caption, unavailable_notes
 from fedrec.reporting.tables.table import AGAINST, RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.exact import EXACT_METRICS, exact_name, is_exact, metric_title
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "splits", "models"), optional={"users": ("interactions",)})

@@ -15,7 +15,7 @@ from fedrec.reporting.tables.paper_table import (
     write_paper_table,
 )
 from fedrec.reporting.tables.table import ReportColumn
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
 LAYOUT = Layout("table", needs=("runs",))
 

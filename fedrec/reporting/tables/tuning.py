@@ -22,7 +22,7 @@ from fedrec.plan.trials import best, section_of
 from fedrec.reporting.provenance import origin_sentence, provenance
 from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("search", needs=("runs",))

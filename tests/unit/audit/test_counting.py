@@ -10,13 +10,13 @@ from fedrec.audit.counting import Drawing, _chances, expected_by_counting
 from fedrec.audit.exposure import DrawCounts, hits_by_counting
 from fedrec.data.split import PARTS
 from fedrec.methods.draw_counter import DrawCounter
-from fedrec.runs.histories import Histories
+from fedrec.runs.sampling_counts import SamplingCounts
 from tests.federations import clients_of, uniform_noise
 
 
 def users(*rows_pool_seen):
     rows, pool, seen = (np.array(column) for column in zip(*rows_pool_seen, strict=True))
-    return Histories(rows, pool, seen)
+    return SamplingCounts(rows, pool, seen)
 
 
 def test_one_candidate_by_hand():
@@ -40,7 +40,7 @@ def test_histories_of_a_split():
     user = np.array([4, 4, 4, 4, 9, 9, 9], dtype=np.int32)
     item = np.array([0, 1, 2, 1, 3, 4, 5], dtype=np.int32)
     part = np.array(["train", "train", "validation", "test", "train", "validation", "test"])
-    found = Histories.of_split(user, item, part, items=10)
+    found = SamplingCounts.of_split(user, item, part, items=10)
     assert found.rows.tolist() == [2, 1]
     assert found.pool.tolist() == [7, 7]
     assert found.seen.tolist() == [True, False]
@@ -52,7 +52,7 @@ def test_it_is_what_counting_draws_that_were_made_gives():
     counter = DrawCounter(clients, {"negatives": 2, "rounds": 6}, seed=0)
     for round_ in range(1, 7):
         counter.train_round(round_)
-    histories = Histories.of_split(split.user, split.item, np.array(PARTS)[split.part], split.items)
+    histories = SamplingCounts.of_split(split.user, split.item, np.array(PARTS)[split.part], split.items)
     expected = expected_by_counting(histories, Drawing(6, 2, 49), [10])["hr@10"]
     everyone = clients.everyone
     drawn = counter.drawn.get(everyone.unsqueeze(1), clients.catalogue)

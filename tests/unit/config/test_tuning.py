@@ -628,19 +628,19 @@ def test_what_trains_checks_the_same_without_schemas(plain):
 
 
 def test_the_card_of_a_plugin_tells_what_differs(plain):
-    from fedrec.runs.cards import card_text
+    from fedrec.runs.method_info import format_method
 
     plain.replace("config/methods.yaml", PLAIN, COMPOSED)
-    text = card_text(plain.project().methods, "+plgc")
+    text = format_method(plain.project().methods, "+plgc")
     assert "with fedmf under plgc: head_rate = 0.03 (code), beta = 0.7 (paper)" in text
 
 
 def test_a_card_tells_what_was_found(made):
-    from fedrec.runs.cards import card_text
+    from fedrec.runs.method_info import format_method
 
     found = {"trials": 32, "settings": {"rate": 0.3, "item_factor": 7.0}, "held": {}}
     methods = with_found(made, {"fedmf@plgc": {"ml-100k": found}, "fedmf+plgc@plgc": {"ml-100k": found}})
     told = "found under plgc on ml-100k (32 trials): rate = 0.3, item_factor = 7"
-    assert told in card_text(methods, "fedmf")
-    assert told.replace("under", "with fedmf under") in card_text(methods, "+plgc")
-    assert "found" not in card_text(methods, "ncf")
+    assert told in format_method(methods, "fedmf")
+    assert told.replace("under", "with fedmf under") in format_method(methods, "+plgc")
+    assert "found" not in format_method(methods, "ncf")

@@ -14,7 +14,7 @@ from fedrec.config.methods import load_methods
 from fedrec.config.protocol import short_name
 from fedrec.config.records import merged_records
 from fedrec.errors import ConfigurationError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.artefact_status import artefact_status, artefact_text, list_artefacts
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId, papers_in
@@ -395,7 +395,7 @@ def test_a_run_that_recorded_more_than_is_needed_stays_as_it_is(made):
     run = RunId("pfedclr", "alpha", "clean", "fedmf", 0)
     before = project.job(run).records
     path = project.results / run.folder / "run.json"
-    write_sealed(path, {"record": ["traffic", "abundance"]})
+    write_checked_json(path, {"record": ["traffic", "abundance"]})
     after = made.project().job(run).records
     assert set(after) == {*before, "traffic", "abundance"}
     path.write_text(path.read_text().replace("traffic", "traffix"))

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from fedrec.cli.main import main
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.files.lock import LOCK, locked
-from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.run_list import list_text
 from fedrec.plan.run_status import estimate_time, run_statuses
 from fedrec.plan.runs import log_of
@@ -157,7 +157,7 @@ def timed(listed, project, seconds, device="here", age=0.0):
     """Let a run be done that took so long."""
     finish(project, run_of(listed, project))
     path = listed.out / "run.json"
-    write_sealed(path, read_sealed(path) | {"measured": {"seconds": seconds, "device": device}})
+    write_checked_json(path, read_checked_json(path) | {"measured": {"seconds": seconds, "device": device}})
     os.utime(path, (1e9 - age, 1e9 - age))
 
 

@@ -11,7 +11,7 @@ from fedrec.audit.protocols import step_rows
 from fedrec.config.catalogue import load_catalogue
 from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.protocol_steps import protocol_steps, runs_of_step, steps
 from fedrec.plan.runs import RunId
@@ -189,7 +189,9 @@ def test_effort_has_no_rounds_of_what_diverged_at_once(tmp_path):
     dataset = whole.datasets[0]
     one = of_paper(whole, dataset)
     runs = made(tmp_path, one, METHODS, [dataset])
-    write_sealed(tmp_path / f"data/{dataset}/statistics.json", {"dataset": dataset, "users": 2, "items": 50})
+    write_checked_json(
+        tmp_path / f"data/{dataset}/statistics.json", {"dataset": dataset, "users": 2, "items": 50}
+    )
     (first, *_) = runs.values()
     write_run(tmp_path, first[0].id, METHODS, diverged=1)
     build_artefact(tmp_path, one)

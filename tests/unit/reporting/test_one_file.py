@@ -16,7 +16,7 @@ from fedrec.plan.layouts import Layout
 from fedrec.reporting.subject import subject_of
 from fedrec.reporting.tables.paper_table import METHOD_COLUMN, write_paper_table
 from fedrec.reporting.tables.table import ReportColumn
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
 LAYOUT = Layout("table", needs=("runs",))
 
@@ -35,7 +35,7 @@ AUDIT = '''
 from fedrec.plan.layouts import Layout
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, write_forms
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 
 LAYOUT = Layout("table", needs=("runs",), selection="comparison")
 

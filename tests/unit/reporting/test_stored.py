@@ -15,7 +15,7 @@ from fedrec.config.configuration import read_configuration
 from fedrec.config.document import Document
 from fedrec.config.printed import printed_numbers
 from fedrec.errors import ConfigurationError, ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE, frozen_files_of
@@ -70,7 +70,7 @@ def add_run(results, method, protocol, *, code=None, settings=None, **more):
     record = write_run(results, run, ALL_METHODS, ranks=(1, 5, 20, 99), whole=True, **more)
     said = {"engine": "fused", "code": code or run_fingerprint(method, "fused")}
     said["settings"] = {**record.summary["settings"], **(settings or {})}
-    write_sealed(record.folder / "run.json", {**record.summary, **said})
+    write_checked_json(record.folder / "run.json", {**record.summary, **said})
     return RunRecord(record.folder)
 
 
@@ -83,7 +83,7 @@ def stored(folder, records, results):
     """A store of runs and of the data that they were trained on."""
     for protocol in ("clean", "published-pfedclr"):
         write_rows(results / "data", "ml-100k", protocol, [3, 4, 5, 6])
-    write_sealed(results / "data/ml-100k/statistics.json", STATISTICS)
+    write_checked_json(results / "data/ml-100k/statistics.json", STATISTICS)
     store = RunStore(folder)
     store.add(packed_run(record) for record in records)
     store.add_data(results)
@@ -465,7 +465,7 @@ def test_what_is_to_be_read_is_put_beside_the_runs(built, tmp_path):
     assert NUMBERS_BESIDE in (Path(project.results) / "report/report.html").read_text(encoding="utf-8")
     assert NUMBERS_BESIDE not in text
     assert "Its numbers are in the csv file that `fedrec reference build` writes." in text
-    built_from = read_sealed(store / PUBLISHED_FROM)["runs"]
+    built_from = read_checked_json(store / PUBLISHED_FROM)["runs"]
     assert built_from == store_checksum(store)
     next(iter(stored)).unlink()
     assert built_from != store_checksum(store)
@@ -541,7 +541,7 @@ def explained(tmp_path_factory):
         reached = dict.fromkeys(RULES, final)
         record = write_run(results, run, ALL_METHODS, ranks=HITS, final_at=reached, whole=True)
         said = {"engine": "fused", "code": OLD if seed == 0 else run_fingerprint(method, "fused")}
-        write_sealed(record.folder / "run.json", {**record.summary, **said})
+        write_checked_json(record.folder / "run.json", {**record.summary, **said})
         records.append(RunRecord(record.folder))
     store = stored(folder / "store", records, results)
     cause = {"cause": "fits with another code's setting", "why": "so", "variant": ["w/ LDP (lambda=0.5)"]}

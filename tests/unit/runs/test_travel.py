@@ -13,9 +13,9 @@ import pytest
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import unflushed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.files.lock import locked
 from fedrec.files.run_archive import write_archive
-from fedrec.files.sealed import read_sealed, write_sealed
 from fedrec.plan.run_matching import RunMatcher, unfinished
 from fedrec.plan.runs import FILES
 from fedrec.plan.target_names import runs_for_targets, runs_in_results
@@ -169,9 +169,9 @@ def test_an_archive_with_one_byte_changed_or_cut_off_brings_nothing(there, here)
 )
 def test_a_run_that_is_not_the_plans_is_refused_and_others_are_taken(there, here, changes, why):
     run, *others = [run for run in runs_of(there) if run.method != "popularity"]
-    write_sealed(
+    write_checked_json(
         there.results / run.folder / "run.json",
-        read_sealed(there.results / run.folder / "run.json") | changes,
+        read_checked_json(there.results / run.folder / "run.json") | changes,
     )
     names = [f"{one.folder}/{file}" for one in (run, *others) for file in FILES]
     data = archive_of({name: there.results / name for name in names})
@@ -238,7 +238,7 @@ def test_a_run_that_is_here_is_kept_if_it_is_the_same_and_otherwise_told(there, 
     same, other, older, half, *_ = runs_of(there)
     finish(here, same)
     summary = here.results / same.folder / "run.json"
-    write_sealed(summary, read_sealed(summary) | {"measured": {"seconds": 3.0}})
+    write_checked_json(summary, read_checked_json(summary) | {"measured": {"seconds": 3.0}})
     finish(here, other, value=2.0)
     finish(here, older, value=2.0, code="0" * 64)
     finish(here, half, value=2.0)

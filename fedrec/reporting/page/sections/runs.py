@@ -22,7 +22,7 @@ from fedrec.reporting.page.files import address_of
 from fedrec.reporting.provenance import SHOWN_LETTERS
 from fedrec.reporting.tables.table import DIVERGED_MARK, ReportColumn, ReportTable, Row
 from fedrec.runs.exact import exact_name, metric_title
-from fedrec.runs.origins import origin_columns
+from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
 
 _EXACT = tuple(exact_name(name) for name in COMPARED_METRICS)

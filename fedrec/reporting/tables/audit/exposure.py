@@ -17,7 +17,7 @@ from fedrec.plan.targets import Target
 from fedrec.reporting.provenance import origin_sentence, provenance_of_rows
 from fedrec.reporting.subject import finished_runs, stem_of
 from fedrec.reporting.tables.table import AGAINST, Chapter, ReportColumn, ReportTable, Row, write_forms
-from fedrec.runs.origins import folders_of, origin_columns
+from fedrec.runs.provenance_columns import folders_of, origin_columns
 from fedrec.runs.record import RunRecord
 
 LAYOUT = Layout("table", needs=("runs", "states", "splits", "models"), selection="exposure")

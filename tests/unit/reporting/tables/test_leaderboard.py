@@ -11,7 +11,7 @@ from fedrec.cli.main import main
 from fedrec.config.claims import NOT_COUNTED
 from fedrec.config.protocol import short_name
 from fedrec.errors import ResultError
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.plan.leaderboard import LEADERBOARD, leaderboard_lines, runs_of_lines
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
@@ -302,8 +302,8 @@ def test_what_was_seen_inside_a_model_is_that_of_the_first_seed(made):
     first, second = (run for run in project.target(LEADERBOARD).runs if run.method.startswith("pfedclr["))
     attacks = {"norm": {"auc": 0.7}, "direction": {"auc": 0.9}, "consecutive": {"auc": None}}
     seen = {"uploads": {"Q": attacks}, "recommended": {"coverage": 0.5, "popularity": 0.1}}
-    write_sealed(project.results / first.folder / AUDIT_FILE, seen)
-    write_sealed(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
+    write_checked_json(project.results / first.folder / AUDIT_FILE, seen)
+    write_checked_json(project.results / second.folder / AUDIT_FILE, {"recommended": {"coverage": 1.0}})
     row = rows_of(project)["pfedclr"]
     assert (row["auc"], row["coverage"], row["popularity"]) == (0.9, 0.5, 0.1)
 

@@ -12,7 +12,7 @@ from fedrec.config.papers import Artefact, Line, load_papers
 from fedrec.config.printed import printed_for
 from fedrec.data.interactions import write_interactions
 from fedrec.errors import ResultError
-from fedrec.files.sealed import read_sealed, write_sealed
+from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.artefact_status import artefact_status, list_artefacts
 from fedrec.plan.cost import START_SECONDS, seconds_of, size_of
 from fedrec.plan.targets import Target
@@ -40,7 +40,7 @@ def rows(results, artefact):
 
 def described(results, dataset, users, items):
     counts = {"dataset": dataset, "users": users, "items": items}
-    write_sealed(results / "data" / dataset / "statistics.json", counts)
+    write_checked_json(results / "data" / dataset / "statistics.json", counts)
 
 
 def only(artefact, *datasets):
@@ -61,9 +61,11 @@ def test_a_mean_has_the_rounds_and_devices_of_all_its_runs(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table3"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
     other = next((tmp_path / "runs").rglob("seed1")) / "run.json"
-    said = read_sealed(other)
+    said = read_checked_json(other)
     rounds = {**said["rounds"], **dict.fromkeys(said["rounds"], 7)}
-    write_sealed(other, {**said, "rounds": rounds, "measured": {**said["measured"], "device": "NVIDIA H200"}})
+    write_checked_json(
+        other, {**said, "rounds": rounds, "measured": {**said["measured"], "device": "NVIDIA H200"}}
+    )
     build_artefact(tmp_path, one, seeds=(0, 1))
     (row,) = {
         (row["seeds"], row["round"].split()[1], row["device"])
@@ -186,7 +188,7 @@ def test_seconds_are_those_of_the_device_that_most_runs_had(tmp_path):
     records = made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1, 2])
     for record in (group[0] for group in records.values()):
         measured = {**record.summary["measured"], "device": "a slow one", "seconds_per_round": 99.0}
-        write_sealed(record.folder / "run.json", {**record.summary, "measured": measured})
+        write_checked_json(record.folder / "run.json", {**record.summary, "measured": measured})
     build_artefact(tmp_path, one, seeds=(0, 1, 2))
     for row in rows(tmp_path, one):
         assert (float(row["seconds"]) < 99, "slow" in row["device"], row["seeds"]) == (True, False, "1 2")

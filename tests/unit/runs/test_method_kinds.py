@@ -7,7 +7,7 @@ import pytest
 from fedrec.config.methods import Methods, resolve
 from fedrec.federation.model.parameters import Initial, item_table
 from fedrec.methods.fedmf import FedMF
-from fedrec.runs.kinds import METHOD_KINDS, kind_of, kind_of_method
+from fedrec.runs.method_kinds import METHOD_KINDS, kind_of, kind_of_method
 from tests.federations import METHODS
 
 WANTED = {

@@ -1,4 +1,4 @@
-"""Whether this process trains a run by itself, or as one of several that were started together."""
+"""The process group of a run: this process alone, or the ranks that `torchrun` started."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _PATIENCE = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Membership:
+class ProcessGroup:
     """The number and the place of the processes that torchrun started for a run."""
 
     size: int = 1

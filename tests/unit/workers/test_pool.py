@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedrec import progress
-from fedrec.workers.crew import Command, Crew
-from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, Worker, death_of
+from fedrec.workers.pool import Command, WorkerPool
+from fedrec.workers.process import DEVICE_LOST, OUT_OF_MEMORY, Worker, describe_exit
 from tests.unit.workers.made import COMMAND, ENVIRONMENT, STOPPED
 
 
@@ -43,7 +43,7 @@ class Noted:
 
 def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
     start = Noted()
-    crew = Crew(
+    pool = WorkerPool(
         [
             task("whole", "say", "yes"),
             task("wrong", "fail", "it is wrong"),
@@ -55,19 +55,19 @@ def test_one_that_fails_stops_no_other_and_its_reason_is_kept():
         1,
         start,
     )
-    crew.work()
+    pool.work()
     assert [words for _, words in start.asked][-2:] == ["say yes", "leave"]
     assert [words for _, words in start.asked].count("die") == 2, "who is killed is tried once more"
     assert start.started == 3, "another worker takes the place of a dead one"
-    assert crew.left == 0
-    assert list(crew.failures) == ["wrong", "defect", "dead", "silent"]
-    assert crew.failures["wrong"] == "it is wrong"
-    assert crew.failures["defect"].startswith("Traceback")
-    assert crew.failures["defect"].endswith("RuntimeError: a defect")
-    assert crew.failures["dead"] == (
+    assert pool.left == 0
+    assert list(pool.failures) == ["wrong", "defect", "dead", "silent"]
+    assert pool.failures["wrong"] == "it is wrong"
+    assert pool.failures["defect"].startswith("Traceback")
+    assert pool.failures["defect"].endswith("RuntimeError: a defect")
+    assert pool.failures["dead"] == (
         "its process was ended by SIGKILL: memory ran out, or somebody killed it, both times that it was tried"
     )
-    assert crew.failures["silent"] == "it ended with status 2"
+    assert pool.failures["silent"] == "it ended with status 2"
 
 
 def test_that_one_failed_is_told_while_others_go_on(caplog):
@@ -85,14 +85,14 @@ def test_that_one_failed_is_told_while_others_go_on(caplog):
         ("wrong", "fail", "it is wrong\nand here is how"),
         ("whole", "say", "yes"),
     ]
-    Crew([task(*words) for words in tasks], 1, Listens()).work()
+    WorkerPool([task(*words) for words in tasks], 1, Listens()).work()
     assert told[0] == []
     again = (
         "the process of one of 1 runs at once was killed: memory ran out, or somebody killed it. Its run is "
         "tried once more, from its checkpoint."
     )
     assert told[1] == [again]
-    assert told[2] == [again, f"dead failed: {death_of(-signal.SIGKILL)}, both times that it was tried"]
+    assert told[2] == [again, f"dead failed: {describe_exit(-signal.SIGKILL)}, both times that it was tried"]
     assert "defect failed: RuntimeError: a defect" in caplog.messages
     assert "wrong failed: it is wrong" in caplog.messages
 
@@ -105,8 +105,10 @@ def test_what_one_said_that_failed_is_kept_and_ends_with_the_reason(tmp_path):
         "defect": ("crash",),
         "dead": ("die",),
     }
-    crew = Crew([Command(name, words[name], "kind", 1.0, log) for name, log in logs.items()], 1, Noted())
-    crew.work()
+    pool = WorkerPool(
+        [Command(name, words[name], "kind", 1.0, log) for name, log in logs.items()], 1, Noted()
+    )
+    pool.work()
     assert not logs["whole"].exists()
     assert logs["wrong"].read_text() == "before\nfedrec: it is wrong\n"
     assert logs["defect"].read_text().endswith("RuntimeError: a defect\n")
@@ -115,9 +117,9 @@ def test_what_one_said_that_failed_is_kept_and_ends_with_the_reason(tmp_path):
 
 def test_a_log_that_cannot_be_kept_stops_nothing(tmp_path, caplog):
     (tmp_path / "logs").write_text("in the way")
-    crew = Crew([Command("wrong", ("fail", "no"), "kind", 1.0, tmp_path / "logs/wrong")], 1, Noted())
-    crew.work()
-    assert crew.failures == {"wrong": "no"}
+    pool = WorkerPool([Command("wrong", ("fail", "no"), "kind", 1.0, tmp_path / "logs/wrong")], 1, Noted())
+    pool.work()
+    assert pool.failures == {"wrong": "no"}
     assert "logs: cannot be written: there is a file of that name" in caplog.text
 
 
@@ -132,13 +134,13 @@ def test_who_gets_no_process_has_failed_with_the_reason_and_others_are_done(tmp_
 
     log = tmp_path / "log"
     tasks = [task("first", "die"), Command("second", ("say",), "kind", 1.0, log), task("third", "say")]
-    crew = Crew(tasks, 1, Refused())
-    crew.work()
-    assert list(crew.failures) == ["first", "second"]
-    assert "no more processes. Free memory, processes or disk space" in crew.failures["second"]
-    assert f"second failed: {crew.failures['second']}" in caplog.messages
-    assert log.read_text() == f"fedrec: {crew.failures['second']}\n"
-    assert crew.left == 0
+    pool = WorkerPool(tasks, 1, Refused())
+    pool.work()
+    assert list(pool.failures) == ["first", "second"]
+    assert "no more processes. Free memory, processes or disk space" in pool.failures["second"]
+    assert f"second failed: {pool.failures['second']}" in caplog.messages
+    assert log.read_text() == f"fedrec: {pool.failures['second']}\n"
+    assert pool.left == 0
 
 
 def test_where_no_file_takes_what_they_say_all_have_failed_with_the_reason(monkeypatch):
@@ -146,22 +148,22 @@ def test_where_no_file_takes_what_they_say_all_have_failed_with_the_reason(monke
         raise OSError(errno.ENOSPC, "no space left", "/tmp")
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
-    crew = Crew([task("a", "say"), task("b", "say"), task("c", "say")], 2, Noted())
-    crew.work()
-    assert sorted(crew.failures) == ["a", "b", "c"]
-    assert all("no space left: '/tmp'" in reason for reason in crew.failures.values())
-    assert crew.left == 0
+    pool = WorkerPool([task("a", "say"), task("b", "say"), task("c", "say")], 2, Noted())
+    pool.work()
+    assert sorted(pool.failures) == ["a", "b", "c"]
+    assert all("no space left: '/tmp'" in reason for reason in pool.failures.values())
+    assert pool.left == 0
 
 
 def test_a_defect_of_the_crew_itself_fails_its_task_and_shows_the_traceback(caplog):
     def do(*_how):
         raise ValueError("a defect here")
 
-    crew = Crew([task("a", "say")], 1, lambda: SimpleNamespace(lives=True, do=do, end=lambda: None))
-    crew.work()
-    assert crew.failures["a"].startswith("Traceback")
+    pool = WorkerPool([task("a", "say")], 1, lambda: SimpleNamespace(lives=True, do=do, end=lambda: None))
+    pool.work()
+    assert pool.failures["a"].startswith("Traceback")
     assert "a failed: ValueError: a defect here" in caplog.messages
-    assert crew.left == 0
+    assert pool.left == 0
 
 
 def test_the_long_ones_come_first_and_a_kind_stays_with_its_worker():
@@ -171,7 +173,7 @@ def test_the_long_ones_come_first_and_a_kind_stays_with_its_worker():
         for number in range(3)
         for kind, seconds in (("short", 1.0), ("long", 9.0), ("middle", 5.0))
     ]
-    Crew(tasks, 1, start).work()
+    WorkerPool(tasks, 1, start).work()
     assert [words for _, words in start.asked] == ["say long"] * 3 + ["say middle"] * 3 + ["say short"] * 3
 
 
@@ -209,7 +211,7 @@ def given(order, size, made=MADE):
     """Workers and names of tasks as they are handed out, to so many that take one at the same time."""
     start = InStep(size)
     tasks = [task(name, name, kind=kind, seconds=seconds) for name, kind, seconds in made]
-    Crew(tasks, size, start, order).work()
+    WorkerPool(tasks, size, start, order).work()
     return start.given
 
 
@@ -246,13 +248,13 @@ def test_within_reach_a_worker_goes_on_with_its_kind():
 
 def test_no_more_workers_are_started_than_there_are_tasks():
     start = Noted()
-    Crew([task("one", "say"), task("two", "say", kind="other")], 8, start).work()
+    WorkerPool([task("one", "say"), task("two", "say", kind="other")], 8, start).work()
     assert start.started == 2
 
 
 def test_who_is_interrupted_stops_what_is_in_work_and_starts_nothing(tmp_path):
     mark = tmp_path / "mark"
-    crew = Crew([task("long", "wait", str(mark), seconds=9), task("next", "say")], 1, Noted())
+    pool = WorkerPool([task("long", "wait", str(mark), seconds=9), task("next", "say")], 1, Noted())
 
     def interrupt():
         while not mark.exists():
@@ -261,10 +263,10 @@ def test_who_is_interrupted_stops_what_is_in_work_and_starts_nothing(tmp_path):
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        crew.work()
+        pool.work()
     assert mark.read_text() == "stopped"
-    assert crew.left == 2
-    assert crew.failures == {}
+    assert pool.left == 2
+    assert pool.failures == {}
 
 
 # Tasks that do not fit into memory beside others
@@ -338,32 +340,32 @@ class Gpu:
 
 def test_two_that_fit_only_alone_are_done_one_after_the_other(caplog):
     gpu = Gpu(holds=1, at_first=2)
-    crew = Crew([task("a", "a", "1", "1"), task("b", "b", "1", "1")], 2, gpu)
-    crew.work()
+    pool = WorkerPool([task("a", "a", "1", "1"), task("b", "b", "1", "1")], 2, gpu)
+    pool.work()
     assert sorted(gpu.done) == ["a", "b"]
     assert len(gpu.refused) == 1
-    assert crew.failures == {}
-    assert crew.left == 0
+    assert pool.failures == {}
+    assert pool.left == 0
     assert caplog.text.count("2 runs at once do not fit into memory: from here on fewer at once") == 1
 
 
 def test_one_that_does_not_fit_alone_has_failed(tmp_path):
     gpu, log = Gpu(holds=3, at_first=2), tmp_path / "log"
     huge = Command("huge", ("huge", "9"), "kind", 1.0, log)
-    crew = Crew([huge, task("small", "small", "1", "1"), task("next", "next", "1")], 2, gpu, "listed")
-    crew.work()
+    pool = WorkerPool([huge, task("small", "small", "1", "1"), task("next", "next", "1")], 2, gpu, "listed")
+    pool.work()
     assert gpu.refused == [("huge", 2), ("huge", 1)]
     assert gpu.done == ["small", "next"]
-    assert crew.failures == {"huge": "it does not fit"}
-    assert crew.left == 0
+    assert pool.failures == {"huge": "it does not fit"}
+    assert pool.left == 0
     assert log.read_text() == "fedrec: it does not fit\n"
 
 
 def test_a_single_worker_tries_nothing_twice(caplog):
     gpu = Gpu(holds=1, at_first=1)
-    crew = Crew([task("huge", "huge", "2"), task("small", "small", "1")], 1, gpu)
-    crew.work()
-    assert list(crew.failures) == ["huge"]
+    pool = WorkerPool([task("huge", "huge", "2"), task("small", "small", "1")], 1, gpu)
+    pool.work()
+    assert list(pool.failures) == ["huge"]
     assert gpu.asked == 2
     assert gpu.processes == 2, "one that ran out of memory does nothing else"
     assert "fit into memory" not in caplog.text
@@ -373,12 +375,12 @@ def test_one_that_comes_back_has_fewer_beside_it_every_time(monkeypatch, capsys,
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     gpu = Gpu(holds=4, at_first=4)
     small = [task(f"small{number}", f"small{number}", "1", str(number)) for number in (1, 2, 3)]
-    crew = Crew([task("large", "large", "4"), *small], 4, gpu, "listed")
-    crew.work()
+    pool = WorkerPool([task("large", "large", "4"), *small], 4, gpu, "listed")
+    pool.work()
     assert gpu.refused == [("large", 4), ("large", 3), ("large", 2)]
     assert gpu.done == ["small1", "small2", "small3", "large"]
-    assert crew.failures == {}
-    assert crew.left == 0
+    assert pool.failures == {}
+    assert pool.left == 0
     told = capsys.readouterr().err
     assert "1 of 4 runs, 3 at once" in told
     assert "3 of 4 runs, 1 at once" in told
@@ -393,12 +395,12 @@ def test_whoever_is_refused_when_all_is_done_in_the_end(order):
         task(f"{number}", f"{number}", str(1 + number % 3), kind=str(number % 5), seconds=number)
         for number in range(60)
     ]
-    crew = Crew(tasks, 4, gpu, order)
-    crew.work()
+    pool = WorkerPool(tasks, 4, gpu, order)
+    pool.work()
     assert sorted(gpu.done) == sorted(made.name for made in tasks)
     assert gpu.refused
-    assert crew.failures == {}
-    assert crew.left == 0
+    assert pool.failures == {}
+    assert pool.left == 0
 
 
 class SharedGpu:
@@ -454,10 +456,10 @@ def test_of_those_that_lose_a_gpu_together_only_the_one_fails_whose_error_it_is(
     gpu = SharedGpu(at_first=8)
     names = [*(f"whole{number}" for number in range(20)), "faulty"]
     tasks = [task(name, name, kind=name, seconds=3.0) for name in names[:4] + names[-1:] + names[4:-1]]
-    crew = Crew(tasks, 8, gpu, order)
-    crew.work()
+    pool = WorkerPool(tasks, 8, gpu, order)
+    pool.work()
     assert sorted(gpu.done) == sorted(names[:-1])
-    assert crew.failures == {"faulty": "the GPU is lost"}
+    assert pool.failures == {"faulty": "the GPU is lost"}
     assert gpu.beside_the_fault[0] > 0
     assert gpu.beside_the_fault[-1] == 0
     assert gpu.beside_the_fault == sorted(gpu.beside_the_fault, reverse=True)
@@ -465,12 +467,12 @@ def test_of_those_that_lose_a_gpu_together_only_the_one_fails_whose_error_it_is(
 
 
 def test_who_crashes_beside_others_is_tried_again_and_fails_alone(caplog):
-    """What a process recorded on a GPU that is lost is taken apart with a crash, and no word."""
+    """What a process recorded on a GPU that is lost is taken members with a crash, and no word."""
     gpu = SharedGpu(at_first=4, status=-signal.SIGSEGV)
-    crew = Crew([task(name, name, kind=name) for name in ("a", "faulty", "b", "c")], 4, gpu, "listed")
-    crew.work()
+    pool = WorkerPool([task(name, name, kind=name) for name in ("a", "faulty", "b", "c")], 4, gpu, "listed")
+    pool.work()
     assert sorted(gpu.done) == ["a", "b", "c"]
-    assert crew.failures == {"faulty": "its process was ended by SIGSEGV"}
+    assert pool.failures == {"faulty": "its process was ended by SIGSEGV"}
     assert gpu.beside_the_fault[-1] == 0
     assert caplog.text.count("runs at once crashed") == 1
 
@@ -478,20 +480,20 @@ def test_who_crashes_beside_others_is_tried_again_and_fails_alone(caplog):
 def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys, monkeypatch):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     start = Noted()
-    apart = (task("a", "say", "a"), task("b", "fail", "b is wrong"), task("c", "say", "c"))
+    members = (task("a", "say", "a"), task("b", "fail", "b is wrong"), task("c", "say", "c"))
     both = (task("d", "say", "d"), task("e", "say", "e"))
     tasks = [
-        replace(apart[0], arguments=("fail", "one of them"), apart=apart),
-        replace(both[0], arguments=("say", "both"), apart=both),
+        replace(members[0], arguments=("fail", "one of them"), members=members),
+        replace(both[0], arguments=("say", "both"), members=both),
         task("f", "say", "f"),
     ]
-    crew = Crew(tasks, 1, start, "listed")
-    crew.work()
+    pool = WorkerPool(tasks, 1, start, "listed")
+    pool.work()
     assert [words for _, words in start.asked] == [
         "fail one of them", "say a", "fail b is wrong", "say c", "say both", "say f",
     ]  # fmt: skip
-    assert crew.failures == {"b": "b is wrong"}
-    assert crew.left == 0
+    assert pool.failures == {"b": "b is wrong"}
+    assert pool.left == 0
     told = capsys.readouterr().err
     assert "3 of 6 runs, 1 failed" in told
     assert "5 of 6 runs, 1 failed" in told
@@ -501,15 +503,15 @@ def test_where_one_fails_that_stands_for_several_they_are_done_one_by_one(capsys
 def test_one_that_is_killed_twice_and_stands_for_several_is_not_parted(tmp_path):
     """Most likely memory ran out: it would again."""
     start, logs = Noted(), {name: tmp_path / name for name in "ab"}
-    apart = tuple(Command(name, ("say", name), "kind", 1.0, log) for name, log in logs.items())
-    killed = replace(apart[0], arguments=("die",), log=None, apart=apart)
-    crew = Crew([killed, task("c", "say", "c")], 1, start)
-    crew.work()
+    members = tuple(Command(name, ("say", name), "kind", 1.0, log) for name, log in logs.items())
+    killed = replace(members[0], arguments=("die",), log=None, members=members)
+    pool = WorkerPool([killed, task("c", "say", "c")], 1, start)
+    pool.work()
     assert [words for _, words in start.asked] == ["die", "die", "say c"]
-    assert list(crew.failures) == ["a", "b"]
-    assert all("SIGKILL" in reason for reason in crew.failures.values())
+    assert list(pool.failures) == ["a", "b"]
+    assert all("SIGKILL" in reason for reason in pool.failures.values())
     assert all("SIGKILL" in log.read_text() for log in logs.values())
-    assert crew.left == 0
+    assert pool.left == 0
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -524,11 +526,11 @@ def test_one_whose_process_somebody_kills_is_done_again(size, tmp_path, caplog):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    crew = Crew(tasks, size, start)
-    crew.work()
+    pool = WorkerPool(tasks, size, start)
+    pool.work()
     killer.join()
-    assert crew.failures == {}
-    assert crew.left == 0
+    assert pool.failures == {}
+    assert pool.left == 0
     assert sorted(words.split()[0] for _, words in start.asked) == ["be", "be", "say", "say"]
     assert caplog.text.count("memory ran out, or somebody killed it. Its run is tried once more") == 1
 
@@ -548,14 +550,14 @@ def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():
         assert stopped.wait(60)
         return STOPPED
 
-    crew = Crew(
+    pool = WorkerPool(
         [task("large", "large"), task("small", "small"), task("next", "next")],
         2,
         lambda: SimpleNamespace(lives=True, do=do, end=came_back.set, stop=stopped.set),
         "listed",
     )
     with pytest.raises(KeyboardInterrupt):
-        crew.work()
+        pool.work()
     assert sorted(asked) == ["large", "small"]
-    assert crew.left == 3
-    assert crew.failures == {}
+    assert pool.left == 3
+    assert pool.failures == {}

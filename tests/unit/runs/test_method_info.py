@@ -5,13 +5,13 @@ import pytest
 from fedrec.cli.main import main
 from fedrec.config.modules import method_names, plugin_names
 from fedrec.methods.fedmf import FedMF
-from fedrec.runs.cards import cards, listed
+from fedrec.runs.method_info import all_methods, format_methods
 from tests.federations import METHODS
 
 
 @pytest.fixture(scope="module")
 def found():
-    return {card.name: card for card in cards(METHODS)}
+    return {card.name: card for card in all_methods(METHODS)}
 
 
 def test_every_method_and_plug_in_is_listed_with_a_line_and_a_citation(found):
@@ -31,7 +31,7 @@ def test_kinds_follow_from_where_tables_live(found):
 
 def test_a_method_of_no_paper_is_no_reference(monkeypatch):
     monkeypatch.setattr(FedMF, "paper", None)
-    card = next(card for card in cards(METHODS) if card.name == "fedmf")
+    card = next(card for card in all_methods(METHODS) if card.name == "fedmf")
     assert (card.kind, card.citation) == ("federated", "of no paper")
 
 
@@ -50,7 +50,7 @@ def test_nothing_private_is_uploaded(found):
 
 def test_a_plug_in_says_what_it_goes_with(found):
     assert found["+em"].backbones == list(METHODS["+em"].backbones)
-    assert "goes with: fedmf" in listed([found["+em"]])
+    assert "goes with: fedmf" in format_methods([found["+em"]])
 
 
 def test_the_command_prints_the_list(capsys):

@@ -41,7 +41,7 @@ PairNumbers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GivenScores(ABC):
+class ScoreFile(ABC):
     """Scores of another system, in fedrec's numbers of users and items."""
 
     in_catalogue: bool
@@ -187,7 +187,7 @@ class _Needed:
 
 
 @dataclass(frozen=True)
-class _Listed(GivenScores):
+class _Listed(ScoreFile):
     """Scores in rows of user, item and score."""
 
     pairs: PairNumbers
@@ -203,7 +203,7 @@ class _Listed(GivenScores):
 
 
 @dataclass(frozen=True)
-class _Matrix(GivenScores):
+class _Matrix(ScoreFile):
     """Scores of all items for all users, in fedrec's order."""
 
     score: NDArray[Any]
@@ -214,7 +214,7 @@ class _Matrix(GivenScores):
         return found.astype(_kind(found.dtype))
 
 
-def read_scores(source: object, ids: Ids, split: Split) -> GivenScores:
+def read_scores(source: object, ids: Ids, split: Split) -> ScoreFile:
     """Read scores from a file, a matrix of numpy, or any frame that arrow can read.
 
     `DataError` says what is wrong with them: every rank of the split must follow from them.
@@ -345,9 +345,7 @@ def _check_columns(name: str, columns: Sequence[str]) -> None:
     )
 
 
-def _listed(
-    name: str, batches: Iterator[pa.RecordBatch], checksum: str, ids: Ids, split: Split
-) -> GivenScores:
+def _listed(name: str, batches: Iterator[pa.RecordBatch], checksum: str, ids: Ids, split: Split) -> ScoreFile:
     pairs, score = _numbered(name, batches, ids, split)
     if not (np.diff(pairs) > 0).all():
         pairs, score = _sorted(pairs, score, split.users * split.items)

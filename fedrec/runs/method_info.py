@@ -1,4 +1,4 @@
-"""What there is to train: every method and plug-in, as its own file describes it."""
+"""Information on every method and plug-in, read from its own file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from fedrec.federation.model.client import Upload
 from fedrec.federation.model.method import Method
 from fedrec.federation.model.parameters import Parameter
 from fedrec.federation.program import trace
-from fedrec.runs.kinds import ITEMS, kind_of_method
+from fedrec.runs.method_kinds import ITEMS, kind_of_method
 from fedrec.runs.registry import loaded, make_method
 
 _REFERENCE = "a reference of this project"
@@ -23,7 +23,7 @@ _BROKEN = "broken"
 
 
 @dataclass(frozen=True)
-class Card:
+class MethodInfo:
     """A method or plug-in in a few words."""
 
     name: str
@@ -37,7 +37,7 @@ class Card:
     backbones: list[str]
 
 
-def cards(methods: Methods) -> list[Card]:
+def all_methods(methods: Methods) -> list[MethodInfo]:
     """Every method and plug-in, given `config/methods.yaml`; a broken one has a card that says why."""
     entries = [key.removeprefix("+") for key in methods]
     own = dict.fromkeys((*method_names(), *(name for name in entries if name in methods)))
@@ -47,12 +47,12 @@ def cards(methods: Methods) -> list[Card]:
     ]
 
 
-def listed(shown: Sequence[Card]) -> str:
+def format_methods(shown: Sequence[MethodInfo]) -> str:
     """The cards as text, a few lines each."""
     return "\n\n".join(map(_text, shown))
 
 
-def card_text(methods: Methods, name: str) -> str:
+def format_method(methods: Methods, name: str) -> str:
     """The card of one method or plug-in as text, and every setting of its entry: value, source, meaning."""
     known = [*method_names(), *(f"+{plugin}" for plugin in plugin_names())]
     name = f"+{name}" if f"+{name}" in known else name
@@ -97,7 +97,7 @@ def _setting(entry: MethodEntry, key: str, value: object, source: str) -> list[s
     ]
 
 
-def _text(card: Card) -> str:
+def _text(card: MethodInfo) -> str:
     where = "; ".join(f"{location} {', '.join(names)}" for location, names in card.locations.items())
     lines = [f"{card.name} ({card.kind})", f"    {card.line}", f"    {card.citation}"]
     if card.backbones:
@@ -109,15 +109,15 @@ def _text(card: Card) -> str:
     return "\n".join(lines)
 
 
-def _card(made: Callable[[Methods, str], Card], methods: Methods, name: str, key: str) -> Card:
+def _card(made: Callable[[Methods, str], MethodInfo], methods: Methods, name: str, key: str) -> MethodInfo:
     """The card of a method or plug-in, or of what is wrong with it: the others can be used all the same."""
     try:
         return made(methods, name)
     except ConfigurationError as error:
-        return Card(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
+        return MethodInfo(key, str(error), "cannot be used until this is mended", _BROKEN, {}, [], [])
 
 
-def _method(methods: Methods, name: str) -> Card:
+def _method(methods: Methods, name: str) -> MethodInfo:
     module = loaded(modules_of(name)[0], "METHOD")
     entry = methods.get(name)
     line, is_reference = _line(module.__doc__), entry is not None and entry.reference is not None
@@ -128,13 +128,17 @@ def _method(methods: Methods, name: str) -> Card:
             "reference" if is_reference else kind_of_method(method),
             _locations(method.parameters()),
         )
-        return Card(name, line, citation, kind, locations, _sent(method), [])
+        return MethodInfo(name, line, citation, kind, locations, _sent(method), [])
     if is_reference:
-        return Card(name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), [])
-    return Card(name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], [])
+        return MethodInfo(
+            name, line, citation, "reference", {}, list(getattr(module.METHOD, "sends", ())), []
+        )
+    return MethodInfo(
+        name, line, citation, "centralised", {"server": ["everything"]}, ["its training rows"], []
+    )
 
 
-def _plugin(methods: Methods, name: str) -> Card:
+def _plugin(methods: Methods, name: str) -> MethodInfo:
     entry = methods.get(f"+{name}")
     if entry is None:
         raise ConfigurationError(without_entry(f"+{name}"))
@@ -143,7 +147,7 @@ def _plugin(methods: Methods, name: str) -> Card:
     module = loaded(modules_of(composed)[1], "PLUGIN")
     method = _made(methods, composed)
     assert method is not None, "plug-ins go with federated methods"
-    return Card(
+    return MethodInfo(
         f"+{name}", _line(module.__doc__), _cited(module.PLUGIN.paper), f"plug-in; here as {composed}",
         _locations(method.parameters()), _sent(method), backbones,
     )  # fmt: skip

@@ -38,7 +38,7 @@ _CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
-class Inside:
+class ModelInspection:
     """A look at what the clients of a finished run hold."""
 
     run: RunRecord
@@ -111,7 +111,7 @@ class Inside:
         return upload
 
 
-def merging_weights(inside: Inside, users: Iterable[int], items: int) -> Tensor:
+def merging_weights(inside: ModelInspection, users: Iterable[int], items: int) -> Tensor:
     """Rho of elastic merging, of some users (rows) for the first items (columns)."""
     federation = inside.federation
     who = inside.run.client_index(list(users))
@@ -126,7 +126,7 @@ def merging_weights(inside: Inside, users: Iterable[int], items: int) -> Tensor:
 WAYS = ("own", "global", "another user's")
 
 
-def scored_with(inside: Inside, way: str) -> dict[str, float]:
+def scored_with(inside: ModelInspection, way: str) -> dict[str, float]:
     """Test metrics where users are scored with their own item table, the server's, or another user's."""
     federation = inside.federation
     name = _backbone(federation.method).item_table

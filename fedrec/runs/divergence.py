@@ -22,7 +22,7 @@ from fedrec.random.purpose import Purpose
 _ROUND, _WHY = f"{DIVERGED}/round", f"{DIVERGED}/why"
 
 
-class Diverging(Learner):
+class DivergenceTolerant(Learner):
     """Another learner, until it diverges."""
 
     def __init__(self, learner: Learner) -> None:

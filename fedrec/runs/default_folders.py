@@ -1,4 +1,4 @@
-"""Runs in their usual folders: asked for from Python, and filed where the workflow files the same ones."""
+"""Runs in their default folders: trained from Python, and stored where the workflow stores the same runs."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def results_of(data: Path) -> Path:
     return data.parent.parent if data.parent.name == "data" else RESULTS
 
 
-def usual_run(methods: Methods, data: Path, method: str, protocol: str, seed: int) -> RunId:
+def default_run(methods: Methods, data: Path, method: str, protocol: str, seed: int) -> RunId:
     """The run of a method with the settings of its own paper, by the one name that the workflow gives it."""
     _, _, paper = resolve(methods, method, None, data.name)
     split = split_of(data, protocol, paper)
@@ -43,12 +43,12 @@ def usual_run(methods: Methods, data: Path, method: str, protocol: str, seed: in
 
 
 def is_finished(data: Path, run: RunId) -> bool:
-    """Whether there is a finished run in the usual folder."""
-    return (usual_record(data, run).folder / SUMMARY).is_file()
+    """Whether there is a finished run in the default folder."""
+    return (default_record(data, run).folder / SUMMARY).is_file()
 
 
-def usual_record(data: Path, run: RunId) -> RunRecord:
-    """The run in its usual folder, once it is finished."""
+def default_record(data: Path, run: RunId) -> RunRecord:
+    """The run in its default folder, once it is finished."""
     return RunRecord(results_of(data) / run.folder, data)
 
 
@@ -63,12 +63,12 @@ def cost_text(runs: Sequence[RunId], methods: Methods, data: Path, split: Split)
 
 
 def train_run(run: RunId, data: Path, **options: Any) -> RunRecord:  # noqa: ANN401
-    """Train a run into its usual folder, unless it is finished there; as the workflow does.
+    """Train a run into its default folder, unless it is finished there; as the workflow does.
 
     A finished run that an edit of settings or code has made another one is replaced. `options` are further
     fields of a `TrainRequest`.
     """
-    return _trained(run, data, usual_record(data, run).folder, replace=True, **options)
+    return _trained(run, data, default_record(data, run).folder, replace=True, **options)
 
 
 def train_named(
@@ -91,10 +91,10 @@ def train_named(
     name, files = with_settings(methods, method, texts)
     if files and out is None:
         raise ConfigurationError(
-            f"{files[0]}: a path can be no part of a method's name, so that this run has no usual folder. "
+            f"{files[0]}: a path can be no part of a method's name, so that this run has no default folder. "
             "Name one: out=FOLDER."
         )
-    run = usual_run(methods, folder, name, protocol, seed)
+    run = default_run(methods, folder, name, protocol, seed)
     options: dict[str, Any] = {
         "device": device, "engine": engine, "with_model": with_model, "diverged": diverged,
     }  # fmt: skip

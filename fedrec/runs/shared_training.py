@@ -1,4 +1,4 @@
-"""Runs of one training: under protocols that differ in how they evaluate, and not in what clients train on.
+"""Several runs from one training: their protocols evaluate differently, and clients train on the same data.
 
 Steps from a published protocol to the clean one change candidates, ties or the reported round more often than
 samples. Runs that differ in such a step alone are trained once; each is evaluated by its own protocol after
@@ -15,7 +15,7 @@ from typing_extensions import override
 from fedrec.data.split import Split
 from fedrec.federation.clients import Clients
 from fedrec.federation.learner import Report
-from fedrec.files.parquet import about_table
+from fedrec.files.parquet import read_metadata
 from fedrec.runs.checkpoint import Checkpoints, Progress
 from fedrec.runs.training import Training
 
@@ -28,9 +28,9 @@ def samples_of(split: Path) -> tuple[str, ...]:
 
     Splits with the same words train alike. `StorageError` or `KeyError` where a file does not say it.
     """
-    about = about_table(split / "split.parquet")
+    about = read_metadata(split / "split.parquet")
     pool = about["protocol"]["negative_pool"]
-    candidates = [about_table(split / "candidates.parquet")["content"]] if pool == _BY_CANDIDATES else []
+    candidates = [read_metadata(split / "candidates.parquet")["content"]] if pool == _BY_CANDIDATES else []
     return (about["content"], str(about["items"]), pool, *candidates)
 
 
@@ -44,7 +44,7 @@ def evaluated_by(clients: Clients, split: Split) -> Clients:
 
 
 @dataclass(frozen=True)
-class Together(Training):
+class SharedTraining(Training):
     """A run in training, and `others` that have the same learner, none of which is less far.
 
     What one of them has evaluated before it was stopped is not evaluated again.

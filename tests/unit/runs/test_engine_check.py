@@ -22,15 +22,15 @@ from fedrec.federation.engines.loop import LoopEngine
 from fedrec.federation.federation import Federation
 from fedrec.federation.model.weights import mean_entropy
 from fedrec.federation.shadow import few_clients, shadow_of
-from fedrec.files.sealed import write_sealed
+from fedrec.files.checked_json import write_checked_json
 from fedrec.methods.fedmf import FedMF
 from fedrec.native import cache
 from fedrec.native.cache import CACHE
 from fedrec.plan.fingerprint import run_fingerprint
 from fedrec.plan.runs import FILES
 from fedrec.plan.train_request import TrainRequest
-from fedrec.runs import checked
-from fedrec.runs.checked import CheckedEngine
+from fedrec.runs import engine_check
+from fedrec.runs.engine_check import CheckedEngine
 from fedrec.runs.registry import make_method
 from fedrec.runs.train import train
 from tests.conftest import ROOT
@@ -64,13 +64,13 @@ def _nothing_is_known(tmp_path, monkeypatch):
 @pytest.fixture
 def compared(monkeypatch):
     """The engines that are compared with the loop, in order."""
-    names, of = [], checked._Comparison.of
+    names, of = [], engine_check._Comparison.of
 
     def listened(self, engine):
         names.append(engine.name)
         return of(self, engine)
 
-    monkeypatch.setattr(checked._Comparison, "of", listened)
+    monkeypatch.setattr(engine_check._Comparison, "of", listened)
     return names
 
 
@@ -160,7 +160,7 @@ def test_verdicts_are_kept_for_further_runs(compared, monkeypatch):
     assert compared == ["fused"]
     plant(monkeypatch, FusedRound)
     # Code that was edited is compared again; here it is the code of a process, which no fingerprint shows.
-    monkeypatch.setattr(checked, "code_fingerprint", lambda _: "another")
+    monkeypatch.setattr(engine_check, "code_fingerprint", lambda _: "another")
     first = trained(checked_engine()).notes(2)["self_check"]
     second = trained(checked_engine()).notes(2)["self_check"]
     assert compared == ["fused", "fused", "batched"]
@@ -216,7 +216,7 @@ def test_a_damaged_verdict_is_ignored(compared, tmp_path, damage):
     content = json.loads(kept.read_text())
     assert content["agrees"]
     if damage == "sealed anew":
-        write_sealed(
+        write_checked_json(
             kept, {key: value for key, value in content.items() if key != "sha256"} | {"difference": "x"}
         )
     else:
@@ -414,7 +414,7 @@ def test_a_run_says_what_trained_it(run, monkeypatch):
     assert run()["self_check"]["outcome"] == "agreed"
     assert "self_check" not in run("by-loop", engine="loop")
     plant(monkeypatch, FusedRound)
-    monkeypatch.setattr(checked, "code_fingerprint", lambda _: "another")
+    monkeypatch.setattr(engine_check, "code_fingerprint", lambda _: "another")
     noted = run("fallen")
     assert (noted["engine"], noted["self_check"]["trained_by"]) == ("fused", ["batched"])
 

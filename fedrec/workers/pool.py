@@ -1,4 +1,4 @@
-"""Many commands done by a few workers, each one after another; one that fails stops no other.
+"""A pool of workers that run many commands; one that fails stops no other.
 
 One that does not fit into memory beside others, or loses its GPU beside others, has not failed: it is done
 again with fewer at once. One whose process is killed is done again once.
@@ -15,19 +15,19 @@ from pathlib import Path
 from fedrec.errors import StorageError
 from fedrec.files.atomic import write_text
 from fedrec.progress import TaskProgress
-from fedrec.workers.log_tail import OWN_WORDS, log_tail
+from fedrec.workers.concurrency import ConcurrencyLimit
+from fedrec.workers.log_tail import ERROR_PREFIX, log_tail
 from fedrec.workers.order import Order
 from fedrec.workers.process import (
     CRASHES,
     DEVICE_LOST,
     KILLED,
+    NOT_REUSABLE,
     OUT_OF_MEMORY,
-    SPENT,
     Worker,
-    death_of,
-    trouble_text,
+    describe_exit,
+    error_text,
 )
-from fedrec.workers.room import Room
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +48,13 @@ class Command:
     """About how long it takes, against others."""
     log: Path | None = None
     """Where what it said is kept if it fails."""
-    apart: tuple["Command", ...] = ()
-    """Where it stands for several: these, which are done in its place if it fails."""
+    members: tuple["Command", ...] = ()
+    """The commands that it groups, if any: they run one by one if the group fails."""
 
     @property
     def count(self) -> int:
-        """For how many it stands."""
-        return max(1, len(self.apart))
+        """The number of commands that it counts for."""
+        return max(1, len(self.members))
 
 
 _TRIED_AGAIN: Mapping[int, str] = {
@@ -78,7 +78,7 @@ _PLACED_BY: Mapping[Order, Callable[[Command], float]] = {
 
 
 @dataclass
-class Crew:
+class WorkerPool:
     """At most `size` workers, as `start` makes them, that do `tasks`: in `order`, but for those of a kind.
 
     With the longest first a worker stays with a kind until nothing is left of it. In another order, which is
@@ -102,7 +102,7 @@ class Crew:
         self._left: dict[float, Command] = dict(enumerate(sorted(self.tasks, key=_PLACED_BY[self.order])))
         self._reach = len(self._left) if self.order == "longest" else self.size
         self._progress = TaskProgress([(task.seconds, task.count) for task in self._left.values()])
-        self._room = Room(self.size)
+        self._limit = ConcurrencyLimit(self.size)
         self._workers: dict[int, Worker] = {}
         self._kinds: dict[int, str] = {}
         # Guards all of these; it is told to those who wait that one of them may go on.
@@ -118,7 +118,7 @@ class Crew:
         """Do all tasks. `KeyboardInterrupt` stops those in work, waits until they have, and comes back."""
         self._members = min(self.size, len(self._left))
         for number in range(self._members):
-            threading.Thread(target=self._take_part, args=(number,), daemon=True).start()
+            threading.Thread(target=self._run_member, args=(number,), daemon=True).start()
         while self._members:
             try:
                 # A loop of its own: wherever between two looks a signal comes, it is heeded.
@@ -149,8 +149,8 @@ class Crew:
                 worker.stop()
             self._change.notify_all()
 
-    def _take_part(self, number: int) -> None:
-        """What a member does: one task after another."""
+    def _run_member(self, number: int) -> None:
+        """Run one task after another, as a thread of the pool."""
         try:
             self._do_tasks(number)
         finally:
@@ -168,42 +168,42 @@ class Crew:
                 if self._stopping and status != 0:
                     return
                 if self._comes_back(number, task, status):
-                    self._put_back(number, place, task, status)
-                elif status and status != KILLED and task.apart:
-                    self._part(place, task, _reason(status, said))
+                    self._requeue(number, place, task, status)
+                elif status and status != KILLED and task.members:
+                    self._split(place, task, _reason(status, said))
                 else:
                     self._note(task, status, said)
-            if status in (*SPENT, KILLED):
+            if status in (*NOT_REUSABLE, KILLED):
                 # Its process keeps memory that nothing uses any more, or has no GPU, or is dead.
                 self._leave(number)
 
     def _comes_back(self, number: int, task: Command, status: int) -> bool:
         """Whether a task is tried again: if it had too much beside it, or was killed for the first time."""
         if status != KILLED:
-            return status in SPENT and self._room.most(number) > 1
+            return status in NOT_REUSABLE and self._limit.most(number) > 1
         is_first = task.name not in self._killed
         self._killed.add(task.name)
         return is_first
 
-    def _put_back(self, number: int, place: float, task: Command, status: int) -> None:
+    def _requeue(self, number: int, place: float, task: Command, status: int) -> None:
         """Let a task that had too much beside it, which `status` tells, be done again, and fewer at once."""
         if status not in self._told:
-            logger.warning(_TRIED_AGAIN[status], self._room.most(number))
+            logger.warning(_TRIED_AGAIN[status], self._limit.most(number))
         self._told.add(status)
-        self._room.did_not_fit(number, task.name)
+        self._limit.did_not_fit(number, task.name)
         self._left = dict(sorted([*self._left.items(), (place, task)], key=lambda item: item[0]))
-        self._show_room()
+        self._show_limit()
 
-    def _part(self, place: float, task: Command, reason: str) -> None:
-        """Let those that a task stands for, which failed, be done one by one: each says what is wrong."""
+    def _split(self, place: float, task: Command, reason: str) -> None:
+        """Run the members of a failed group one by one, so that each reports its own error."""
         logger.warning(
             "%s and %d more are trained one by one, for together they fail: %s",
             task.name, task.count - 1, reason,
         )  # fmt: skip
-        places = ((place + number / task.count, each) for number, each in enumerate(task.apart))
+        places = ((place + number / task.count, each) for number, each in enumerate(task.members))
         self._left = dict(sorted([*self._left.items(), *places], key=lambda item: item[0]))
-        self._progress.is_longer_by(sum(each.seconds for each in task.apart) - task.seconds)
-        self._room.is_over(task.name, failed=True)
+        self._progress.is_longer_by(sum(each.seconds for each in task.members) - task.seconds)
+        self._limit.is_over(task.name, failed=True)
         self._change.notify_all()
 
     def _note(self, task: Command, status: int, said: str) -> None:
@@ -211,18 +211,18 @@ class Crew:
         failed = status != 0
         if failed:
             reason = _reason(status, said)
-            for each in task.apart or (task,):
+            for each in task.members or (task,):
                 self.failures[each.name] = reason
                 # Said at once as well: who is stopped for good does not come to the end, which tells it all.
                 logger.warning("%s failed: %s", each.name, _in_a_line(reason, said))
-                _keep(each, said, reason)
-        self._room.is_over(task.name, failed=failed)
-        self._show_room()
+                _write_log(each, said, reason)
+        self._limit.is_over(task.name, failed=failed)
+        self._show_limit()
         self._progress.update(task.seconds, task.count, failed=failed)
         self._change.notify_all()
 
-    def _show_room(self) -> None:
-        self._progress.at_once = self._room.at_once if self._room.is_smaller else None
+    def _show_limit(self) -> None:
+        self._progress.at_once = self._limit.at_once if self._limit.is_smaller else None
 
     def _next(self, number: int) -> tuple[float, Command] | None:
         """A task and its place, as soon as the member may do one; None where none is left.
@@ -230,11 +230,11 @@ class Crew:
         A task that comes back when none is left is done by the member that put it back.
         """
         with self._change:
-            if self._is_over or self._room.admits(number):
+            if self._is_over or self._limit.admits(number):
                 return self._taken(number)
         self._leave(number)
         with self._change:
-            self._change.wait_for(lambda: self._is_over or self._room.admits(number))
+            self._change.wait_for(lambda: self._is_over or self._limit.admits(number))
             return self._taken(number)
 
     @property
@@ -255,7 +255,7 @@ class Crew:
         place = min(near, key=lambda place: (self._left[place].kind != own, self._left[place].kind in at))
         task = self._left.pop(place)
         self._kinds[number] = task.kind
-        self._room.begin(number)
+        self._limit.begin(number)
         # Where it was the last one, nobody needs to wait for another.
         self._change.notify_all()
         return place, task
@@ -268,7 +268,7 @@ class Crew:
         if worker is not None:
             worker.end()
         with self._change:
-            self._room.leave(number)
+            self._limit.leave(number)
             self._change.notify_all()
 
     def _done(self, number: int, task: Command) -> tuple[int, str]:
@@ -281,24 +281,24 @@ class Crew:
         except Exception as error:
             # The process, if there is one, may have received a part of the task.
             self._leave(number)
-            return 1, trouble_text(error)
+            return 1, error_text(error)
 
     def _worker(self, number: int) -> Worker:
         with self._change:
             known = self._workers.get(number)
-            if known is None or not known.lives:
+            if known is None or not known.is_alive:
                 self._workers[number] = self.start()
-            if known is not None and not known.lives:
+            if known is not None and not known.is_alive:
                 known.end()
             return self._workers[number]
 
 
-def _keep(task: Command, said: str, reason: str) -> None:
+def _write_log(task: Command, said: str, reason: str) -> None:
     """Keep what a task said that failed; it ends with the reason, for who looks at its log."""
     if task.log is None:
         return
     try:
-        write_text(task.log, said if reason in said else f"{said}{OWN_WORDS}{reason}\n")
+        write_text(task.log, said if reason in said else f"{said}{ERROR_PREFIX}{reason}\n")
     except StorageError as error:
         # The reason is told all the same, when all is over.
         logger.warning("%s", error)
@@ -307,16 +307,16 @@ def _keep(task: Command, said: str, reason: str) -> None:
 def _reason(status: int, said: str) -> str:
     """Why a task failed: its own message, or the end of all it said where it has none."""
     if status < 0:
-        return death_of(status) + (", both times that it was tried" if status == KILLED else "")
-    return last_words(said) or f"it ended with status {status}"
+        return describe_exit(status) + (", both times that it was tried" if status == KILLED else "")
+    return failure_message(said) or f"it ended with status {status}"
 
 
 def _in_a_line(reason: str, said: str) -> str:
     """What is wrong, in short: a message of its own begins with it, a traceback ends with it."""
     lines = reason.splitlines()
-    return lines[0 if f"{OWN_WORDS}{lines[0]}" in said else -1]
+    return lines[0 if f"{ERROR_PREFIX}{lines[0]}" in said else -1]
 
 
-def last_words(said: str) -> str:
+def failure_message(said: str) -> str:
     """What a command said before it failed: its own message, or the end of all it said where it has none."""
-    return "\n".join(log_tail(said, _MOST_LINES)).removeprefix(OWN_WORDS)
+    return "\n".join(log_tail(said, _MOST_LINES)).removeprefix(ERROR_PREFIX)

@@ -14,7 +14,7 @@ from fedrec.cli.main import main
 from fedrec.data.split import read_split, write_split
 from fedrec.errors import ConfigurationError, FedrecError, ResultError, SplitError
 from fedrec.evaluation.metrics import METRICS
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.runs.record import REPORTED
 from tests.conftest import ROOT
 from tests.federations import planted_blocks, split_of
@@ -237,7 +237,7 @@ def test_the_record_is_a_finished_run_that_says_where_its_scores_came_from(data,
     assert "fedrec did not train it" in source["trained_by"]
     assert source["date"].startswith("20")
     assert run.summary["split"] == read_split(data / "clean").content_hash()
-    assert (run.id.paper, run.id.method, run.keeps_model, run.proofs) == ("own", "theirs", False, None)
+    assert (run.id.paper, run.id.method, run.has_model, run.proofs) == ("own", "theirs", False, None)
     assert run.metrics.height == 2 * len(REPORTED)
     assert set(METRICS) < set(run.metrics.columns)
     assert (run.curve.height, run.timing.height, run.ranks.height) == (1, 0, USERS * len(REPORTED))
@@ -268,13 +268,13 @@ def test_the_same_scores_may_be_evaluated_again(evaluate):
 )
 def test_a_record_of_something_else_is_not_lost(evaluate, options, seed, said):
     folder = evaluate(some_scores()).folder
-    before = read_sealed(folder / "run.json")
+    before = read_checked_json(folder / "run.json")
     with pytest.raises(
         ResultError,
         match=rf"{folder}: holds another record, of theirs on made, which differs in {said}\. Name another folder",
     ):
         evaluate(some_scores(seed), **options)
-    assert read_sealed(folder / "run.json") == before
+    assert read_checked_json(folder / "run.json") == before
 
 
 def test_a_folder_of_a_run_of_other_files_or_of_damage_is_refused(shared, evaluate, tmp_path):

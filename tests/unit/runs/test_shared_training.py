@@ -8,13 +8,13 @@ from fedrec.cli.main import main
 from fedrec.data.split import read_split, write_split
 from fedrec.errors import ConfigurationError, ResultError, StoppedError
 from fedrec.federation.federation import Federation
-from fedrec.files.sealed import read_sealed
+from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.run_list import ListedRun
 from fedrec.plan.train_request import TrainRequest
-from fedrec.runs.alike import trained_once
 from fedrec.runs.checkpoint import CHECKPOINT, Checkpoints
-from fedrec.runs.together import samples_of
+from fedrec.runs.shared_training import samples_of
 from fedrec.runs.train import train
+from fedrec.runs.training_groups import group_by_training
 from tests.conftest import ROOT
 from tests.federations import METHODS, planted_blocks
 from tests.once import once_for_all_workers
@@ -75,7 +75,7 @@ def rounds(monkeypatch, unchecked):  # noqa: ARG001 - a fixture that acts
 
 def said(folder):
     """What `run.json` says but for times, and where its split lies."""
-    summary = read_sealed(folder / "run.json")
+    summary = read_checked_json(folder / "run.json")
     return {key: value for key, value in summary.items() if key not in ("measured", "files", "data")}
 
 
@@ -294,6 +294,6 @@ def test_of_a_list_runs_are_put_together_that_train_alike(splits):
         {"protocol": "only-repeats"},
         {"protocol": "clean"},
     )
-    groups = [[int(str(run.out)) for run in group] for group in trained_once(runs)]
+    groups = [[int(str(run.out)) for run in group] for group in group_by_training(runs)]
     # No two rows of the made data have one time, or are one pair: with the clean pool, clean is all there is.
     assert groups == [[0, 2, 5], [1, 6, 10], [3], [4], [7], [8], [9]]

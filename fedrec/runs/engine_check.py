@@ -28,7 +28,7 @@ from fedrec.federation.rules.losses import Rules
 from fedrec.federation.shadow import Shadow, UncopyableError, shadow_of
 from fedrec.native.on_cpu import compilation
 from fedrec.plan.fingerprint import code_fingerprint
-from fedrec.runs.verdicts_kept import KeptVerdicts
+from fedrec.runs.engine_check_cache import EngineCheckCache
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _ALWAYS = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EngineVerdict:
     """What came of a comparison."""
 
     engine: str
@@ -91,12 +91,12 @@ class CheckedEngine(Engine):
         self._method, self._settings, self._memory, self._code = method, settings, memory, code
         self._strict = strict
         self._engines: dict[str, Engine] = {engine.name: engine}
-        self._keys, self._kept = LossKeys(), KeptVerdicts()
+        self._keys, self._kept = LossKeys(), EngineCheckCache()
         self._chosen: dict[Any, str] = {}
         self._present: Engine | None = None
         self._met: dict[Any, int] = {}
         """How many programs of each shape were compared."""
-        self.differing: list[Verdict] = []
+        self.differing: list[EngineVerdict] = []
         self._warned: set[str] = set()
 
     @override
@@ -160,21 +160,21 @@ class CheckedEngine(Engine):
             if name == _ORACLE:
                 break
             asked = self._question(task, name, key)
-            verdict = None if asked is None else Verdict.read(self._kept.found(asked))
+            verdict = None if asked is None else EngineVerdict.read(self._kept.found(asked))
             if verdict is None:
                 engine = engine_named(name, *self._memory)
                 try:
                     comparison = comparison or _Comparison(task, self._settings, self._memory)
                     verdict = comparison.of(engine)
                 except UncopyableError as error:
-                    verdict = Verdict(name, agrees=False, where=str(error))
+                    verdict = EngineVerdict(name, agrees=False, where=str(error))
                 # Once there is a compiler, the engine trains in another way.
                 if asked is not None and not engine.lacks_compiler:
                     self._kept.keep(asked, asdict(verdict))
             if verdict.agrees:
-                return self._told(name)
+                return self._message(name)
             self.differing.append(verdict)
-        return self._told(_ORACLE)
+        return self._message(_ORACLE)
 
     def _question(self, task: Task, engine: str, key: tuple[Any, Any]) -> dict[str, Any] | None:
         """All that a verdict depends on, as JSON has it; None where a part of it cannot be named."""
@@ -183,12 +183,12 @@ class CheckedEngine(Engine):
         device = task.who.device
         return {
             "method": parse(self._method).name,
-            "settings": _hash(sorted(_alike(self._settings).items())),
+            "settings": _hash(sorted(_agree(self._settings).items())),
             "program": _hash(self._identity_but_rates(task)),
             "ways": self._ways(task),
             "engine": engine,
             "code": [self._code(name) for name in slower_engines(engine)],
-            "check": code_fingerprint("fedrec.runs.checked"),
+            "check": code_fingerprint("fedrec.runs.engine_check"),
             "torch": torch.__version__,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "compiler": _hash(compilation()),
@@ -202,7 +202,7 @@ class CheckedEngine(Engine):
         # Settings know their composition's name for messages, with all rates in it.
         attributes: dict[str, Any] = getattr(settings, "__dict__", {})
         before = dict(settings), dict(attributes)
-        settings.update(_alike(settings))
+        settings.update(_agree(settings))
         attributes.clear()
         try:
             return self._identity(task.program + trace_after(task.method, task.round_)[0])
@@ -222,7 +222,7 @@ class CheckedEngine(Engine):
         ]
         return sorted({rules.way_of(loss, rates) for loss, rates in steps})
 
-    def _told(self, chosen: str) -> str:
+    def _message(self, chosen: str) -> str:
         """Say what differs, or with `strict` refuse it."""
         found = {verdict.engine: verdict for verdict in self.differing}
         for verdict in found.values():
@@ -248,7 +248,7 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
-def _alike(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _agree(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings, with one number for all rates above 0 but 1, and one for all below it.
 
     A search tries hundreds of rates, and each comparison takes seconds.
@@ -268,7 +268,7 @@ class _Comparison:
         self._memory = memory
         self._shadow, self._expected = _expected(task, settings)
 
-    def of(self, engine: Engine) -> Verdict:
+    def of(self, engine: Engine) -> EngineVerdict:
         """The verdict on an engine that has not trained yet."""
         name, expected = engine.name, self._expected
         engine.soon = True
@@ -277,12 +277,12 @@ class _Comparison:
         # Whatever an engine makes of a loss that the loop trains.
         except Exception as error:
             first = next(iter(str(error).strip().splitlines()), "")
-            return Verdict(name, agrees=False, where=f"it ends with {type(error).__name__}: {first}")
+            return EngineVerdict(name, agrees=False, where=f"it ends with {type(error).__name__}: {first}")
         if isinstance(expected, str) and isinstance(found, str):
-            return Verdict(name, agrees=True)
+            return EngineVerdict(name, agrees=True)
         if isinstance(expected, str) or isinstance(found, str):
             said = expected if isinstance(expected, str) else found
-            return Verdict(name, agrees=False, where=f"one of the two alone diverges: {said}")
+            return EngineVerdict(name, agrees=False, where=f"one of the two alone diverges: {said}")
         shares = shares_apart(expected, found)
         allowed = dict.fromkeys(shares, TOLERANCE)
         if max(shares.values()) > TOLERANCE:
@@ -290,9 +290,9 @@ class _Comparison:
         worst = max(shares, key=lambda each: shares[each] / allowed[each])
         difference, most = shares[worst], allowed[worst]
         if math.isinf(difference):
-            return Verdict(name, agrees=False, where=f"{worst} is not finite for one of the two alone")
+            return EngineVerdict(name, agrees=False, where=f"{worst} is not finite for one of the two alone")
         where = self._where(worst, expected[worst], found[worst])
-        return Verdict(name, difference <= most, difference, most, where)
+        return EngineVerdict(name, difference <= most, difference, most, where)
 
     def _rounding(self, expected: Mapping[str, Tensor]) -> dict[str, float]:
         """How far numbers may be apart, by how far the loop moves when initial values do."""

@@ -1,4 +1,4 @@
-"""What goes wrong while a run is trained, as errors that say what to do about it."""
+"""Translate errors of training into errors that say what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _DEVICE_LOST = ("CUDA error", "the GPU cannot")
 
 
 @contextmanager
-def finite() -> Iterator[None]:
+def translate_divergence() -> Iterator[None]:
     """Let a divergence that is refused say that it need not be."""
     try:
         yield
@@ -36,7 +36,7 @@ def finite() -> Iterator[None]:
 
 
 @contextmanager
-def scored() -> Iterator[None]:
+def translate_score_shape() -> Iterator[None]:
     """Let a score of the wrong shape say which shape is wanted."""
     try:
         yield
@@ -50,7 +50,7 @@ def scored() -> Iterator[None]:
 
 
 @contextmanager
-def fitting(run: str, place: str) -> Iterator[None]:
+def translate_out_of_memory(run: str, place: str) -> Iterator[None]:
     """Let memory of a device that runs out be a `MemoryTakenError`, which says what to do about it.
 
     Not so where a client needs more than it is allowed, however much is free.
@@ -69,7 +69,7 @@ def fitting(run: str, place: str) -> Iterator[None]:
 
 
 @contextmanager
-def with_device(run: str, place: str) -> Iterator[None]:
+def translate_device_loss(run: str, place: str) -> Iterator[None]:
     """Let the loss of a GPU be a `DeviceLostError`, which says what to do about it."""
     try:
         yield

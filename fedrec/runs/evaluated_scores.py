@@ -32,8 +32,8 @@ from fedrec.plan.fingerprint import code_fingerprint
 from fedrec.plan.runs import FILES, MODEL, NOT_KEPT, SUMMARY
 from fedrec.random.purpose import Purpose
 from fedrec.runs.folder import clear_folder
-from fedrec.runs.given_scores import GivenScores, Ids, read_scores
-from fedrec.runs.record import ELSEWHERE, IN_CATALOGUE, REPORTED, RunRecord
+from fedrec.runs.record import IN_CATALOGUE, REPORTED, SCORE_SOURCE, RunRecord
+from fedrec.runs.score_files import Ids, ScoreFile, read_scores
 from fedrec.runs.splits import split_of
 
 EVALUATED = Path("results", EVALUATED_FOLDER)
@@ -47,12 +47,12 @@ _DECIDING = ("dataset", "method", "protocol", "split", "code")
 """What decides the ranks, beside the scores themselves."""
 
 
-class Elsewhere(Learner):
+class EvaluatedScores(Learner):
     """A learner that another system trained; all there is of it are scores, which are ranked as they are."""
 
     logits = False
 
-    def __init__(self, given: GivenScores, clients: Clients) -> None:
+    def __init__(self, given: ScoreFile, clients: Clients) -> None:
         self._given = given
         self._users = clients.user.numpy()
 
@@ -116,7 +116,7 @@ def evaluate_scores(
         "split": split.content_hash(),
         "interactions": split.interactions,
         "code": code_fingerprint("fedrec.evaluation.scoring"),
-        ELSEWHERE: source,
+        SCORE_SOURCE: source,
     }
     _check_folder(folder, identity)
     return _written(folder, identity, _ranks(given, split), os.path.relpath(data, folder))
@@ -152,7 +152,7 @@ def _check_folder(folder: Path, identity: Mapping[str, Any]) -> None:
     except ResultError as error:
         raise ResultError(f"{error} {advice} Or delete it.") from None
     apart = [key for key in _DECIDING if found.get(key) != identity[key]]
-    if found.get(ELSEWHERE, {}).get("sha256") != identity[ELSEWHERE]["sha256"]:
+    if found.get(SCORE_SOURCE, {}).get("sha256") != identity[SCORE_SOURCE]["sha256"]:
         apart.append("scores")
     if apart:
         raise ResultError(
@@ -161,10 +161,10 @@ def _check_folder(folder: Path, identity: Mapping[str, Any]) -> None:
         )
 
 
-def _ranks(given: GivenScores, split: Split) -> pa.Table:
+def _ranks(given: ScoreFile, split: Split) -> pa.Table:
     """One row per user: ranks among candidates and, where there are scores for it, in the catalogue."""
     clients = Clients.of_split(split, torch.device("cpu"))
-    learner = Elsewhere(given, clients)
+    learner = EvaluatedScores(given, clients)
     ranks = {f"{part}_rank": candidate_ranks(learner, clients, part) for part in HELD_OUT_PARTS}
     if given.in_catalogue:
         whole = catalogue_ranks(learner, clients)
@@ -179,8 +179,8 @@ def _written(folder: Path, identity: Mapping[str, Any], ranks: pa.Table, data: s
     row = {f"{part}_{name}": value for part, values in metrics.items() for name, value in values.items()}
     summary = {
         **identity,
-        ELSEWHERE: {
-            **identity[ELSEWHERE],
+        SCORE_SOURCE: {
+            **identity[SCORE_SOURCE],
             "trained_by": _TRAINED,
             "fedrec": __version__,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -9,43 +9,43 @@ from typing import Any
 from fedrec.errors import StorageError
 from fedrec.files.atomic import canonical_json, write_text
 
-SEAL = "sha256"
+CHECKSUM_KEY = "sha256"
 """The key of the hash, beside the content."""
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
     """`content` as JSON gives it back, with its hash."""
     plain: dict[str, Any] = json.loads(json.dumps(content))
-    return {**plain, SEAL: _hash(plain)}
+    return {**plain, CHECKSUM_KEY: _hash(plain)}
 
 
-def unsealed(text: str | bytes) -> dict[str, Any]:
+def verified(text: str | bytes) -> dict[str, Any]:
     """The content of a sealed JSON text, without its hash; `ValueError` says what a damaged one has wrong."""
     try:
         content = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(content, dict) or SEAL not in content:
+    if not isinstance(content, dict) or CHECKSUM_KEY not in content:
         raise ValueError("it carries no hash of its content, or was written by another version of fedrec")
-    said = content.pop(SEAL)
+    said = content.pop(CHECKSUM_KEY)
     if said != _hash(content):
         raise ValueError("its content does not fit its hash")
     return content
 
 
-def write_sealed(path: Path, content: Mapping[str, Any], indent: int = 2) -> None:
+def write_checked_json(path: Path, content: Mapping[str, Any], indent: int = 2) -> None:
     """Write `content` with its hash, whole or not at all."""
-    write_text(path, json.dumps(sealed(content), indent=indent) + "\n")
+    write_text(path, json.dumps(with_checksum(content), indent=indent) + "\n")
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """The content that `write_sealed` wrote.
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """The content that `write_checked_json` wrote.
 
     `FileNotFoundError` where there is no such file, `ValueError` where it is damaged: the caller knows how it
     is made again.
     """
     try:
-        return unsealed(path.read_bytes())
+        return verified(path.read_bytes())
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What kind a method is: whether scores read item tables of the client's own, and whether clients train."""
+"""The kind of a method: whether scores read item tables of the client's own, and whether clients train."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -15,8 +15,8 @@ from fedrec.federation.model.tables import PlainTable, Values
 from fedrec.federation.model.weights import Weights
 from fedrec.runs.registry import make_method
 
-Kind = Literal["personalised", "federated", "centralised", "reference"]
-METHOD_KINDS: tuple[Kind, ...] = ("personalised", "federated", "centralised", "reference")
+MethodKind = Literal["personalised", "federated", "centralised", "reference"]
+METHOD_KINDS: tuple[MethodKind, ...] = ("personalised", "federated", "centralised", "reference")
 """Clients have an item table of their own; all use the server's; no clients train; a reference of ours."""
 ITEMS, USERS = 8, 4
 """Items and users of the model that is looked at; what it reads does not depend on them."""
@@ -25,7 +25,7 @@ _OWN = 2
 _WITH_THE_CLIENT = ("personal", "local", "private")
 
 
-def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> Kind:
+def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> MethodKind:
     """The kind of a composition with all its settings; its entry in `methods` says what is a reference."""
     entry = methods.get(parse(name).backbone)
     if entry is not None and entry.reference is not None:
@@ -34,7 +34,7 @@ def kind_of(methods: Methods, name: str, settings: Mapping[str, Any]) -> Kind:
     return "centralised" if method is None else kind_of_method(method)
 
 
-def kind_of_method(method: Method) -> Kind:
+def kind_of_method(method: Method) -> MethodKind:
     """The kind of a federated method: personalised is what scores users with an item table of their own."""
     parameters = method.parameters()
     own = any(

@@ -1,4 +1,4 @@
-"""Which runs a number comes from: the columns that a row of a table has for it."""
+"""Columns of a table that name the runs behind each row."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ def folders_of(records: Iterable[RunRecord]) -> list[str]:
 
     What another system trained is no run.
     """
-    return list(dict.fromkeys(record.id.folder for record in records if record.elsewhere is None))
+    return list(dict.fromkeys(record.id.folder for record in records if record.score_source is None))
 
 
-def source_words(record: RunRecord) -> str:
+def source_text(record: RunRecord) -> str:
     """The file of another system's scores, its checksum and when they were ranked; nothing of a run."""
-    source = record.elsewhere
+    source = record.score_source
     if source is None:
         return ""
     return f"{source['file']}, sha256 {source['sha256'][:8]}, ranked {source['date'][:10]}"
@@ -34,9 +34,9 @@ def origin_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
 
     Of what another system trained it says the source, and no seed.
     """
-    sources = [words for record in records if (words := source_words(record))]
+    sources = [words for record in records if (words := source_text(record))]
     return {
-        "seeds": " ".join(str(record.id.seed) for record in records if record.elsewhere is None),
+        "seeds": " ".join(str(record.id.seed) for record in records if record.score_source is None),
         # Repetitions may have been trained by different code.
         "split_hash": " ".join(dict.fromkeys(record.summary["split"] for record in records)),
         "code": " ".join(dict.fromkeys(record.summary["code"] for record in records)),

@@ -1,11 +1,11 @@
 """How many work at once, where not all fit into memory."""
 
-from fedrec.workers.room import Room
+from fedrec.workers.concurrency import ConcurrencyLimit
 
 
 def filled(size):
     """A room in which everybody is at work."""
-    room = Room(size)
+    room = ConcurrencyLimit(size)
     for member in range(size):
         assert room.admits(member)
         room.begin(member)
@@ -46,7 +46,7 @@ def test_there_is_always_room_for_one():
 
 
 def test_who_was_alone_is_told_from_who_had_others_beside_it_for_a_while():
-    room = Room(2)
+    room = ConcurrencyLimit(2)
     room.begin(0)
     assert room.most(0) == 1
     room.begin(1)

@@ -1,4 +1,4 @@
-"""What decides how often the users of a split draw each item: counts of them, and no row of the data."""
+"""Counts that decide how often negative sampling draws each item of a user; no row of the data."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ LEAKING_POOL = "exclude_all"
 
 
 @dataclass(frozen=True)
-class Histories:
+class SamplingCounts:
     """Of every user its training rows, the items it may draw, whether its test item is in training too."""
 
     rows: NDArray[np.int64]
@@ -20,7 +20,7 @@ class Histories:
     @classmethod
     def of_split(
         cls, user: NDArray[np.int32], item: NDArray[np.int32], part: NDArray[np.str_], items: int
-    ) -> "Histories":
+    ) -> "SamplingCounts":
         """From the columns of a split under a pool of what no part of a user's rows holds."""
         users, place = np.unique(user, return_inverse=True)
         pair = place.astype(np.int64) * items + item
@@ -34,7 +34,7 @@ class Histories:
     @classmethod
     def of_shape(
         cls, user: NDArray[np.int32], pool: NDArray[np.int64], seen: NDArray[np.bool_]
-    ) -> "Histories":
+    ) -> "SamplingCounts":
         """From columns with a row for every training row, which all say the same of its user."""
         _, first, rows = np.unique(user, return_index=True, return_counts=True)
         return cls(rows, pool[first], seen[first])

@@ -1,4 +1,4 @@
-"""What is known of items beforehand: numbers in a file of the user's, brought into a dataset's order.
+"""Item features: numbers in a file of the user, in the order of the items of a dataset.
 
 The file is parquet or CSV. Its column `item` holds original ids, as the raw file of the dataset spells them;
 every other column holds numbers.
@@ -24,7 +24,7 @@ _ITEM = "item"
 
 
 @dataclass(frozen=True)
-class ItemNumbers:
+class ItemFeatures:
     """Numbers of every item of a dataset, (items, columns), and the file they come from."""
 
     path: str
@@ -33,7 +33,7 @@ class ItemNumbers:
     values: NDArray[np.float64]
 
 
-def item_numbers(path: Path, data: Path) -> ItemNumbers:
+def item_features(path: Path, data: Path) -> ItemFeatures:
     """The numbers that the file `path` has of the items of the dataset in the folder `data`.
 
     Raises `DataError` unless every item has exactly one row of finite numbers.
@@ -54,7 +54,7 @@ def item_numbers(path: Path, data: Path) -> ItemNumbers:
             f"{path}: column '{columns[column]}' has no finite number for item '{given[rows[row]]}' (of "
             "32 bits). Fill it in, or scale the column."
         )
-    return ItemNumbers(str(path), sha256_of_file(path), columns, values)
+    return ItemFeatures(str(path), sha256_of_file(path), columns, values)
 
 
 def _read(path: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Verdicts on engines, kept on disk so that each comparison is made once on a machine."""
+"""A cache of engine checks on disk, so that each comparison is made once on a machine."""
 
 import hashlib
 import os
@@ -9,13 +9,13 @@ from typing import Any
 
 from fedrec.errors import StorageError
 from fedrec.files.atomic import canonical_json
-from fedrec.files.sealed import unsealed, write_sealed
+from fedrec.files.checked_json import verified, write_checked_json
 from fedrec.native.cache import CACHE, close_to_others, own_bytes
 
 _ASKED = "asked"
 
 
-class KeptVerdicts:
+class EngineCheckCache:
     """Verdicts by what they depend on.
 
     A file that is damaged, edited, of another question or may be written by others is ignored. A user without
@@ -30,7 +30,7 @@ class KeptVerdicts:
         if self._folder is None:
             return None
         try:
-            content = unsealed(own_bytes(self._folder / _name_of(asked)))
+            content = verified(own_bytes(self._folder / _name_of(asked)))
         except (OSError, ValueError):
             return None
         return content if content.pop(_ASKED, None) == asked else None
@@ -41,7 +41,7 @@ class KeptVerdicts:
             return
         path = self._folder / _name_of(asked)
         with suppress(StorageError):
-            write_sealed(path, {**verdict, _ASKED: asked})
+            write_checked_json(path, {**verdict, _ASKED: asked})
             close_to_others(path)
 
 

@@ -1,13 +1,13 @@
-"""How many work at once: as many as are asked for, and fewer for a while where that was too many.
+"""The limit of workers at once: the requested number, and fewer for a while after a failure.
 
-That is where memory does not suffice, or where one makes all that share a GPU lose it.
+A failure is a lack of memory, or an error that makes all workers that share a GPU lose it.
 """
 
 
-class Room:
-    """Those who hold memory, and how many may.
+class ConcurrencyLimit:
+    """The workers that hold memory, and their highest number.
 
-    Each that does not fit makes it smaller: to those that stay, but for a whole crew that fails together, of
+    Each that does not fit makes it smaller: to those that stay, but for a whole pool that fails together, of
     which one half may do. Once none of these is left it grows again, by one for each that did fit. A task
     that comes back has fewer beside it every time, so that it ends up alone if need be.
 

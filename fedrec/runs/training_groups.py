@@ -1,4 +1,4 @@
-"""Which runs of a list are trained once, by what is said of them and of their splits."""
+"""Group the runs of a list that one training produces."""
 
 import json
 from collections import Counter
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from fedrec.config.protocol import full_name
 from fedrec.errors import ConfigurationError, StorageError
 from fedrec.plan.run_list import ListedRun
-from fedrec.runs.together import samples_of
+from fedrec.runs.shared_training import samples_of
 
 _OWN = ("protocol", "out")
 """Options in which runs may differ that are trained once."""
 
 
-def trained_once(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
+def group_by_training(runs: Iterable[ListedRun]) -> list[list[ListedRun]]:
     """The runs of a list in groups, each in the place of its first, that one training serves."""
     groups: dict[tuple[str, int], list[ListedRun]] = {}
     times: Counter[tuple[str, str]] = Counter()
