@@ -46,7 +46,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "machines": speed.machines,
     "datasets": results.datasets,
     "searches": searches.searches,
-    "alike": searches.under_shared_protocol,
+    "alike": searches.alike,
     "searched alike": searches.searched_alike,
     "noise": noise.noise,
     "goes": results.goes,
@@ -77,7 +77,7 @@ def draw() -> None:
     from fedrec.config.methods import load_methods, resolve, title
     from fedrec.reporting.figures.slope import Slope, SlopePanel, slope_figure
     from fedrec.reporting.figures.style import theme
-    from fedrec.reporting.figures.vector import svg_of
+    from fedrec.reporting.figures.svg import svg_of
     from fedrec.runs.method_kinds import kind_of
 
     known = load_methods(ROOT / "config/methods.yaml")

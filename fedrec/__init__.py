@@ -226,7 +226,7 @@ def compare(runs: "Sequence[RunRecord]") -> "pl.DataFrame":
 
     import polars as pl
 
-    from fedrec.audit.comparing import COMPARISON_COLUMNS, comparison_rows, few_seeds
+    from fedrec.audit.method_comparison import COMPARISON_COLUMNS, comparison_rows, few_seeds
 
     rows = comparison_rows(runs)
     if warning := few_seeds(runs):

@@ -18,10 +18,10 @@ from fedrec.files.parquet import write_table
 from fedrec.plan.layouts import load_layouts
 from fedrec.plan.runs import RunId
 from fedrec.reporting.figures.chart import write_figure
-from fedrec.reporting.figures.slope import slope_caption, standings_figure
+from fedrec.reporting.figures.slope import method_scores_figure, slope_caption
 from fedrec.reporting.figures.style import theme
+from fedrec.reporting.method_scores import method_scores, rows_of
 from fedrec.reporting.page.page import write_page
-from fedrec.reporting.standings import rows_of, standings
 from fedrec.reporting.tables.comparison import comparison
 from fedrec.reporting.tables.metrics import metric_tables
 from fedrec.reporting.tables.statistics import statistics_tables
@@ -199,9 +199,9 @@ class Made:
             runs.append(self.run(dataset, "clean", method, hits))
         rows, tables = comparison(runs, ALL_METHODS)
         self.write_table(f"{dataset}_comparison", rows, tables)
-        found = standings(runs, ALL_METHODS)
+        found = method_scores(runs, ALL_METHODS)
         with theme():
-            figure = standings_figure(found)
+            figure = method_scores_figure(found)
             write_figure(
                 self.folder / f"figures/{dataset}_slope",
                 figure,

@@ -163,7 +163,7 @@ def _verdict(held_out: KindOfItem, candidates: KindOfItem, *, is_other: bool) ->
     return "leaks" if held_out.ratio < _FAR_TOO_SELDOM else "leaks in part"
 
 
-def draws_in_words(found: DrawAudit) -> str:
+def draw_audit_text(found: DrawAudit) -> str:
     """A table of draws by kind of item, the verdict, and what it rests on."""
     return "\n".join([*_heading(found), "", *_table(found), "", *_conclusion(found)])
 

@@ -128,21 +128,21 @@ def _audit(parsed: argparse.Namespace) -> None:
     if parsed.run is None:
         parser: argparse.ArgumentParser = parsed.parser
         parser.error("name a finished run by --run, or a log of draws: draws FILE")
-    from fedrec.audit.one_run import audit_run, in_words
+    from fedrec.audit.run_audit import audit_run, audit_text
     from fedrec.runs.record import RunRecord
 
     found = audit_run(RunRecord(parsed.run, parsed.data), parsed.exposed)
-    _put_out(parsed, found, in_words(found))
+    _put_out(parsed, found, audit_text(found))
 
 
 def _audit_draws(parsed: argparse.Namespace) -> None:
     """Audit a log of the negatives that any training loop drew: does it leak held-out items?"""
-    from fedrec.audit.drawn_negatives import audit_draw_log, draws_in_words
+    from fedrec.audit.drawn_negatives import audit_draw_log, draw_audit_text
 
     found = audit_draw_log(
         parsed.log, parsed.data, parsed.protocol, ids=parsed.ids, is_uniform=parsed.sampler == "uniform"
     )
-    _put_out(parsed, found.as_dict(), draws_in_words(found))
+    _put_out(parsed, found.as_dict(), draw_audit_text(found))
 
 
 def _put_out(parsed: argparse.Namespace, found: dict[str, Any], words: str) -> None:

@@ -88,10 +88,10 @@ def _plan(parsed: argparse.Namespace) -> None:
         runs = unfinished(project, runs)
     jobs = [project.job(run) for run in runs]
     print(list_text(job.listed(project.results) for job in jobs), end="")
-    print(listed_words(jobs, project.results), file=sys.stderr)
+    print(listed_arguments(jobs, project.results), file=sys.stderr)
 
 
-def listed_words(jobs: "Sequence[RunJob]", results: Path) -> str:
+def listed_arguments(jobs: "Sequence[RunJob]", results: Path) -> str:
     """How many runs and splits are listed, and how the splits are made that are not here as planned.
 
     By force: Snakemake accepts a split that it did not make, whichever protocol it follows.

@@ -101,7 +101,7 @@ def _extract(archive: Path, member: str, destination: Path, scratch: Path) -> No
     inside = archive if opener is None else _inflated(archive, opener, scratch / "inflated")
     # What cannot be written is the disk's fault, so errors are the archive's only while it is opened or read.
     with ExitStack() as stack:
-        with _damage_explained():
+        with _damage_told():
             if _is_tar(inside):
                 found = _in_tar(inside, member, stack)
             elif opener is not None:
@@ -196,7 +196,7 @@ def _copy(stream: IO[bytes], destination: Path, name: str, most: int) -> int:
     written = 0
     with destination.open("wb") as out:
         while True:
-            with _damage_explained():
+            with _damage_told():
                 chunk = stream.read(_CHUNK_BYTES)
             if not chunk:
                 return written
@@ -220,7 +220,7 @@ def _refuse_larger(name: str, size: int, most: int) -> None:
 
 
 @contextmanager
-def _damage_explained() -> Iterator[None]:
+def _damage_told() -> Iterator[None]:
     """Tell what the readers of archives raise at damaged ones as a `SourceError`."""
     try:
         yield

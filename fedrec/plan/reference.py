@@ -119,13 +119,13 @@ def plan_text(planned: Iterable[PlannedRun], stored: Container[RunId] = ()) -> s
     every = [run for runs in steps.values() for run in runs]
     if not every:
         return "Nothing is left to train."
-    lines = [f"step {number}: {_words(runs)}" for number, runs in sorted(steps.items())]
+    lines = [f"step {number}: {_summary_text(runs)}" for number, runs in sorted(steps.items())]
     older = sum(run.job.run in stored for run in every)
     there = (
         f"; {older} of them are stored, of other code, settings or splits, not looked into or without exact "
         f"ranks, {len(every) - older} are not"
     )
-    return "\n".join([*lines, f"all: {_words(every)}{there if older else ''}"])
+    return "\n".join([*lines, f"all: {_summary_text(every)}{there if older else ''}"])
 
 
 def is_as_named(summary: Mapping[str, Any], methods: Methods, protocols: Mapping[str, Protocol]) -> bool:
@@ -160,7 +160,7 @@ def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -
     datasets, protocols = step.get("datasets"), step.get("protocols")
     kept = [run for run in runs if datasets is None or run.dataset in datasets]
     if protocols is None:
-        return [run for run in kept if short_name(run.protocol) not in _besides(project)]
+        return [run for run in kept if short_name(run.protocol) not in _further_protocols(project)]
     clean = dict.fromkeys(run for run in kept if run.protocol == _CLEAN)
     return [
         replace(run, protocol=protocol.name)
@@ -170,7 +170,7 @@ def _of_step(project: Project, step: Mapping[str, Any], runs: Iterable[RunId]) -
     ]
 
 
-def _besides(project: Project) -> set[str]:
+def _further_protocols(project: Project) -> set[str]:
     """The protocols that tables have a column of where there are runs, and that steps ask for by name."""
     return {*project.compared_protocols}.difference(BOTH)
 
@@ -201,6 +201,6 @@ def _unmeasured(
     return {run for run in found if DIVERGED not in stored[run]}
 
 
-def _words(runs: Sequence[PlannedRun]) -> str:
+def _summary_text(runs: Sequence[PlannedRun]) -> str:
     minutes = sum(run.seconds for run in runs) / 60
     return f"{len(runs)} runs, about {minutes:.0f} minutes on a GPU, one after the other"

@@ -9,7 +9,7 @@ from fedrec.errors import ResultError
 from fedrec.plan.evaluated import evaluate_command
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.standings import KIND_LABELS
+from fedrec.reporting.method_scores import KIND_LABELS
 from fedrec.runs.provenance_columns import source_text
 from fedrec.runs.record import SCORE_SOURCE, RunRecord
 

@@ -66,10 +66,10 @@ def provenance(records: Iterable[RunRecord]) -> dict[str, list[str]]:
 def origin_sentence(origin: Mapping[str, Sequence[str]]) -> str:
     """Seeds, splits and code in one sentence of a caption."""
     seeds, splits = (", ".join(origin[name]) for name in ("seeds", "splits"))
-    return f"Seeds {seeds}; splits {splits}; {code_words(origin['code'])}."
+    return f"Seeds {seeds}; splits {splits}; {code_text(origin['code'])}."
 
 
-def code_words(code: Sequence[str]) -> str:
+def code_text(code: Sequence[str]) -> str:
     """The code of runs in a caption: its hash, or how many there are, since each method has its own."""
     if len(code) <= _NAMED_CODE:
         return f"code {', '.join(code)}"

@@ -25,7 +25,7 @@ from fedrec.plan.runs import DIVERGED, SUMMARY, RunId
 from fedrec.plan.targets import COVERAGE, PAGES, RESULT_FOLDERS, Target, splits_of
 from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import add_remark, build, older_text
-from fedrec.reporting.kept import kept_codes, kept_targets, take_out
+from fedrec.reporting.frozen import frozen_codes, frozen_targets, thaw
 from fedrec.runs.machine import usable_cores
 from fedrec.runs.store import PackedRun, RunStore, unpacked_run
 
@@ -103,7 +103,7 @@ def stored_runs(store: RunStore, project: Project) -> Stored:
         },
         diverged=frozenset(name for name, run in runs.items() if DIVERGED in run.summary),
         datasets=frozenset(store.datasets_with_statistics()),
-        frozen=frozenset(kept_targets(store.folder)),
+        frozen=frozenset(frozen_targets(store.folder)),
         training=str(project.configuration["results"]),
     )
 
@@ -288,9 +288,9 @@ def _unpack(store: RunStore, dataset: str, results: Path, read: _Read) -> None:
 def _build_one(project: Project, store: RunStore, name: str) -> None:
     target = project.target(name)
     if project.is_frozen(name):
-        take_out(store.folder, target, project.results)
+        thaw(store.folder, target, project.results)
         add_remark(target, project, _KEPT)
-        codes, matcher = kept_codes(store.folder, target), CodeMatcher()
+        codes, matcher = frozen_codes(store.folder, target), CodeMatcher()
         outdated = {run for run, code in codes.items() if not matcher.is_current_run(code, run.method)}
         if older := project.counted(codes, outdated):
             add_remark(target, project, older_text(older, len(codes)))

@@ -79,7 +79,7 @@ class PackedRun:
     numbers: Mapping[str, bytes]
     """Ranks, curve and times, each a column of one number per user or round."""
     audit: Mapping[str, Any] = field(default_factory=dict)
-    """What the audit found inside it (`fedrec.audit.measured`), if it was asked."""
+    """What the audit found inside it (`fedrec.audit.model_measurements`), if it was asked."""
 
     @property
     def dataset(self) -> str:

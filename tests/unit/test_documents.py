@@ -25,7 +25,7 @@ from fedrec.files.checked_json import read_checked_json
 from fedrec.plan.cost import seconds_of
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import runs_of
-from fedrec.reporting.published import PUBLISHED_FROM, store_checksum
+from fedrec.reporting.publish import PUBLISHED_FROM, store_checksum
 from fedrec.runs.store import RunStore, packed_run
 from tests.conftest import ROOT
 from tests.made_runs import write_run

@@ -11,10 +11,10 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import COLOURS, TABLE_TITLES, panel_grid
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.model_inspection import ModelInspection, own_table
 
@@ -26,7 +26,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A panel per protocol: information abundance of each user's tables, users by training rows."""
     artefact = subject.artefact
     figure, axes = panel_grid(1, len(subject.groups), 3.2, 2.4)

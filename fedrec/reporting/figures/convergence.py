@@ -16,16 +16,22 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import (
+    ArtefactRuns,
+    artefact_runs_of,
+    comparison_runs_of,
+    is_of_a_paper,
+    stem_of,
+)
 from fedrec.reporting.figures.caption import metrics_of_part, under_protocols
 from fedrec.reporting.figures.chart import Drawn, chart, write_figure
 from fedrec.reporting.figures.drawing import draw_curve, label_panels, panel_of, series_of
+from fedrec.reporting.figures.figure_data import line_rows, mean_columns, part_of, runs_columns
 from fedrec.reporting.figures.labels import spread
 from fedrec.reporting.figures.panels import PanelKey, distinct, legend, metric_panels
-from fedrec.reporting.figures.rows import line_rows, mean_columns, part_of, runs_columns
 from fedrec.reporting.figures.style import KIND_LOOKS, WIDTH, blank_figure, looks, theme
-from fedrec.reporting.finding import COUNTER
-from fedrec.reporting.standings import KIND_WORDS
-from fedrec.reporting.subject import Subject, compared_subject, is_of_a_paper, stem_of, subject_of
+from fedrec.reporting.headline import COUNTER
+from fedrec.reporting.method_scores import KIND_TITLES
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.exact import metric_title
 from fedrec.runs.method_kinds import METHOD_KINDS, MethodKind, kind_of
@@ -44,20 +50,20 @@ def build(target: Target, project: Project) -> None:
     """Draw the curves of an artefact, or of the runs that are compared on a dataset."""
     with theme():
         drawn = (
-            draw(subject_of(target, project))
+            draw(artefact_runs_of(target, project))
             if is_of_a_paper(target)
-            else draw_compared(compared_subject(target, project))
+            else draw_compared(comparison_runs_of(target, project))
         )
         write_figure(stem_of(target, project), *drawn)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """The figure of an artefact, its rows and its caption: a look per method."""
     rows = line_rows(subject, curve_rows)
     return chart(subject, rows, _figure_of, _shown(subject.artefact, rows), "band")
 
 
-def draw_compared(subject: Subject) -> Drawn:
+def draw_compared(subject: ArtefactRuns) -> Drawn:
     """The figure of many methods: a colour per kind, and names where a curve is told of."""
     rows = line_rows(subject, curve_rows)
     kinds = {
@@ -66,14 +72,14 @@ def draw_compared(subject: Subject) -> Drawn:
         )
         for (index, _, _), group in subject.groups.items()
     }
-    told = _told(rows, kinds)
+    told = _labelled_methods(rows, kinds)
     few = told == {row["method"] for row in rows}
     named = "" if few else "; named are the best of each kind, popularity and the counter of draws"
     shown = f"{_shown(subject.artefact, rows)} Coloured by where the item table of a method lives{named}."
     return chart(subject, rows, lambda _, drawn: _compared_figure(drawn, kinds, told), shown, "")
 
 
-def curve_rows(subject: Subject, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
+def curve_rows(subject: ArtefactRuns, _line: Line, records: Sequence[RunRecord]) -> Iterator[Row]:
     """One row per metric and round; the curve of a run that diverged ends before it."""
     part, runs = part_of(subject.artefact), runs_columns(records)
     for metric in subject.artefact.metrics:
@@ -114,7 +120,7 @@ def _figure_of(artefact: Artefact, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _told(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> set[str]:
+def _labelled_methods(rows: Sequence[Row], kinds: Mapping[str, MethodKind]) -> set[str]:
     """The methods that are named: all, if they are few; else of each kind the best at its end under any
     protocol, and references.
     """
@@ -156,7 +162,7 @@ def _compared_figure(rows: Sequence[Row], kinds: Mapping[str, MethodKind], told:
     assert first is not None, "a chart without rows has no figure"
     first.set_ylabel(metric_title(rows[0]["metric"]))
     shown = [kind for kind in METHOD_KINDS if kind in kinds.values()]
-    legend(figure, [KIND_LOOKS[kind].handle(KIND_WORDS[kind]) for kind in shown])
+    legend(figure, [KIND_LOOKS[kind].handle(KIND_TITLES[kind]) for kind in shown])
     return figure
 
 

@@ -16,10 +16,10 @@ from fedrec.federation.observe.recorder import extras
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import panel_grid
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.model_inspection import ModelInspection, merging_weights
 from fedrec.runs.provenance_columns import folders_of
@@ -33,13 +33,13 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """Weights of aggregation, weights of merging, or entries of tables."""
     shows = {"aggregation": _aggregation, "merging": _merging, "tables": _entries}
     return shows[subject.artefact.options["show"]](subject)
 
 
-def _aggregation(subject: Subject) -> Drawn:
+def _aggregation(subject: ArtefactRuns) -> Drawn:
     """A row per line and protocol, a column per round: the weight of each client (column) for each (row)."""
     artefact = subject.artefact
     users, rounds = artefact.options["of"], artefact.options["rounds"]
@@ -101,7 +101,7 @@ def _recorded_weights(inside: ModelInspection, users: Sequence[int]) -> NDArray[
     return chosen
 
 
-def _merging(subject: Subject) -> Drawn:
+def _merging(subject: ArtefactRuns) -> Drawn:
     """A panel per protocol: rho of each user (row) for each item (column)."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]
@@ -133,7 +133,7 @@ def _merging(subject: Subject) -> Drawn:
     return figure, rows, inside_caption(artefact, subject.first_seed, sentence)
 
 
-def _entries(subject: Subject) -> Drawn:
+def _entries(subject: ArtefactRuns) -> Drawn:
     """A row per line, a column per table: its entries for the first items."""
     artefact = subject.artefact
     users, items = artefact.options["of"], artefact.options["items"]

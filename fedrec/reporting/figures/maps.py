@@ -14,6 +14,7 @@ from fedrec.federation.observe.spectrum import singular_values
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures.caption import inside_caption
 from fedrec.reporting.figures.chart import Drawn, build_inside
 from fedrec.reporting.figures.panels import (
@@ -24,7 +25,6 @@ from fedrec.reporting.figures.panels import (
     user_title,
 )
 from fedrec.reporting.figures.projection import projected, square
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import Row
 from fedrec.runs.model_inspection import ModelInspection
 
@@ -53,7 +53,7 @@ def build(target: Target, project: Project) -> None:
     build_inside(target, project, draw)
 
 
-def draw(subject: Subject) -> Drawn:
+def draw(subject: ArtefactRuns) -> Drawn:
     """A row per user, a column per table."""
     artefact, options = subject.artefact, subject.artefact.options
     columns = list(_columns(artefact))

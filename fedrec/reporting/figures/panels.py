@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedrec.config.papers import Artefact
 from fedrec.config.protocol import short_name
+from fedrec.reporting.artefact_runs import RunGroups
 from fedrec.reporting.figures.style import HEIGHT, MUTED, WIDTH, blank_figure
-from fedrec.reporting.subject import RunGroups
 from fedrec.reporting.tables.table import Row
 
 PanelKey: TypeAlias = tuple[str, str, str]

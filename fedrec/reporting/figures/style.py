@@ -28,7 +28,7 @@ from matplotlib.ticker import ScalarFormatter
 from fedrec.config.names import parse
 from fedrec.files.atomic import atomic, write_text
 from fedrec.reporting.figures.colours import KIND_COLOURS
-from fedrec.reporting.figures.vector import svg_of
+from fedrec.reporting.figures.svg import svg_of
 from fedrec.runs.method_kinds import MethodKind
 
 Dash = Literal["-"] | tuple[int, tuple[float, ...]]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedrec.audit.differences import COMPARED_METRICS
 from fedrec.audit.protocol_seeds import over_protocol_seeds
-from fedrec.audit.recommended import recommended
+from fedrec.audit.recommendations import recommended
 from fedrec.audit.significance import compare, holm
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.claims import NOT_COUNTED
@@ -22,8 +22,8 @@ from fedrec.errors import ResultError
 from fedrec.evaluation.metrics import activity_groups, per_user
 from fedrec.federation.observe.recorder import extras
 from fedrec.plan.runs import STATE
+from fedrec.reporting.artefact_runs import split_table, training_counts
 from fedrec.reporting.exact import exact_means
-from fedrec.reporting.subject import split_table, training_counts
 from fedrec.reporting.tables.table import RUNS
 from fedrec.runs.exact import exact_name, sampled_name
 from fedrec.runs.method_kinds import kind_of

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrec.audit.agreement import LEAST_TOLERANCE, tolerance
-from fedrec.audit.print_itself import CHANGES
+from fedrec.audit.printed_contradictions import CHANGES
 from fedrec.config.method_entries import SEARCHED
 from fedrec.config.methods import resolve
 from fedrec.config.papers import Artefact, artefacts_of
@@ -26,8 +26,8 @@ from fedrec.plan.cause_runs import line_folder
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import files_of
-from fedrec.reporting.diverged import rounds_words
-from fedrec.reporting.subject import subject_of
+from fedrec.reporting.artefact_runs import artefact_runs_of
+from fedrec.reporting.diverged import rounds_text
 from fedrec.reporting.tables.inactive_users import inactive_users
 from fedrec.runs.record import RunRecord, UserRanks
 
@@ -224,7 +224,7 @@ def _joined(before: Ours, number: _OurNumber, behind: _RunsBehind) -> Ours:
 
 def _numbers(project: Project, artefact: Artefact, rows: Iterable[Mapping[str, str]]) -> Iterator[_OurNumber]:
     """Every number of a csv that stands beside a printed one."""
-    subject = subject_of(project.target(artefact.target), project)
+    subject = artefact_runs_of(project.target(artefact.target), project)
     lines = {subject.label(line): line for line in artefact.lines if line.run or line.label}
     for row in rows:
         table = artefact.printed or row.get("printed_in", "").partition(", ")[2]
@@ -254,7 +254,7 @@ def _divergence(row: Mapping[str, str], metric: str) -> str:
     seeds = row.get("seeds", "").split()
     # A gain is made of rows, and has no seeds of its own.
     first = min(found, key=lambda one: int(one.partition(":")[2]))
-    return rounds_words(found, len(seeds)) if seeds else rounds_words([first], 1)
+    return rounds_text(found, len(seeds)) if seeds else rounds_text([first], 1)
 
 
 def _values(row: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:

@@ -19,8 +19,8 @@ from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
 from fedrec.plan.trial_results import SELECTION_METRIC, SELECTION_ROUND, validation_result
 from fedrec.plan.trials import best, section_of
+from fedrec.reporting.artefact_runs import stem_of
 from fedrec.reporting.provenance import origin_sentence, provenance
-from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.table import RUNS, ReportColumn, ReportTable, Row, write_forms
 from fedrec.runs.provenance_columns import origin_columns
 from fedrec.runs.record import RunRecord
@@ -30,7 +30,7 @@ _NEAR = (0.01, 0.05)
 """How far below the best a trial may be and still count as near it, as shares."""
 _PARTS = 3
 """Into how many parts a range is cut, to see where it is good."""
-_BESIDE = "hr@10"
+_SECONDARY_METRIC = "hr@10"
 """The metric shown beside the one that compares trials among candidates."""
 _SEEDS = "number_of_seeds"
 """The column of the seeds that a number is the mean of; `seeds` lists them."""
@@ -134,7 +134,7 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
         "trial": result.number,
         **result.values,
         SELECTION_METRIC: result.score,
-        **({} if content["search"]["exact"] else {_BESIDE: _beside(result)}),
+        **({} if content["search"]["exact"] else {_SECONDARY_METRIC: _secondary_metric(result)}),
         _SEEDS: len(result.records),
         "round": " ".join(str(summary["rounds"][SELECTION_ROUND]) for summary in summaries),
         "rounds": summaries[0]["settings"]["rounds"],
@@ -145,8 +145,8 @@ def _row(result: TrialResult, place: int, content: Mapping[str, Any]) -> dict[st
     }
 
 
-def _beside(result: TrialResult) -> float:
-    return fmean(record.metric(_BESIDE, "validation", SELECTION_ROUND) for record in result.records)
+def _secondary_metric(result: TrialResult) -> float:
+    return fmean(record.metric(_SECONDARY_METRIC, "validation", SELECTION_ROUND) for record in result.records)
 
 
 def _trials_table(
@@ -167,7 +167,7 @@ def _trials_table(
             ReportColumn("trial", "trial"),
             *(ReportColumn(one.setting, one.setting, align="left") for one in ranges),
             ReportColumn(SELECTION_METRIC, "NDCG@10, validation", "{:.4f}"),
-            *([] if exact else [ReportColumn(_BESIDE, "HR@10, validation", "{:.4f}")]),
+            *([] if exact else [ReportColumn(_SECONDARY_METRIC, "HR@10, validation", "{:.4f}")]),
             ReportColumn(_SEEDS, "seeds"),
             ReportColumn("round", "at round"),
             ReportColumn("rounds", "rounds"),

@@ -55,7 +55,9 @@ def test_of_trials_ranks_among_all_items_are_not_kept(tmp_path):
 def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
     results, store = tmp_path / "results", tmp_path / "store"
     results_of(results)
-    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+    monkeypatch.setattr(
+        "fedrec.audit.model_measurements.measure_model", lambda run: {"uploads": {"on": run.device}}
+    )
 
     for _ in range(2):
         words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
@@ -107,7 +109,9 @@ def test_stored_runs_of_deleted_methods_and_other_protocols_are_shown_and_added(
 def test_a_run_that_was_looked_into_afterwards_was_not_trained_again(tmp_path, capsys, monkeypatch):
     results, store, pack = (tmp_path / name for name in ("results", "store", "pack"))
     results_of(results)
-    monkeypatch.setattr("fedrec.audit.measured.measured", lambda run: {"uploads": {"on": run.device}})
+    monkeypatch.setattr(
+        "fedrec.audit.model_measurements.measure_model", lambda run: {"uploads": {"on": run.device}}
+    )
     assert main(["reference", "add", str(results), "--store", str(store)]) == 0
     assert main(["reference", "pack", str(results), "--store", str(pack), "--audit"]) == 0
     assert main(["reference", "add", str(pack), "--store", str(store)]) == 0

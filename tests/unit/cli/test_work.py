@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from fedrec.cli.main import main
-from fedrec.cli.work import listed_words
+from fedrec.cli.work import listed_arguments
 from fedrec.config.methods import load_methods
 from fedrec.data.split import write_split
 from fedrec.files.checked_json import read_checked_json
@@ -316,7 +316,7 @@ def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
     for dataset, said in (("c", {"name": "clean"}), ("b", {"name": "clean", "rank_ties": "older"})):
         file = results / f"data/{dataset}/clean/split.parquet"
         write_table(file, pa.table({"user": [0]}), {"protocol": said})
-    words = listed_words([*jobs, job("c", "clean")], results)
+    words = listed_arguments([*jobs, job("c", "clean")], results)
 
     said, _, command = words.partition("snakemake --cores 2 --force ")
     assert said == "5 runs on 4 splits. 3 of them are to be made: "
@@ -326,4 +326,4 @@ def test_splits_that_a_plan_lacks_are_named_as_a_shell_takes_them(tmp_path):
     assert taken.stdout.splitlines() == [
         str(results / f"data/{part}/split.parquet") for part in ("a/clean", "a/published-fedem", "b/clean")
     ]
-    assert listed_words([job("c", "clean")], results) == "1 runs on 1 splits."
+    assert listed_arguments([job("c", "clean")], results) == "1 runs on 1 splits."

@@ -21,9 +21,9 @@ from fedrec.plan.runs import RunId
 from fedrec.plan.targets import COVERAGE, frozen_files_of
 from fedrec.reporting import stored as module
 from fedrec.reporting.build import build, in_short
-from fedrec.reporting.kept import keep, kept_targets
+from fedrec.reporting.frozen import freeze, frozen_targets
 from fedrec.reporting.page.files import NUMBERS_BESIDE
-from fedrec.reporting.published import PUBLISHED_FROM, publish, store_checksum
+from fedrec.reporting.publish import PUBLISHED_FROM, publish, store_checksum
 from fedrec.reporting.stored import build_named, build_stored, chosen_targets, stored_project, stored_runs
 from fedrec.reporting.tables.audit.coverage import AGREES, DIVERGES, UNEXPLAINED, UNSTATED
 from fedrec.runs.record import RunRecord
@@ -121,7 +121,7 @@ def built(tmp_path_factory):
     )
     shown = (records[0].id, records[1].id)
     assert (
-        keep(
+        freeze(
             store.folder,
             [replace(one, runs=shown) for one in built_before],
             results,
@@ -363,7 +363,7 @@ def test_a_figure_of_the_inside_of_models_is_kept_as_it_was_drawn(built):
     assert KEPT in names
     assert (project.results / f"figures/{KEPT}.csv").read_text(encoding="utf-8") == "kept\n"
     assert "Kept as it was drawn" in (project.results / f"figures/{KEPT}.txt").read_text(encoding="utf-8")
-    assert kept_targets(project.results) == []
+    assert frozen_targets(project.results) == []
     files = {path.name for path in project.results.rglob(f"{KEPT}.*")}
     assert files == {f"{KEPT}.{ending}" for ending in ("csv", "svg", "txt", "json")}
     page = (project.results / "report/report.html").read_text(encoding="utf-8")

@@ -328,7 +328,7 @@ def test_the_shape_of_a_split_comes_back_without_its_items(record, store, tmp_pa
     copy.add_data_of(store)
     copy.unpack_data(again)
 
-    from fedrec.reporting.subject import read_statistics, split_sizes
+    from fedrec.reporting.artefact_runs import read_statistics, split_sizes
 
     table, _ = read_table(again / "data/ml-100k/clean/split.parquet")
     assert table.column_names == ["user", "part"]

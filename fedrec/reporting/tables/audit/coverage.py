@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedrec.audit.agreement import LEAST_TOLERANCE
-from fedrec.audit.print_itself import Contradiction, PrintedGain, contradictions, printed_gains
+from fedrec.audit.printed_contradictions import Contradiction, PrintedGain, contradictions, printed_gains
 from fedrec.config.causes import ALWAYS, AT_MOST, FIELDS, FITS, NOT_AVAILABLE, Cause, is_about
 from fedrec.config.printed import Printed, PrintedKey, printed_numbers
 from fedrec.evaluation.metrics import METRICS
@@ -24,8 +24,8 @@ from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.runs import DIVERGED
 from fedrec.plan.targets import Target
+from fedrec.reporting.artefact_runs import stem_of
 from fedrec.reporting.diverged import WHAT_IS_SHOWN
-from fedrec.reporting.subject import stem_of
 from fedrec.reporting.tables.our_numbers import BASES, Ours, Tried, ours_in, tried_run
 from fedrec.reporting.tables.table import (
     DIVERGED_MARK,
@@ -129,7 +129,7 @@ def _row(key: PrintedKey, number: Printed, own: Ours | None, explanations: Expla
     }
     if found.published is not None:
         row |= {"difference": found.published - number.value, "tolerance": _tolerance(number, found)}
-    row["standing"], row["why"] = _standing(key, number, own, explanations)
+    row["standing"], row["why"] = _verdict_on_number(key, number, own, explanations)
     if found.published is not None and key[5] in METRICS:
         row["rests_on"] = found.basis
     return row | {f"{protocol}_{DIVERGED}": words for protocol, words in found.diverged.items()}
@@ -142,7 +142,7 @@ def _tolerance(number: Printed, own: Ours) -> float:
     return 100 * POINTS if number.unit == "percent" else POINTS * abs(number.value)
 
 
-def _standing(
+def _verdict_on_number(
     key: PrintedKey, number: Printed, own: Ours | None, explanations: Explanations
 ) -> tuple[str, str]:
     """The standing of a printed number, and why in a sentence where one is known."""

@@ -8,7 +8,7 @@ from fedrec.config.catalogue import Catalogue
 from fedrec.plan.layouts import Layout
 from fedrec.plan.project import Project
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import statistics_of, stem_of
+from fedrec.reporting.artefact_runs import statistics_of, stem_of
 from fedrec.reporting.tables.table import Chapter, ReportColumn, ReportTable, Row, write_forms
 
 LAYOUT = Layout("table", needs=("statistics",), selection="printed_numbers")

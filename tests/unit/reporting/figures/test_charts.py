@@ -14,11 +14,11 @@ from fedrec.config.papers import Artefact, Line, artefacts_of, load_papers
 from fedrec.errors import ResultError
 from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.selection import runs_of
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.exact import exact_notes
 from fedrec.reporting.figures import chart
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.style import LOOKS, MUTED, theme
-from fedrec.reporting.subject import Subject
 from tests.conftest import ROOT
 from tests.made_project import build_target
 from tests.made_runs import curve_of, made, write_rows, write_run
@@ -41,7 +41,7 @@ def swept(method, setting, values, **more):
 
 
 def subject(one, found, results=Path("nowhere"), unavailable=()):
-    return Subject(one, found, METHODS, results, CATALOGUE, dict(unavailable))
+    return ArtefactRuns(one, found, METHODS, results, CATALOGUE, dict(unavailable))
 
 
 def layout(one):

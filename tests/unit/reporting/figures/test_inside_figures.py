@@ -21,11 +21,11 @@ from fedrec.federation.observe.spectrum import information_abundance
 from fedrec.plan.runs import RunId
 from fedrec.plan.selection import records_of, runs_of
 from fedrec.plan.train_request import TrainRequest
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.figures import abundance, heatmaps, inference, maps, trajectories
 from fedrec.reporting.figures.chart import write_figure
 from fedrec.reporting.figures.projection import projected
 from fedrec.reporting.figures.style import theme
-from fedrec.reporting.subject import Subject
 from fedrec.runs.model_inspection import ModelInspection, lenders, merging_weights, scored_with
 from fedrec.runs.record import RunRecord
 from fedrec.runs.train import train
@@ -111,7 +111,7 @@ def found_for(artefact, results, *more):
 
 
 def subject(artefact, found):
-    return Subject(artefact, found, METHODS, Path("nowhere"), {}, {})
+    return ArtefactRuns(artefact, found, METHODS, Path("nowhere"), {}, {})
 
 
 def texts(figure):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedrec.audit.agreement import tolerance
-from fedrec.audit.print_itself import contradictions, printed_gains
+from fedrec.audit.printed_contradictions import contradictions, printed_gains
 from fedrec.config.papers import load_papers
 from fedrec.config.printed import printed_numbers
 from fedrec.evaluation.metrics import per_user

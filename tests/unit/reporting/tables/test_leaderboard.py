@@ -17,7 +17,7 @@ from fedrec.plan.workspace import Stored
 from fedrec.reporting.build import build
 from fedrec.reporting.tables.leaderboard import leaderboard_tables
 from fedrec.reporting.tables.leaderboard_rows import BY_SEARCH, leaderboard_rows
-from fedrec.reporting.tables.leaderboard_words import answers, not_counted_notes
+from fedrec.reporting.tables.leaderboard_text import answers, not_counted_notes
 from fedrec.reporting.tables.table import RUNS, read_shown
 from fedrec.runs.record import AUDIT_FILE, RunRecord
 from tests.made_runs import write_rows, write_run

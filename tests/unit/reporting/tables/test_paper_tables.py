@@ -16,7 +16,7 @@ from fedrec.files.checked_json import read_checked_json, write_checked_json
 from fedrec.plan.artefact_status import artefact_status, list_artefacts
 from fedrec.plan.cost import START_SECONDS, seconds_of, size_of
 from fedrec.plan.targets import Target
-from fedrec.reporting.subject import subject_of
+from fedrec.reporting.artefact_runs import artefact_runs_of
 from fedrec.reporting.tables.metrics import metric_rows, metric_tables
 from tests.conftest import ROOT
 from tests.made_data import made_interactions
@@ -165,7 +165,7 @@ def test_a_gain_is_over_the_seeds_that_both_lines_have(tmp_path):
     one = only(PAPERS["pfedclr"].artefacts["table1"], "ml-100k")
     made(tmp_path, one, METHODS, ["ml-100k"], seeds=[0, 1])
     project = project_with(tmp_path, {}, one, seeds=[0, 1])
-    subject = subject_of(project.target(one.target), project)
+    subject = artefact_runs_of(project.target(one.target), project)
     own = {index for index, line in enumerate(one.lines) if line.run == "pfedclr"}
     groups = {key: group if key[0] in own else group[:1] for key, group in subject.groups.items()}
     found = metric_rows(replace(subject, groups=groups))
@@ -372,7 +372,7 @@ def test_a_third_protocol_has_a_column_where_there_are_runs(tmp_path):
     shown = replace(one, options={**one.options, "protocols": ["published", "clean", "neutral", "clean-1"]})
     made(tmp_path, shown, METHODS, ["ml-100k", "ml-1m"])
     project = project_with(tmp_path, {}, shown)
-    subject = subject_of(project.target(shown.target), project)
+    subject = artefact_runs_of(project.target(shown.target), project)
     groups = {key: group for key, group in subject.groups.items() if key[1:] != ("ml-1m", "neutral")}
     found = metric_rows(replace(subject, groups=groups))
     assert {row["protocol"] for row in found if row["dataset"] == "ml-1m"} == {

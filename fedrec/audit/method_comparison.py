@@ -1,4 +1,4 @@
-"""Methods compared on one split: means over seeds, and the difference of each from the best on validation.
+"""Comparison of methods on one split: means over seeds, and differences from the best on validation.
 
 The best is never chosen by test items. Users are paired, each with its mean over seeds.
 """

@@ -1,4 +1,4 @@
-"""Where papers contradict themselves: printed numbers that other numbers of the same paper do not give.
+"""Contradictions inside a paper: printed numbers that other numbers of the same paper do not give.
 
 Three kinds, each found by computing, beyond what rounding to the printed digits leaves open: a gain that its
 own two numbers do not give; one quantity that two tables print with different values; sizes of a dataset
@@ -138,10 +138,10 @@ def _other_gains(
     gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers
 ) -> Iterator[tuple[PrintedKey, Contradiction]]:
     for key, gain in gains.items():
-        ways = [_given(gain, numbers)]
+        ways = [_printed_gain(gain, numbers)]
         if gain.mean:
             # A mean may be of gains as their numbers give them, where these are others than printed.
-            ways.append(_mean([_as_given(part, gains, numbers) for part in gain.mean]))
+            ways.append(_mean([_as_printed(part, gains, numbers) for part in gain.mean]))
         bounds = [sorted(_sign(key) * bound for bound in way) for way in ways]
         (low, high), *_ = bounds
         if not any(_is_within(numbers[key], (least, most)) for least, most in bounds):
@@ -150,17 +150,17 @@ def _other_gains(
             yield key, Contradiction((given,), f"{parts} give {given:.2f}", is_gain=True)
 
 
-def _as_given(key: PrintedKey, gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers) -> Interval:
+def _as_printed(key: PrintedKey, gains: Mapping[PrintedKey, PrintedGain], numbers: Numbers) -> Interval:
     """A printed gain, or what its own numbers give where it is another one."""
     low, high = sorted(_sign(key) * bound for bound in _range(numbers[key]))
     if key not in gains:
         return low, high
-    least, most = _given(gains[key], numbers)
+    least, most = _printed_gain(gains[key], numbers)
     first, last = sorted(_sign(key) * bound for bound in (least, most))
     return (low, high) if _is_within(numbers[key], (first, last)) else (least, most)
 
 
-def _given(gain: PrintedGain, numbers: Numbers) -> Interval:
+def _printed_gain(gain: PrintedGain, numbers: Numbers) -> Interval:
     """The least and the largest gain in percent that the printed parts allow."""
     if gain.above is None:
         ranges = []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.audit.reproduced import BY_EFFECT, BY_NUMBERS
+from fedrec.audit.reproduction_gate import BY_EFFECT, BY_NUMBERS
 from fedrec.audit.verdicts import HOLDS, NOT_REPRODUCED, REVERSED, UNTESTED
 from tests.made_claims import CLAIMS, GAIN, diverge, evidence, judged, narrow, reproduce, train, users
 

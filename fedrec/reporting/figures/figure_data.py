@@ -9,17 +9,17 @@ from typing import Any
 
 from fedrec.config.methods import canonical, resolve
 from fedrec.config.papers import Artefact, Line
+from fedrec.reporting.artefact_runs import ArtefactRuns
 from fedrec.reporting.provenance import mean_over_seeds
-from fedrec.reporting.subject import Subject
 from fedrec.reporting.tables.table import DIVERGED_MARK, Row
 from fedrec.runs.provenance_columns import divergence_columns, folders_of
 from fedrec.runs.record import RunRecord
 
-RowsOfLine = Callable[[Subject, Line, Sequence[RunRecord]], Iterator[Row]]
+RowsOfLine = Callable[[ArtefactRuns, Line, Sequence[RunRecord]], Iterator[Row]]
 """The rows of one line on one dataset under one protocol, from its runs of all seeds."""
 
 
-def line_rows(subject: Subject, rows_of: RowsOfLine) -> list[Row]:
+def line_rows(subject: ArtefactRuns, rows_of: RowsOfLine) -> list[Row]:
     """The rows of every line, dataset and protocol that there are runs of, with what they are about."""
     return [
         about | dict(row)
@@ -50,7 +50,7 @@ def runs_columns(records: Sequence[RunRecord]) -> dict[str, Any]:
     return {"seeds": seeds, **divergence_columns(records), "runs": folders_of(records)}
 
 
-def setting_columns(subject: Subject, line: Line, dataset: str) -> dict[str, Any]:
+def setting_columns(subject: ArtefactRuns, line: Line, dataset: str) -> dict[str, Any]:
     """The value of the setting on the axis; where it is the run's own, its source: paper, code, ours ..."""
     assert line.run is not None, "a sweep varies runs"
     setting, paper = subject.artefact.options["setting"], subject.artefact.paper
@@ -66,7 +66,7 @@ def part_of(artefact: Artefact) -> str:
     return part
 
 
-def _about(subject: Subject, line: Line, dataset: str, protocol: str) -> dict[str, Any]:
+def _about(subject: ArtefactRuns, line: Line, dataset: str, protocol: str) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "protocol": protocol,
@@ -75,7 +75,7 @@ def _about(subject: Subject, line: Line, dataset: str, protocol: str) -> dict[st
     }
 
 
-def _mark(subject: Subject, line: Line) -> str:
+def _mark(subject: ArtefactRuns, line: Line) -> str:
     """What stands behind the name of a method any of whose runs in the figure diverged."""
     method, lines = subject.method(line), subject.artefact.lines
     own = [

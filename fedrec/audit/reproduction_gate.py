@@ -1,4 +1,4 @@
-"""Whether our runs reproduce a claim under its paper's own protocol: only then is it judged under another.
+"""The reproduction gate: only a claim that our runs reproduce under its paper's protocol is judged further.
 
 The claim itself has to be found there. Where the paper prints numbers, ours must come near them, for every
 line that the claim names. A claim over all other federated lines names none of these. It is asked of the line
@@ -60,7 +60,7 @@ def gate_of(
 
 def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], evidence: Evidence) -> Gate:
     """Whether our numbers come near the printed ones that there are."""
-    names = [name for name in _asked(case.claim, rival, numbers) if name in numbers]
+    names = [name for name in _required_lines(case.claim, rival, numbers) if name in numbers]
     diverged = {one.line for one in lines_that_diverged(case, PUBLISHED, evidence)}
     exactly = ", exact" if is_exact(case.metric) else ""
     misses, lacking = [], []
@@ -79,7 +79,7 @@ def _numbers_gate(case: Case, rival: str | None, numbers: Mapping[str, float], e
     return Gate(BY_NUMBERS, tuple(misses), tuple(lacking))
 
 
-def _asked(claim: Claim, rival: str | None, numbers: Mapping[str, float]) -> Iterable[str]:
+def _required_lines(claim: Claim, rival: str | None, numbers: Mapping[str, float]) -> Iterable[str]:
     """The lines whose numbers must agree: those that a claim names; of one over others its own and two."""
     if not claim.over_others:
         return claim.lines

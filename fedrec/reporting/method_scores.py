@@ -1,7 +1,7 @@
-"""Where methods stand on a dataset under a protocol: HR@10 with its interval, chance, popularity, rounds.
+"""Scores of methods on a dataset under a protocol: HR@10 with its interval, chance, popularity, rounds.
 
 One row per method and protocol, over seeds. The slope chart draws these rows and keeps them as its csv; the
-sentences of `fedrec.reporting.finding` and the comparison say the same numbers in words and cells.
+sentences of `fedrec.reporting.headline` and the comparison say the same numbers in words and cells.
 """
 
 import csv
@@ -31,7 +31,7 @@ from fedrec.runs.record import RunRecord
 
 METRIC = "hr@10"
 PUBLISHED, CLEAN = "published", "clean"
-KIND_WORDS: Mapping[MethodKind, str] = {
+KIND_TITLES: Mapping[MethodKind, str] = {
     "personalised": "clients keep an item table of their own",
     "federated": "only the server's item table",
     "centralised": "centralised",
@@ -90,8 +90,8 @@ class MethodScore:
         return parse(self.method).name
 
 
-def standings(records: Sequence[RunRecord], methods: Methods) -> list[MethodScore]:
-    """The standings of finished runs, given `config/methods.yaml`; in the order of the runs.
+def method_scores(records: Sequence[RunRecord], methods: Methods) -> list[MethodScore]:
+    """The method scores of finished runs, given `config/methods.yaml`; in the order of the runs.
 
     A method all of whose runs diverged before there was a number has none.
     """
@@ -106,7 +106,7 @@ def standings(records: Sequence[RunRecord], methods: Methods) -> list[MethodScor
     popular = {key[:2]: values for key, values in hits.items() if parse(key[3]).name == REFERENCE}
     titles = titles_of(records, methods)
     return [
-        _standing(group, methods, titles[group[0].id.method], hits[key], popular.get(key[:2]))
+        _method_score(group, methods, titles[group[0].id.method], hits[key], popular.get(key[:2]))
         for key, group in groups.items()
     ]
 
@@ -156,14 +156,14 @@ def own_rounds(record: RunRecord, methods: Methods) -> int:
     return int(settings["rounds"])
 
 
-def read_standings(path: Path) -> list[MethodScore]:
+def read_method_scores(path: Path) -> list[MethodScore]:
     """The rows of a csv that `rows_of` was written to."""
     with reading_built(path), path.open(encoding="utf-8", newline="") as stream:
         return [_read(row) for row in csv.DictReader(stream)]
 
 
 def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
-    """Standings as rows of a csv; with a column for those that diverged where any did."""
+    """Method scores as rows of a csv; with a column for those that diverged where any did."""
     rows = [asdict(one) for one in found]
     if not any(one.diverged for one in found):
         for row in rows:
@@ -172,11 +172,11 @@ def rows_of(found: Sequence[MethodScore]) -> list[dict[str, Any]]:
 
 
 def under(found: Sequence[MethodScore], protocol: str) -> dict[str, MethodScore]:
-    """The standings under a protocol, by method."""
+    """The method scores under a protocol, by method."""
     return {one.method: one for one in found if one.protocol == protocol}
 
 
-def _standing(
+def _method_score(
     group: Sequence[RunRecord],
     methods: Methods,
     name: str,

@@ -1,4 +1,4 @@
-"""Whether there are enough users behind a verdict: one that a handful of users make says nothing.
+"""Thresholds on the number of users behind a verdict: a handful of users decides nothing.
 
 A claim is decided where enough users differ between its two lines: a bootstrap of fewer is no test. And that
 something costs little holds only of a line that has something to lose. Such a line hits at least as many

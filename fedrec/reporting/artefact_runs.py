@@ -1,4 +1,4 @@
-"""What a table or figure of a paper is made of: its lines, and the finished runs behind each."""
+"""The lines of a table or figure of a paper, and the finished runs behind each line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ RunGroups: TypeAlias = Mapping[tuple[int, str, str], Sequence[RunRecord]]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ArtefactRuns:
     """An artefact, its finished runs, and the configuration that explains them."""
 
     artefact: Artefact
@@ -83,8 +83,8 @@ class Subject:
         }
 
 
-def subject_of(target: Target, project: Project) -> Subject:
-    """The subject of a target that is a paper's table or figure."""
+def artefact_runs_of(target: Target, project: Project) -> ArtefactRuns:
+    """The runs of a target that is a paper's table or figure."""
     artefact = project.artefact(target)
     unavailable: Mapping[str, str] = target.content["unavailable"]
     runs = runs_of(artefact, project.methods, target.content["seeds"], unavailable) if target.runs else {}
@@ -94,7 +94,7 @@ def subject_of(target: Target, project: Project) -> Subject:
         for key, group in runs.items()
         if (records := [RunRecord(project.results / run.folder) for run in group if run in shown])
     }
-    return Subject(artefact, groups, project.methods, project.results, project.catalogue, unavailable)
+    return ArtefactRuns(artefact, groups, project.methods, project.results, project.catalogue, unavailable)
 
 
 def stem_of(target: Target, project: Project) -> Path:
@@ -107,7 +107,7 @@ def is_of_a_paper(target: Target) -> bool:
     return "artefact" in target.content
 
 
-def compared_subject(target: Target, project: Project) -> Subject:
+def comparison_runs_of(target: Target, project: Project) -> ArtefactRuns:
     """The runs of a target that compares methods on one dataset, as an artefact of one line per method."""
     records = of_one_protocol_seed(finished_runs(target, project))
     indices: dict[str, int] = {}
@@ -123,7 +123,7 @@ def compared_subject(target: Target, project: Project) -> Subject:
         tuple(datasets), ("hr@10",), tuple(Line(run=name) for name in indices),
         options={"protocols": protocols, "setting": "rounds"},
     )  # fmt: skip
-    return Subject(artefact, groups, project.methods, project.results, project.catalogue, {})
+    return ArtefactRuns(artefact, groups, project.methods, project.results, project.catalogue, {})
 
 
 def finished_runs(target: Target, project: Project) -> list[RunRecord]:

@@ -1,4 +1,4 @@
-"""The audit of one finished run: what it found, as values and in words."""
+"""The audit of one finished run: its results as values and as text."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,7 +44,7 @@ def audit_run(run: RunRecord, exposed: Path | None = None) -> dict[str, Any]:
     }
 
 
-def in_words(found: Mapping[str, Any]) -> str:
+def audit_text(found: Mapping[str, Any]) -> str:
     """What `audit_run` found, as a few sentences, each in a line of its own."""
     return "\n".join(_sentences(found))
 
@@ -59,13 +59,13 @@ def _hits(run: RunRecord, exposed: Path | None) -> dict[str, Any] | str:
     """Which hits vanish where held-out items may be drawn, or why that is not known."""
     if run.summary["protocol"]["negative_pool"] == "exclude_train":
         return "held-out items may be drawn under this protocol anyway"
-    exposed = exposed or _beside(run)
+    exposed = exposed or _only_pool_run(run)
     if exposed is None:
         return "to see which vanish where held-out items may be drawn, train the same under only-pool"
     return vanished(run, RunRecord(exposed))
 
 
-def _beside(run: RunRecord) -> Path | None:
+def _only_pool_run(run: RunRecord) -> Path | None:
     """The same run under only-pool, where the workflow would have put it; it differs from published alone."""
     folder, paper = run.folder.absolute(), paper_of(run.protocol)
     if short_name(run.protocol) != "published" or paper is None:

@@ -1,4 +1,4 @@
-"""The finding in three sentences, from the standings of whatever runs there are.
+"""The headline in three sentences, from the method scores of the runs that exist.
 
 What is not in the runs is not claimed: without the counter of draws, without one of the protocols or without
 popularity the sentences say less, and say so where it matters.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from fedrec.audit.differences import REFERENCE
-from fedrec.reporting.standings import CLEAN, PUBLISHED, MethodScore, under
+from fedrec.reporting.method_scores import CLEAN, PUBLISHED, MethodScore, under
 from fedrec.runs.method_kinds import MethodKind
 
 COUNTER = "draw-counter"
@@ -34,13 +34,13 @@ _ALIKE = 0.005
 """What differs by less is equal in two digits."""
 
 
-def finding(found: Sequence[MethodScore]) -> list[str]:
+def headline(found: Sequence[MethodScore]) -> list[str]:
     """The finding on the dataset with the most runs (the first of them): up to three sentences, plain text.
 
     The first states what the change of protocol does, the second to which kinds of methods it does it, the
     third who is above popularity without the leak, and what the numbers rest on. No sentence without runs.
     """
-    about = most_told(found)
+    about = largest_group(found)
     if not about:
         return []
     both = _under_both(about)
@@ -48,8 +48,8 @@ def finding(found: Sequence[MethodScore]) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def most_told(found: Sequence[MethodScore]) -> list[MethodScore]:
-    """The standings on the dataset that has the most of them, as one paper sets them.
+def largest_group(found: Sequence[MethodScore]) -> list[MethodScore]:
+    """The method scores on the dataset that has the most of them, as one paper sets them.
 
     Of equally many those of more runs; the first among equals.
     """
@@ -88,7 +88,7 @@ def _seeds_each(seeds: Collection[int]) -> str:
 
 def rounds_sentence(found: Sequence[MethodScore]) -> str:
     """Where runs had other rounds than the settings of their paper ask for; empty where none had."""
-    words = _rounds_words(found)
+    words = _rounds_text(found)
     if not words:
         return ""
     other = sum(one.rounds != one.own_rounds for one in found)
@@ -172,9 +172,9 @@ def _popularity_sentence(about: Sequence[MethodScore]) -> str:
     popular = [one for one in clean if one.backbone == REFERENCE]
     trained = [one for one in clean if one.kind in _FEDERATED]
     runs = seeds_sentence(about).rstrip(".")
-    basis = "; ".join(words for words in (_rounds_words(about), runs) if words)
+    basis = "; ".join(words for words in (_rounds_text(about), runs) if words)
     if not popular or not trained:
-        return f"These numbers are {_rounds_words(about)} ({runs})." if _rounds_words(about) else f"{runs}."
+        return f"These numbers are {_rounds_text(about)} ({runs})." if _rounds_text(about) else f"{runs}."
     above = [one for one in trained if one.value > popular[0].value]
     sure = [one for one in above if one.above_low is not None and one.above_low > 0]
     error = f"beyond the error of {popular[0].users:,} users"
@@ -192,7 +192,7 @@ def _share(part: int, whole: int) -> str:
     return "all" if part == whole else str(part or "none")
 
 
-def _rounds_words(found: Sequence[MethodScore]) -> str:
+def _rounds_text(found: Sequence[MethodScore]) -> str:
     other = [one for one in found if one.rounds != one.own_rounds]
     if not other:
         return ""

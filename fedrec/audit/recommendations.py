@@ -1,4 +1,4 @@
-"""The items that a model recommends: how much of the catalogue, and how popular they are."""
+"""The items that a model recommends: their share of the catalogue, and their popularity."""
 
 import torch
 

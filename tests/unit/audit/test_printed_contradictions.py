@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedrec.audit.print_itself import contradictions, printed_gains
+from fedrec.audit.printed_contradictions import contradictions, printed_gains
 from fedrec.config.papers import Artefact, Line, Paper, load_papers
 from fedrec.config.printed import Printed, printed_numbers
 from tests.conftest import ROOT

@@ -1,9 +1,9 @@
-"""What the audit finds inside a run, measured while its model is at hand and kept when that is given away."""
+"""What the audit measures of a model: exposure, uploads and recommendations; stored when the model is not."""
 
 from typing import Any
 
 from fedrec.audit.exposure import exposure
-from fedrec.audit.recommended import recommended
+from fedrec.audit.recommendations import recommended
 from fedrec.audit.uploads import attack_uploads
 from fedrec.config.protocol import short_name
 from fedrec.federation.observe.recorder import extras
@@ -13,7 +13,7 @@ _EXPOSED = ("published", "only-pool", "clean")
 """The protocols whose draws the table of exposure counts."""
 
 
-def measured(run: RunRecord) -> dict[str, Any]:
+def measure_model(run: RunRecord) -> dict[str, Any]:
     """The inside of a run: `exposure` by its draws, `uploads` where it kept some, what is `recommended`.
 
     Nothing of a run that diverged: there is no model whose scores could follow its draws.

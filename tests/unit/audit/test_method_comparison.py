@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import fedrec
-from fedrec.audit.comparing import comparison_rows
+from fedrec.audit.method_comparison import comparison_rows
 from fedrec.audit.significance import compare, holm
 from fedrec.errors import ComparisonError
 from fedrec.evaluation.metrics import per_user

@@ -1,4 +1,4 @@
-"""What was built from stored runs, put beside them to be read: tables, figures and the page as few files."""
+"""Copy what was built from stored runs next to them: tables, figures and the page, as few files."""
 
 import base64
 import hashlib
@@ -50,7 +50,7 @@ def publish(results: Path, store: Path) -> list[Path]:
     for page in (path for path in copied if path.suffix == ".html"):
         text = page.read_text(encoding="utf-8").replace(NUMBERS_BESIDE, _NUMBERS_BUILT)
         text = _with_links_that_lead(page, text)
-        page.write_text(_with_pictures_beside(text, page, store / "figures"), encoding="utf-8")
+        page.write_text(_with_picture_files(text, page, store / "figures"), encoding="utf-8")
     write_checked_json(store / PUBLISHED_FROM, {"runs": store_checksum(store)})
     return copied
 
@@ -79,7 +79,7 @@ def _with_links_that_lead(page: Path, text: str) -> str:
     return _LINK.sub(lambda link: link[0] if leads(link) else link[2], _LINKS.sub(left, text))
 
 
-def _with_pictures_beside(text: str, page: Path, figures: Path) -> str:
+def _with_picture_files(text: str, page: Path, figures: Path) -> str:
     """A page that shows the figures which lie beside it, instead of carrying them a second time."""
     there = {path.read_bytes(): path for path in sorted(figures.glob("*.svg"))}
 

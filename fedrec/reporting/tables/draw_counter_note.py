@@ -1,18 +1,18 @@
-"""The sentence under a table of metrics that says what counting one's own draws gives, without any model."""
+"""The note under a table of metrics with the expected metrics of the draw counter, which has no model."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fedrec.audit.counting import Drawing, expected_by_counting
+from fedrec.audit.draw_counter_theory import SamplingScheme, draw_counter_metrics
 from fedrec.config.protocol import short_name
-from fedrec.reporting.subject import Subject, has_split, split_table
+from fedrec.reporting.artefact_runs import ArtefactRuns, has_split, split_table
 from fedrec.runs.method_kinds import kind_of
 from fedrec.runs.record import RunRecord
 from fedrec.runs.sampling_counts import LEAKING_POOL, SamplingCounts
 
 
-def counting_sentences(subject: Subject) -> dict[str, str]:
+def draw_counter_sentences(subject: ArtefactRuns) -> dict[str, str]:
     """By dataset, where clients with item tables of their own draw from a pool without held-out items."""
     cutoffs = sorted({int(metric.partition("@")[2]) for metric in subject.artefact.metrics})
     sentences: dict[str, str] = {}
@@ -23,7 +23,7 @@ def counting_sentences(subject: Subject) -> dict[str, str]:
     return sentences
 
 
-def _own_tables(subject: Subject, dataset: str) -> list[RunRecord]:
+def _own_tables(subject: ArtefactRuns, dataset: str) -> list[RunRecord]:
     """The runs under the published protocol whose clients have item tables of their own."""
     return [
         group[0]
@@ -34,7 +34,7 @@ def _own_tables(subject: Subject, dataset: str) -> list[RunRecord]:
     ]
 
 
-def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[int]) -> str | None:
+def _sentence(subject: ArtefactRuns, records: Sequence[RunRecord], cutoffs: Sequence[int]) -> str | None:
     if not has_split(records[0], subject.data):
         return None
     rows, about = split_table(records[0], subject.data)
@@ -43,8 +43,8 @@ def _sentence(subject: Subject, records: Sequence[RunRecord], cutoffs: Sequence[
     if histories is None:
         return None
     rounds, negatives = (max(record.settings[name] for record in records) for name in ("rounds", "negatives"))
-    drawing = Drawing(rounds, negatives, protocol["candidates"])
-    expected = expected_by_counting(histories, drawing, cutoffs)
+    drawing = SamplingScheme(rounds, negatives, protocol["candidates"])
+    expected = draw_counter_metrics(histories, drawing, cutoffs)
     shown = [metric for metric in subject.artefact.metrics if metric in expected]
     numbers = ", ".join(f"{metric.upper()} {expected[metric]:.4f}" for metric in shown)
     return (

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedrec.audit.recommended import recommended
+from fedrec.audit.recommendations import recommended
 from tests.federations import clients_of, planted_blocks
 
 

@@ -1,4 +1,4 @@
-"""What is kept as it was built, since what it is made of is not stored.
+"""Frozen targets: their files are stored as they were built, since their inputs are not stored.
 
 Figures of the inside of models, which are too large; tables of searches, whose trials have other names as
 soon as a value that was found is in place.
@@ -27,12 +27,12 @@ _CODE = ("engine", "code")
 """What run.json says of that."""
 
 
-def kept_targets(store: Path) -> list[str]:
-    """The targets whose files a store keeps, by name."""
+def frozen_targets(store: Path) -> list[str]:
+    """The names of the frozen targets of a store."""
     return sorted({row["target"] for row in _rows(store)})
 
 
-def keep(
+def freeze(
     store: Path,
     targets: Iterable[Target],
     results: Path,
@@ -63,10 +63,10 @@ def keep(
         write_table(store / _KEPT, pa.Table.from_pylist(ordered), {"file": _KEPT}, for_good=True)
     else:
         (store / _KEPT).unlink(missing_ok=True)
-    return kept_targets(store)
+    return frozen_targets(store)
 
 
-def kept_text(store: Path, target: str, suffix: str) -> str:
+def frozen_text(store: Path, target: str, suffix: str) -> str:
     """The content of the kept file of a target that ends in `suffix`."""
     (content,) = (
         row["content"]
@@ -76,7 +76,7 @@ def kept_text(store: Path, target: str, suffix: str) -> str:
     return bytes(content).decode()
 
 
-def kept_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
+def frozen_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
     """Of the runs whose models a kept figure shows: the engine and the code that trained them.
 
     Empty for what else is kept.
@@ -89,7 +89,7 @@ def kept_codes(store: Path, target: Target) -> dict[RunId, dict[str, str]]:
     return codes
 
 
-def take_out(store: Path, target: Target, results: Path) -> None:
+def thaw(store: Path, target: Target, results: Path) -> None:
     """Write the kept files of a target below `results`."""
     for row in _rows(store):
         if row["target"] == target.name and row["file"] != _CODES:

@@ -1,4 +1,4 @@
-"""What counting one's own draws gives, without a draw: a yardstick for clients with own item tables.
+"""Expected metrics of the draw counter, without a draw: a baseline for clients with own item tables.
 
 Where held-out items are never drawn as negatives, who only remembers what it drew has the held-out item level
 with the candidates it never drew, and before all others. With k training rows, n negatives each, T rounds and
@@ -17,7 +17,7 @@ from fedrec.runs.sampling_counts import SamplingCounts
 
 
 @dataclass(frozen=True)
-class Drawing:
+class SamplingScheme:
     """How clients draw negatives, and what the held-out item is ranked against."""
 
     rounds: int
@@ -25,8 +25,8 @@ class Drawing:
     candidates: int
 
 
-def expected_by_counting(
-    histories: SamplingCounts, drawing: Drawing, cutoffs: Sequence[int]
+def draw_counter_metrics(
+    histories: SamplingCounts, drawing: SamplingScheme, cutoffs: Sequence[int]
 ) -> dict[str, float]:
     """HR and NDCG at every cutoff, as a mean over users."""
     draws = histories.rows * drawing.negatives * drawing.rounds

@@ -7,8 +7,8 @@ import pytest
 from fedrec.config.methods import resolve
 from fedrec.errors import ResultError
 from fedrec.plan.runs import RunId
-from fedrec.reporting.finding import finding, most_told, rounds_sentence, seeds_sentence
-from fedrec.reporting.standings import MethodScore, read_standings, rows_of, standings
+from fedrec.reporting.headline import headline, largest_group, rounds_sentence, seeds_sentence
+from fedrec.reporting.method_scores import MethodScore, method_scores, read_method_scores, rows_of
 from fedrec.reporting.tables.table import csv_text
 from tests.federations import METHODS
 from tests.made_runs import write_run
@@ -39,7 +39,7 @@ def stand(*methods, protocols=("published", "clean"), **changes):
 
 
 def test_with_everything_it_says_everything():
-    assert finding(stand(*HITS)) == [
+    assert headline(stand(*HITS)) == [
         "On ml-100k, counting one's own negatives, without any model, finds 1.00 of the held-out items under the "
         "published protocol and 0.10 under the clean one, where chance is 0.10.",
         "HR@10 from the published protocol to the clean one, in the mean: 0.98 to 0.19 for the 2 methods whose "
@@ -51,7 +51,7 @@ def test_with_everything_it_says_everything():
 
 
 def test_without_the_counter_it_speaks_of_the_methods():
-    first, *_ = finding(stand("pfedclr", "fedem", "fedmf"))
+    first, *_ = headline(stand("pfedclr", "fedem", "fedmf"))
     assert first == (
         "On ml-100k, the 2 methods whose clients keep an item table of their own fall from 0.98 to 0.19 in the "
         "mean from the published protocol to the clean one (HR@10), where chance is 0.10."
@@ -64,11 +64,11 @@ def test_without_the_counter_it_speaks_of_the_methods():
 )
 def test_what_does_not_fall_is_not_said_to_fall(clean, words):
     found = [standing("fedmf", "published"), standing("fedmf", "clean", value=clean)]
-    assert f"(FEDMF) {words}" in finding(found)[0]
+    assert f"(FEDMF) {words}" in headline(found)[0]
 
 
 def test_with_the_clean_protocol_alone_it_says_nothing_of_the_leak():
-    (first, last) = finding(stand(*HITS, protocols=("clean",)))
+    (first, last) = headline(stand(*HITS, protocols=("clean",)))
     assert first == (
         "On ml-100k, under the clean protocol alone, MF finds the most of the held-out items, 0.64 of them "
         "(HR@10), where chance is 0.10; what the published protocol would say was not run."
@@ -77,7 +77,7 @@ def test_with_the_clean_protocol_alone_it_says_nothing_of_the_leak():
 
 
 def test_from_the_published_protocol_alone_nothing_follows():
-    first, last = finding(stand("pfedclr", "fedmf", protocols=("published",)))
+    first, last = headline(stand("pfedclr", "fedmf", protocols=("published",)))
     assert first == (
         "On ml-100k there are runs under published alone: without the clean protocol beside it nothing follows "
         "from them."
@@ -86,53 +86,54 @@ def test_from_the_published_protocol_alone_nothing_follows():
 
 
 def test_without_runs_there_is_no_finding():
-    assert finding([]) == []
-    assert most_told([]) == []
+    assert headline([]) == []
+    assert largest_group([]) == []
 
 
 def test_it_speaks_of_the_dataset_with_the_most_methods_and_says_which():
     few, many = stand("fedmf", dataset="filmtrust"), stand("fedmf", "pfedclr", dataset="ml-1m")
-    assert finding([*few, *many])[0].startswith("On ml-1m, the one method")
+    assert headline([*few, *many])[0].startswith("On ml-1m, the one method")
     # As many methods, and more seeds; not fewer methods, whatever their seeds.
     often = [replace(one, seeds=5) for one in stand("fedmf", dataset="ml-1m")]
-    assert finding([*few, *often])[0].startswith("On ml-1m, ")
-    assert finding([*stand("fedmf", "pfedclr", dataset="filmtrust"), *often])[0].startswith("On filmtrust, ")
+    assert headline([*few, *often])[0].startswith("On ml-1m, ")
+    assert headline([*stand("fedmf", "pfedclr", dataset="filmtrust"), *often])[0].startswith("On filmtrust, ")
     # The first of equals, and one paper's settings alone.
-    assert finding([*few, *stand("fedmf", dataset="ml-1m")])[0].startswith("On filmtrust, ")
-    assert {one.paper for one in most_told([*few, *stand("fedmf", paper="fedem", dataset="filmtrust")])} == {
-        "pfedclr"
-    }
+    assert headline([*few, *stand("fedmf", dataset="ml-1m")])[0].startswith("On filmtrust, ")
+    assert {
+        one.paper for one in largest_group([*few, *stand("fedmf", paper="fedem", dataset="filmtrust")])
+    } == {"pfedclr"}
 
 
 def test_nobody_above_popularity_is_said_so_and_one_user_more_is_not_sure():
     found = [*stand("popularity", "fedem"), *stand("fedmf", above_low=-0.01)]
     assert (
         "1 of 2 federated methods ends above popularity (0.40), not beyond the error of 943 users ("
-        in finding(found)[-1]
+        in headline(found)[-1]
     )
     assert (
         "none of 1 federated methods ends above popularity (0.40) ("
-        in finding(stand("popularity", "fedem"))[-1]
+        in headline(stand("popularity", "fedem"))[-1]
     )
     two = [*stand("popularity", "fedmf"), standing("pfedclr", "clean", value=0.5, above_low=-0.01)]
     assert (
-        "2 of 2 federated methods end above popularity (0.40), 1 of them beyond the error" in finding(two)[-1]
+        "2 of 2 federated methods end above popularity (0.40), 1 of them beyond the error"
+        in headline(two)[-1]
     )
 
 
 def test_without_popularity_nothing_is_said_of_it():
-    assert not any("popularity" in sentence for sentence in finding(stand("fedmf", "draw-counter")))
+    assert not any("popularity" in sentence for sentence in headline(stand("fedmf", "draw-counter")))
 
 
 def test_unlike_levels_of_chance_are_not_one():
     found = [standing("draw-counter", "published", chance=0.5), standing("draw-counter", "clean")]
-    assert "chance" not in finding(found)[0]
-    assert "chance" not in finding(stand("draw-counter", chance=None))[0]
+    assert "chance" not in headline(found)[0]
+    assert "chance" not in headline(stand("draw-counter", chance=None))[0]
 
 
 def test_fewer_rounds_than_the_papers_are_said():
     found = [*stand("popularity", rounds=1, own_rounds=1), *stand("fedmf", "fedem", rounds=20)]
-    assert finding(found)[-1].endswith(
+    assert headline(found)[-1].endswith(
         "(after 20 rounds where the papers' settings say 100; 6 runs, one seed each)."
     )
     assert rounds_sentence(found).startswith(
@@ -164,7 +165,7 @@ def found(tmp_path):
         for protocol in ("published-pfedclr", "clean")
         for seed in (0, 1)
     ]  # fmt: skip
-    return standings(records, METHODS)
+    return method_scores(records, METHODS)
 
 
 def test_standings_come_from_runs_over_seeds_with_intervals_over_users(found):
@@ -188,7 +189,7 @@ def test_standings_come_from_runs_over_seeds_with_intervals_over_users(found):
 def test_standings_are_read_back_from_their_csv(found, tmp_path):
     path = tmp_path / "found.csv"
     path.write_text(csv_text(rows_of(found)))
-    assert read_standings(path) == found
+    assert read_method_scores(path) == found
     path.write_text(csv_text([{**row, "kind": "other"} for row in rows_of(found)]))
     with pytest.raises(ResultError, match=r"found\.csv: this file is not whole"):
-        read_standings(path)
+        read_method_scores(path)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedrec.audit.counting import Drawing, _chances, expected_by_counting
-from fedrec.audit.exposure import DrawCounts, hits_by_counting
+from fedrec.audit.draw_counter_theory import SamplingScheme, _chances, draw_counter_metrics
+from fedrec.audit.exposure import DrawCounts, draw_counter_hits
 from fedrec.data.split import PARTS
 from fedrec.methods.draw_counter import DrawCounter
 from fedrec.runs.sampling_counts import SamplingCounts
@@ -22,18 +22,18 @@ def users(*rows_pool_seen):
 def test_one_candidate_by_hand():
     """With one candidate the rank is 1 if it was drawn, and else 1 or 2 alike."""
     never = math.exp(-3 * 2 * 5 / 40)
-    expected = expected_by_counting(users((3, 40, False)), Drawing(5, 2, 1), [1, 2])
+    expected = draw_counter_metrics(users((3, 40, False)), SamplingScheme(5, 2, 1), [1, 2])
     assert expected["hr@1"] == pytest.approx(1 - never + never / 2)
     assert expected["hr@2"] == pytest.approx(1)
     assert expected["ndcg@2"] == pytest.approx(1 - never + never * (1 + 1 / math.log2(3)) / 2)
 
 
 def test_without_draws_it_is_chance_and_a_known_item_comes_first():
-    nothing = Drawing(rounds=0, negatives=4, candidates=99)
-    assert expected_by_counting(users((7, 50, False)), nothing, [10])["hr@10"] == pytest.approx(0.1)
-    assert expected_by_counting(users((7, 50, True)), nothing, [10])["ndcg@10"] == pytest.approx(1)
+    nothing = SamplingScheme(rounds=0, negatives=4, candidates=99)
+    assert draw_counter_metrics(users((7, 50, False)), nothing, [10])["hr@10"] == pytest.approx(0.1)
+    assert draw_counter_metrics(users((7, 50, True)), nothing, [10])["ndcg@10"] == pytest.approx(1)
     both = users((7, 50, False), (7, 50, True))
-    assert expected_by_counting(both, nothing, [10])["hr@10"] == pytest.approx((0.1 + 1) / 2)
+    assert draw_counter_metrics(both, nothing, [10])["hr@10"] == pytest.approx((0.1 + 1) / 2)
 
 
 def test_histories_of_a_split():
@@ -53,10 +53,10 @@ def test_it_is_what_counting_draws_that_were_made_gives():
     for round_ in range(1, 7):
         counter.train_round(round_)
     histories = SamplingCounts.of_split(split.user, split.item, np.array(PARTS)[split.part], split.items)
-    expected = expected_by_counting(histories, Drawing(6, 2, 49), [10])["hr@10"]
+    expected = draw_counter_metrics(histories, SamplingScheme(6, 2, 49), [10])["hr@10"]
     everyone = clients.everyone
     drawn = counter.drawn.get(everyone.unsqueeze(1), clients.catalogue)
-    counted = hits_by_counting(DrawCounts.of(clients, everyone, drawn))["hr@10"]
+    counted = draw_counter_hits(DrawCounts.of(clients, everyone, drawn))["hr@10"]
     # 400 users: chance moves the mean by less than half of this.
     assert expected == pytest.approx(counted, abs=0.02)
     assert 0.4 < expected < 0.9
