@@ -1,6 +1,6 @@
 """Which of the papers' claims hold: what becomes of each under every condition, by rule.
 
-A claim is judged if our runs reproduce it under its paper's own protocol (`fedrec.audit.reproduction_gate`). Then
+A claim is judged if our runs reproduce it under its paper's protocol (`fedrec.audit.reproduction_gate`). Then
 its effect under a condition decides (`fedrec.audit.effects`): its interval, and Holm's correction over all
 claims that are decided with it.
 

@@ -65,7 +65,7 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         shown = ", ".join(first_lines(missing, _MISSING_SHOWN, indent=""))
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
-            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.asked_for(target)}"
+            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.snakemake_target(target)}"
         )
 
 
@@ -84,5 +84,5 @@ def _check_runs(target: "Target", project: "Project") -> None:
         raise ResultError(
             f"{target.name}: {len(outdated)} of its {len(target.runs)} runs are not those of the plan. "
             f"{project.results / first.folder}: {matches[first].reason} Train outdated runs again with: "
-            f"fedrec run --cores 2 {project.asked_for(target)}"
+            f"fedrec run --cores 2 {project.snakemake_target(target)}"
         )

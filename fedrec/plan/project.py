@@ -226,8 +226,8 @@ class Project(Workspace):
             "`snakemake --list-rules` everything."
         )
 
-    def asked_for(self, target: Target) -> str:
-        """How Snakemake is asked for a target where it is trained: by its name if that can be a rule's."""
+    def snakemake_target(self, target: Target) -> str:
+        """The target on the command line of Snakemake: its name if that can be a rule's, else its file."""
         path = self.training / target.files[0]
         return target.name if target.name.isidentifier() else shlex.quote(str(path))
 

@@ -163,7 +163,7 @@ def _why_not(project: Project, target: Target) -> str | None:
     """Why a target cannot be built from stored runs, and what to do; None where it can."""
     if _is_of_store(project, target):
         return None
-    training, asked = project.training, project.asked_for(target)
+    training, asked = project.training, project.snakemake_target(target)
     keeping = f"Where they are: snakemake --cores 2 {asked}, then: fedrec reference keep {target.name}"
     if target.form == "search":
         return f"the trials of a search are not stored. {keeping}"

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from fedrec.config.names import parse
 from fedrec.errors import FederationError
-from fedrec.federation.comparison import shares_apart
+from fedrec.federation.comparison import relative_differences
 from fedrec.federation.engines.engine import Engine, Outcome, Task, engine_named, slower_engines
 from fedrec.federation.loss_key import LossKeys, is_opaque
 from fedrec.federation.model.client import Fit, Program, Rewrite, Upload
@@ -283,7 +283,7 @@ class _Comparison:
         if isinstance(expected, str) or isinstance(found, str):
             said = expected if isinstance(expected, str) else found
             return EngineVerdict(name, agrees=False, where=f"one of the two alone diverges: {said}")
-        shares = shares_apart(expected, found)
+        shares = relative_differences(expected, found)
         allowed = dict.fromkeys(shares, TOLERANCE)
         if max(shares.values()) > TOLERANCE:
             allowed |= self._rounding(expected)
@@ -300,7 +300,7 @@ class _Comparison:
         if isinstance(moved, str):
             return {}
         return {
-            name: max(TOLERANCE, AMPLIFIED * share) for name, share in shares_apart(expected, moved).items()
+            name: max(TOLERANCE, AMPLIFIED * share) for name, share in relative_differences(expected, moved).items()
         }
 
     def _where(self, name: str, expected: Tensor, found: Tensor) -> str:

@@ -14,7 +14,7 @@ import torch
 
 from fedrec.cli.main import main
 from fedrec.errors import FederationError, FedrecError, NoCompilerError
-from fedrec.federation.comparison import shares_apart as apart
+from fedrec.federation.comparison import relative_differences as apart
 from fedrec.federation.engines.batched.engine import BatchedEngine, BlockRound
 from fedrec.federation.engines.engine import engine_named
 from fedrec.federation.engines.fused.engine import FusedRound
