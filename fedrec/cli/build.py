@@ -65,7 +65,8 @@ def _check_inputs(target: "Target", project: "Project") -> None:
         shown = ", ".join(first_lines(missing, _MISSING_SHOWN, indent=""))
         raise ResultError(
             f"{target.name}: {len(missing)} of the {len(target.inputs)} files it is made from are missing in "
-            f"{project.results}: {shown}. Build them with: snakemake --cores 2 {project.snakemake_target(target)}"
+            f"{project.results}: {shown}. Build them with: snakemake --cores 2 "
+            f"{project.snakemake_target(target)}"
         )
 
 

@@ -300,7 +300,8 @@ class _Comparison:
         if isinstance(moved, str):
             return {}
         return {
-            name: max(TOLERANCE, AMPLIFIED * share) for name, share in relative_differences(expected, moved).items()
+            name: max(TOLERANCE, AMPLIFIED * share)
+            for name, share in relative_differences(expected, moved).items()
         }
 
     def _where(self, name: str, expected: Tensor, found: Tensor) -> str:
