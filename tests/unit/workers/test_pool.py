@@ -159,7 +159,7 @@ def test_a_defect_of_the_crew_itself_fails_its_task_and_shows_the_traceback(capl
     def do(*_how):
         raise ValueError("a defect here")
 
-    pool = WorkerPool([task("a", "say")], 1, lambda: SimpleNamespace(lives=True, do=do, end=lambda: None))
+    pool = WorkerPool([task("a", "say")], 1, lambda: SimpleNamespace(is_alive=True, do=do, end=lambda: None))
     pool.work()
     assert pool.failures["a"].startswith("Traceback")
     assert "a failed: ValueError: a defect here" in caplog.messages
@@ -193,7 +193,7 @@ class InStep:
             self._all.wait(60)
             return 0
 
-        return SimpleNamespace(lives=True, do=do, end=lambda: None)
+        return SimpleNamespace(is_alive=True, do=do, end=lambda: None)
 
 
 MADE = [
@@ -297,7 +297,7 @@ class Gpu:
         with self._change:
             self.processes = number = self.processes + 1
         return SimpleNamespace(
-            lives=True,
+            is_alive=True,
             do=lambda arguments, *files: self._do(number, *arguments, file=files[-1]),
             end=lambda: self.end(number),
         )
@@ -425,7 +425,7 @@ class SharedGpu:
         with self._change:
             self.processes = number = self.processes + 1
         return SimpleNamespace(
-            lives=True, do=lambda words, *files: self._do(number, *words, file=files[-1]), end=lambda: None
+            is_alive=True, do=lambda words, *files: self._do(number, *words, file=files[-1]), end=lambda: None
         )
 
     def _do(self, number, name, *, file):
@@ -553,7 +553,7 @@ def test_who_is_interrupted_leaves_undone_what_was_to_be_tried_again():
     pool = WorkerPool(
         [task("large", "large"), task("small", "small"), task("next", "next")],
         2,
-        lambda: SimpleNamespace(lives=True, do=do, end=came_back.set, stop=stopped.set),
+        lambda: SimpleNamespace(is_alive=True, do=do, end=came_back.set, stop=stopped.set),
         "listed",
     )
     with pytest.raises(KeyboardInterrupt):
