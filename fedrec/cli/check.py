@@ -22,7 +22,7 @@ def add_commands(commands: "Commands") -> None:
 
 def _check(parsed: argparse.Namespace) -> None:
     """Check every file of the configuration, and names of targets; a mistake is told with file and line."""
-    from fedrec.plan.asked import validate_targets
+    from fedrec.plan.target_names import validate_targets
     from fedrec.plan.workspace import CONFIGURATION_FILES
 
     project = project_of(parsed)

@@ -41,7 +41,7 @@ def _new() -> None:
 def _method(parsed: argparse.Namespace) -> None:
     """Write a method that trains as it is, and its settings; both say what to change."""
     from fedrec.config.default_files import file_or_default
-    from fedrec.config.new import new_method
+    from fedrec.config.scaffold import new_method
 
     name: str = parsed.name
     file = new_method(name, parsed.methods)
@@ -60,7 +60,7 @@ def _method(parsed: argparse.Namespace) -> None:
 def _dataset(parsed: argparse.Namespace) -> None:
     """Write the entry of a dataset, by a look into its file; it says what was guessed."""
     from fedrec.config.catalogue import TableFormat
-    from fedrec.config.new import new_dataset
+    from fedrec.config.scaffold import new_dataset
     from fedrec.data.guess import guess_format
     from fedrec.data.parse import read_interactions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrec.cli.options import add_command, add_project, add_store, project_of
-from fedrec.cli.work import listed_words
+from fedrec.cli.work import listed_arguments
 from fedrec.config.reference import BUILT_REFERENCE, REFERENCE_CONFIGURATION
 from fedrec.errors import ConfigurationError, ResultError
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fedrec.plan.runs import RunId
     from fedrec.runs.store import Changes, PackedRun, RunStore
 
-_DONE = ("added", "replaced", "same", "kept")
-"""What becomes of runs that are brought."""
+_DONE = {"added": "added", "replaced": "replaced", "same": "same", "rejected": "kept"}
+"""The fields of `Changes`, and the word printed for each."""
 
 
 def add_commands(commands: "Commands") -> None:
@@ -97,7 +97,7 @@ def _pack(parsed: argparse.Namespace) -> None:
     runs = _packed(parsed.results)
     if parsed.audit:
         runs = _looked_into(runs, parsed.results, store, parsed.device)
-    _tell(store, store.add(runs))
+    _report(store, store.add(runs))
     store.add_data(parsed.results)
 
 
@@ -119,12 +119,12 @@ def _add(parsed: argparse.Namespace) -> None:
         }
         # A trial chooses settings on validation: nobody reads its ranks among all items.
         runs = [run.without_exact_ranks() if run.id.seed in trials else run for run in brought]
-        _tell(store, store.add(runs, keeps=newer))
+        _report(store, store.add(runs, keeps=newer))
         if RunStore.is_at(source):
             store.add_data_of(other)
         else:
             store.add_data(source)
-    undescribed = sorted(set(store.datasets()) - set(store.described()))
+    undescribed = sorted(set(store.datasets()) - set(store.datasets_with_statistics()))
     if undescribed:
         files = " ".join(f"results/data/{name}/statistics.json" for name in undescribed)
         print(f"Not shown before their statistics are there: snakemake --cores 2 {files}", file=sys.stderr)
@@ -132,7 +132,7 @@ def _add(parsed: argparse.Namespace) -> None:
 
 def _keep(parsed: argparse.Namespace) -> None:
     """Keep figures of the inside of models, and tables of searches, as they were built."""
-    from fedrec.reporting.kept import keep
+    from fedrec.reporting.frozen import freeze
 
     project = project_of(parsed)
     every = [target for name in parsed.targets for target in project.group(name)]
@@ -145,7 +145,7 @@ def _keep(parsed: argparse.Namespace) -> None:
     others = [target.name for target in every if target not in fit and target.name in parsed.targets]
     if others:
         raise ConfigurationError(f"{others[0]}: is built from stored runs, and need not be kept.")
-    kept = keep(parsed.store, fit, project.results, project.layouts, project.targets.names)
+    kept = freeze(parsed.store, fit, project.results, project.layouts, project.targets.names)
     print(f"Kept: {', '.join(kept)}.")
 
 
@@ -186,7 +186,7 @@ def _show(parsed: argparse.Namespace) -> None:
 
 def _plan(parsed: argparse.Namespace) -> None:
     """List the runs that the reference lacks, the most valuable first, for `fedrec work`."""
-    from fedrec.plan.reference import chosen, plan_words, reference_plan
+    from fedrec.plan.reference import chosen, plan_text, reference_plan
     from fedrec.plan.run_list import list_text
     from fedrec.progress import span_text
     from fedrec.runs.store import RunStore
@@ -215,8 +215,8 @@ def _plan(parsed: argparse.Namespace) -> None:
     lines = (replace(run.job.listed(project.results), seconds=run.seconds) for run in listed)
     print(list_text(lines), end="")
     length = span_text(sum(run.seconds for run in listed))
-    words = listed_words([run.job for run in listed], project.results)
-    print(f"{plan_words(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
+    words = listed_arguments([run.job for run in listed], project.results)
+    print(f"{plan_text(planned, stored)}\nListed, about {length}: {words}", file=sys.stderr)
     for what, why in project.unavailable_to_papers(project.catalogue).items():
         print(f"No runs on {what}, which is not available: {why}", file=sys.stderr)
 
@@ -265,7 +265,7 @@ def _build_targets(parsed: argparse.Namespace, project: "Project", store: "RunSt
 
 
 def _build_everything(parsed: argparse.Namespace, project: "Project", store: "RunStore") -> None:
-    from fedrec.reporting.published import publish
+    from fedrec.reporting.publish import publish
     from fedrec.reporting.stored import build_stored
 
     print("Everything is built: about six minutes on two cores. Names build those alone.", file=sys.stderr)
@@ -305,7 +305,7 @@ def _looked_into(
     runs: "Iterable[PackedRun]", results: Path, store: "RunStore", device: str
 ) -> "Iterator[PackedRun]":
     """Runs with what the audit finds inside their models; the store knows of those that were looked into."""
-    from fedrec.audit.measured import measured
+    from fedrec.audit.model_measurements import measure_model
     from fedrec.runs.record import RunRecord
 
     before = {run.name: run for run in store.every_run() if run.audit}
@@ -316,21 +316,21 @@ def _looked_into(
             continue
         print(f"looks into {run.name}", file=sys.stderr)
         # Opened for this alone, so that no model stays in memory.
-        yield replace(run, audit=measured(RunRecord(results / run.name, device=device)))
+        yield replace(run, audit=measure_model(RunRecord(results / run.name, device=device)))
 
 
-def _tell(store: "RunStore", changes: "Changes") -> None:
+def _report(store: "RunStore", changes: "Changes") -> None:
     """Say what adding runs did; those that gave way, or did not, by name; and what came of trained again."""
-    counts = ", ".join(f"{len(getattr(changes, what))} {what}" for what in _DONE)
+    counts = ", ".join(f"{len(getattr(changes, field))} {word}" for field, word in _DONE.items())
     print(f"{store.folder}: {counts}.")
-    for what in ("replaced", "kept"):
-        for name in getattr(changes, what):
-            print(f"  {what}: {name}{_distance(changes.apart, name)}")
-    if changes.apart:
-        others = [apart for apart in changes.apart.values() if apart is not None]
+    for field in ("replaced", "rejected"):
+        for name in getattr(changes, field):
+            print(f"  {_DONE[field]}: {name}{_distance(changes.hr_change, name)}")
+    if changes.hr_change:
+        others = [apart for apart in changes.hr_change.values() if apart is not None]
         farthest = f"; the others' test HR@10 is up to {max(others):.4f} apart" if others else ""
-        same = len(changes.apart) - len(others)
-        print(f"Of {len(changes.apart)} trained again, {same} give every user the same rank{farthest}.")
+        same = len(changes.hr_change) - len(others)
+        print(f"Of {len(changes.hr_change)} trained again, {same} give every user the same rank{farthest}.")
 
 
 def _distance(apart: "Mapping[str, float | None]", name: str) -> str:

@@ -255,7 +255,7 @@ def catalogue_of(document: Document) -> Catalogue:
 def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     if ("interactions" in entry) == ("synthetic" in entry):
         raise ConfigurationError(
-            f"{document.place((name,))}: give either 'interactions' (files to read) or "
+            f"{document.location((name,))}: give either 'interactions' (files to read) or "
             "'synthetic' (settings of the generator), and not both."
         )
     rows = entry.get("filter", {})
@@ -291,19 +291,19 @@ def _dataset(name: str, entry: dict[str, Any], document: Document) -> Dataset:
     for paper in dataset.row_orders:
         if paper not in dataset.papers:
             raise ConfigurationError(
-                f"{document.place((name, 'row_orders', paper))}: '{paper}' is not among the papers "
+                f"{document.location((name, 'row_orders', paper))}: '{paper}' is not among the papers "
                 f"of this dataset ({', '.join(dataset.papers)}). Add it there or remove it here."
             )
     for paper in dataset.sorted_rows:
         if paper not in dataset.papers or paper in dataset.row_orders or dataset.time != "file":
             raise ConfigurationError(
-                f"{document.place((name, 'sorted_rows'))}: rows are sorted for a paper of this dataset "
+                f"{document.location((name, 'sorted_rows'))}: rows are sorted for a paper of this dataset "
                 f"({', '.join(dataset.papers)}), by times of the file, and where the paper has no row order "
                 f"of its own. Remove '{paper}' here."
             )
     if dataset.time == "file" and not timed:
         raise ConfigurationError(
-            f"{document.place((name, 'time'))}: 'file' needs a time column. Name it in "
+            f"{document.location((name, 'time'))}: 'file' needs a time column. Name it in "
             "interactions.format.columns.time, or write first_appearance."
         )
     return dataset
@@ -316,7 +316,8 @@ def _file(entry: dict[str, Any], key: tuple[str, str], document: Document) -> Ra
 def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFile:
     if "sha256" in entry and "unverified" in entry:
         raise ConfigurationError(
-            f"{document.place(key)}: 'unverified' says why there is no 'sha256'. Give one of them, or none."
+            f"{document.location(key)}: 'unverified' says why there is no 'sha256'. "
+            "Give one of them, or none."
         )
     sources = tuple(
         _source(source, (*key, "sources", index), document)
@@ -337,10 +338,10 @@ def _raw_file(entry: dict[str, Any], key: KeyPath, document: Document) -> RawFil
 def _source(entry: dict[str, Any], key: KeyPath, document: Document) -> Source:
     kinds: list[SourceKind] = [kind for kind in ("mirror", "url", "package") if kind in entry]
     if len(kinds) != 1:
-        raise ConfigurationError(f"{document.place(key)}: give exactly one of mirror, url and package.")
+        raise ConfigurationError(f"{document.location(key)}: give exactly one of mirror, url and package.")
     if kinds[0] == "package" and "member" not in entry:
         raise ConfigurationError(
-            f"{document.place(key)}: a package needs 'member', the path of the file inside it."
+            f"{document.location(key)}: a package needs 'member', the path of the file inside it."
         )
     rest = {name: value for name, value in entry.items() if name != kinds[0]}
     return Source(kinds[0], entry[kinds[0]], **rest)
@@ -361,7 +362,7 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
         for part in several:
             if not isinstance(part, wanted):
                 raise ConfigurationError(
-                    f"{document.place((*key, 'columns', name))}: {part!r} must be "
+                    f"{document.location((*key, 'columns', name))}: {part!r} must be "
                     + (
                         "a column's name, since the file has a header line."
                         if format_.header
@@ -370,12 +371,12 @@ def _format(entry: dict[str, Any], key: KeyPath, document: Document) -> TableFor
                 )
     if format_.quoted and len(format_.separator) > 1:
         raise ConfigurationError(
-            f"{document.place((*key, 'quoted'))}: goes with a separator of one character; "
+            f"{document.location((*key, 'quoted'))}: goes with a separator of one character; "
             f"{format_.separator!r} has {len(format_.separator)}."
         )
     if isinstance(columns.get("time"), tuple) != (format_.time == "ymd") and "time" in columns:
         raise ConfigurationError(
-            f"{document.place((*key, 'columns', 'time'))}: a list [year, month, day] goes with "
+            f"{document.location((*key, 'columns', 'time'))}: a list [year, month, day] goes with "
             "'time: ymd', a single column with the other formats."
         )
     return format_
@@ -385,7 +386,7 @@ def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -
     """A made dataset: a small one with tastes, or one of so many interactions."""
     if ("tastes" in settings) == ("interactions" in settings):
         raise ConfigurationError(
-            f"{document.place(path)}: give either 'tastes' (a small dataset, with taste groups) or "
+            f"{document.location(path)}: give either 'tastes' (a small dataset, with taste groups) or "
             "'interactions' (one of any size, with popularity alone), and not both."
         )
     if "tastes" in settings:
@@ -393,4 +394,4 @@ def _synthetic(settings: Mapping[str, int], path: KeyPath, document: Document) -
     try:
         return Population(**settings)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{document.place(path)}: {error}") from error
+        raise ConfigurationError(f"{document.location(path)}: {error}") from error

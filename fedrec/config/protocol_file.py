@@ -26,7 +26,7 @@ def load_protocols(path: Path) -> Mapping[str, Protocol]:
         rules = rules_name(name)
         if rules in protocols and replace(protocols[rules], name=name, seed=protocol.seed) != protocol:
             raise ConfigurationError(
-                f"{document.place((name,))}: differs from {rules} in more than its seed. Give it another "
+                f"{document.location((name,))}: differs from {rules} in more than its seed. Give it another "
                 f"name: {rules}-<number> is {rules} with another seed."
             )
     return protocols
