@@ -16,7 +16,7 @@ from docs.tables import exact, growth, noise, objections, results, searches, spe
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": results.six_lines,
     "claims": results.claims,

@@ -34,17 +34,21 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "config/README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROSE = " ".join(README.split())
 """README in one line."""
 EXAMPLES = {"fedrec/methods/fedgmf.py"}
 """Files that a page tells its reader to make."""
-COMPUTED = {"README.md", "protocols.md"}
+COMPUTED = {ROOT / "README.md", ROOT / "docs/protocols.md"}
 """Pages with a test of their own: here, and tests/unit/config/test_protocols_document.py."""
 KEYED = re.compile(r"(?<![\w.])([\d,]*\d(?:\.\d+)?)<!-- number: (.*?) -->")
 """A number, and behind it the file, the row and the column that hold it."""
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
 
 
 def rows(name):
@@ -102,7 +106,7 @@ def test_a_row_of_a_method_whose_settings_were_searched_is_of_one_setting(tmp_pa
     assert all(filled[1][name] != before[name] for name in ("published_hr", "clean_hr"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_number_is_that_of_the_cell_it_names(page):
     for number, key in KEYED.findall(page.read_text(encoding="utf-8")):
         decimals = len(number.partition(".")[2])
@@ -110,7 +114,7 @@ def test_a_number_is_that_of_the_cell_it_names(page):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in COMPUTED], ids=lambda page: page.name
+    "page", [page for page in PAGES if page not in COMPUTED], ids=name_of
 )
 def test_every_number_of_three_or_more_decimals_in_prose_names_its_cell(page):
     """Such a number was measured or printed; the key behind it is a comment, which no reader sees."""
@@ -328,14 +332,14 @@ def test_the_front_page_is_short():
     assert len(README.encode()) < 6000
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_files_named_in_prose_exist(page):
     named = re.findall(
         r"`((?:fedrec|tests|config|workflow|profiles|benchmarks|docs)/[\w./-]+\.\w+)`",
