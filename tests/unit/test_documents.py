@@ -348,13 +348,13 @@ def test_files_named_in_prose_exist(page):
     assert [name for name in named if not (ROOT / name).exists() and name not in EXAMPLES] == []
 
 
-def test_every_room_and_engine_is_in_the_list_of_rooms():
+def test_every_package_and_engine_is_in_the_list_of_packages():
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    rooms = page.partition("## Rooms")[2].partition("\n## ")[0]
+    listed = page.partition("## Packages")[2].partition("\n## ")[0]
     folders = {path.parent.name for path in (ROOT / "fedrec").glob("*/__init__.py")}
     assert folders
-    assert {name for name in folders if not re.search(rf"(?<![\w/])(fedrec/)?{name}/", rooms)} == set()
-    assert {name for name in ENGINES if not re.search(rf"\b{name}\b", rooms)} == set()
+    assert {name for name in folders if not re.search(rf"(?<![\w/])(fedrec/)?{name}/", listed)} == set()
+    assert {name for name in ENGINES if not re.search(rf"\b{name}\b", listed)} == set()
 
 
 def test_what_the_configuration_has_of_a_search_is_what_its_kept_table_chose():
