@@ -32,6 +32,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "orders": results.orders,
     "cuts": results.cuts,
     "shared": speed.shared,
+    "rounds": speed.rounds,
+    "rounds on cpu": speed.rounds_on_cpu,
     "since": speed.since,
     "products": speed.products,
     "epochs": speed.epochs,

@@ -66,8 +66,20 @@ def fused() -> str:
     )
 
 
+def rounds() -> str:
+    """Milliseconds of a compiled round of every client on a GPU."""
+    rows = ((f"`{row['method']}`", row["dataset"], row["round_ms"]) for row in numbers("fused-since"))
+    return markdown(("method", "shape of", "round, ms"), rows, right=2)
+
+
+def rounds_on_cpu() -> str:
+    """CPU-seconds of a compiled round, and of its kernel."""
+    rows = ((f"`{row['method']}`", row["round_s"], row["kernel_s"]) for row in numbers("fused-cpu"))
+    return markdown(("method", "round, CPU-seconds", "kernel alone, CPU-seconds"), rows)
+
+
 def since() -> str:
-    """Milliseconds of rounds after what the page tells, beside those from before."""
+    """Milliseconds of a compiled round before and after blocks of samples, on a GPU."""
     return markdown(
         ("method", "shape of", "before", "now"),
         (
