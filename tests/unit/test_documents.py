@@ -113,9 +113,7 @@ def test_a_number_is_that_of_the_cell_it_names(page):
         assert number.replace(",", "") == f"{float(cell(key)):.{decimals}f}", key
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in COMPUTED], ids=name_of
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in COMPUTED], ids=name_of)
 def test_every_number_of_three_or_more_decimals_in_prose_names_its_cell(page):
     """Such a number was measured or printed; the key behind it is a comment, which no reader sees."""
     text = page.read_text(encoding="utf-8")
