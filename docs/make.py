@@ -16,7 +16,7 @@ from docs.tables import exact, growth, noise, objections, results, searches, spe
 from docs.tables.numbers import DOCS, NUMBERS, ROOT, numbers, numbers_text
 
 PICTURE = DOCS / "pictures/leak.svg"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 TABLES: dict[str, Callable[[], str]] = {
     "six lines": results.six_lines,
     "claims": results.claims,
@@ -32,6 +32,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "orders": results.orders,
     "cuts": results.cuts,
     "shared": speed.shared,
+    "rounds": speed.rounds,
+    "rounds on cpu": speed.rounds_on_cpu,
     "since": speed.since,
     "products": speed.products,
     "epochs": speed.epochs,

@@ -54,7 +54,7 @@ class Site:
 
     def write(self) -> list[Path]:
         """Write every page and what they lead to; return the sources."""
-        for path in (_START, *sorted(DOCS.glob("*.md")), *_OTHERS, REPORT):
+        for path in (_START, *sorted(DOCS.rglob("*.md")), *_OTHERS, REPORT):
             self._asked[path] = None
         done: list[Path] = []
         while len(done) < len(self._asked):
@@ -152,6 +152,7 @@ class Site:
             ("Start", [("fedrec", "index.html"), *((_title(path), self.address(path)) for path in _OTHERS)]),
             ("Results", [("All results", report), ("Runs", report.replace(".html", ".runs.html"))]),
             ("Documents", sorted((_title(path), self.address(path)) for path in DOCS.glob("*.md"))),
+            ("Lab notes", sorted((_title(path), self.address(path)) for path in DOCS.glob("lab/*.md"))),
             ("Modules", [(one.name, f"api/{one.name}.html") for one in self._packages]),
         ]
 

@@ -7,7 +7,16 @@ from docs.tables.numbers import Row, markdown, numbers
 
 def growth() -> str:
     """Microseconds of one interaction by part of the work, and the peak of memory, at each size."""
-    head = ("method", "users", "interactions", "split", "draws", "training", "candidates", "peak, GiB")
+    head = (
+        "method",
+        "users",
+        "interactions",
+        "split, µs",
+        "negative sampling, µs",
+        "training, µs",
+        "ranks of candidates, µs",
+        "peak memory, GiB",
+    )
 
     def each(row: Row, *parts: str) -> str:
         return f"{1e6 * sum(float(row[part]) for part in parts) / int(row['interactions']):.2f}"
@@ -29,14 +38,14 @@ def growth() -> str:
 
 
 def distributed() -> str:
-    """A round that one process or several have done: seconds, memory of each, and what it hands to others."""
+    """A round on one process or several: seconds, memory per process, and bytes sent."""
     head = (
         "method",
         "processes",
-        "processor seconds of each",
-        "seconds",
-        "memory of each, GiB",
-        "handed over, MB",
+        "CPU-seconds per process",
+        "wall time, s",
+        "memory per process, GiB",
+        "sent, MB",
     )
     rows = (
         (
@@ -61,7 +70,7 @@ def scale() -> str:
     """How many users a GPU holds, and what a round of very many takes, by what a million took on one."""
     given = assumed()
     at_once = given["gpu_bytes"] / given["at_once"]
-    head = ("method", "kB a user", "million users on a GPU", "GPUs", "training, s", "candidates, s")
+    head = ("method", "kB per user", "million users per GPU", "GPUs", "training, s", "ranks of candidates, s")
 
     def cells(row: Row) -> tuple[str, ...]:
         measured = int(row["users"])
@@ -83,20 +92,20 @@ def scale() -> str:
 
 
 def messages() -> str:
-    """What a process sends in a round, and how long that takes at best."""
+    """Bytes that a process sends in a round, and the least time that takes."""
     given = assumed()
     gpus, table = given["gpus"], given["items"] * given["d"]
     others = (gpus - 1) / gpus
     aggregated, users = given["aggregated"], given["users"]
     sent = {
-        "changes of a shared item table, added up": 2 * others * 8 * table,
+        "changes of a shared item table, all-reduce": 2 * others * 8 * table,
         "personal aggregates: blocks of tables, there and back": 2 * others * 4 * table * aggregated / gpus,
-        "personal aggregates: products of every two tables, added up": 2 * others * 4 * aggregated**2,
-        "user vectors, where the server knows them": others * 4 * given["d"] * users,
+        "personal aggregates: products of every two tables, all-reduce": 2 * others * 4 * aggregated**2,
+        "user vectors that the server knows, all-gather": others * 4 * given["d"] * users,
     }
     collected = {
-        "ranks of both held-out items, to the first process": 8 * users * others,
-        "a checkpoint of FedMF, to the first process": users
+        "ranks of both held-out items, sent to the first process": 8 * users * others,
+        "a checkpoint of FedMF, sent to the first process": users
         * others
         * (4 * given["d"] + 2 + given["rounds"]),
     }
@@ -114,4 +123,4 @@ def messages() -> str:
     slow = [
         (what, amount(count), time(count / 1e9 / given["memory"]), "–") for what, count in collected.items()
     ]
-    return markdown(("what", "bytes", "in one machine", "between machines"), [*rows, *slow])
+    return markdown(("message", "bytes", "in one machine", "between machines"), [*rows, *slow])

@@ -31,7 +31,14 @@ def beta() -> str:
         if dataset in _TOGETHER:
             together = f"{_reached(dataset, 'pfedclr[beta=0][training=joint]')['test']:.4f}"
         lines.append((dataset, own, best, chosen, backbone, together))
-    head = ("test HR@10, clean, seed 0", "β = 0.01", "β chosen", "chosen", "FedMF", "β = 0, trained together")
+    head = (
+        "test HR@10, clean, seed 0",
+        "β = 0.01",
+        "chosen β",
+        "with the chosen β",
+        "FedMF",
+        "β = 0, items and users trained together",
+    )
     return markdown(head, lines)
 
 
@@ -52,7 +59,14 @@ def both_ranks() -> str:
                 ranks = (record.user_ranks(catalogue=catalogue).rank for record in records)
                 cells.append(fmean(metrics_of(rank)["hr@10"] for rank in ranks))
         lines.append([dataset, str(len(seeds)), *(f"{value:.4f}" for value in cells)])
-    head = ("HR@10, clean", "seeds", "PFedRec, 99", "FedMF, 99", "PFedRec, exact", "FedMF, exact")
+    head = (
+        "test HR@10, clean",
+        "seeds",
+        "PFedRec, 99 candidates",
+        "FedMF, 99 candidates",
+        "PFedRec, exact",
+        "FedMF, exact",
+    )
     return markdown(head, lines)
 
 

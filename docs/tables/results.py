@@ -162,7 +162,14 @@ def _leaderboard() -> str:
 def orders() -> str:
     """How hard the task is by each order of rows."""
     return markdown(
-        ("dataset", "order", "users", "test items the user had", "that nobody had", "popularity"),
+        (
+            "dataset",
+            "order",
+            "users",
+            "test items in the user's training rows",
+            "test items in nobody's training rows",
+            "HR@10 / NDCG@10 of popularity",
+        ),
         (
             (
                 row["dataset"],
@@ -183,8 +190,9 @@ def cuts() -> str:
     rows = {(row["dataset"], row["cut"]): row for row in numbers("cuts")}
     return markdown(
         (
-            "dataset", "users", "stay at 0.8", "at 0.9", "left before", "joined after", "of rows before, %",
-            "median rows of those who stay", "of all", "cold test items, %", "later met rivals, %",
+            "dataset", "users", "stay at cut 0.8", "stay at cut 0.9", "left before T", "joined after T",
+            "share of the rows before T, %", "median rows of users who stay", "median rows of all users",
+            "cold test items, %", "candidates that the user meets later, %",
         ),
         (
             (
@@ -206,7 +214,7 @@ def cuts() -> str:
 def clusters() -> str:
     """The first tests of clusters of misses, beside print."""
     return markdown(
-        ("cluster", "paper", "dataset", "run", "printed HR@10 / NDCG@10", "this run"),
+        ("cluster", "paper", "dataset", "run", "printed HR@10 / NDCG@10", "HR@10 / NDCG@10 of this run"),
         (
             (
                 row["cluster"],
@@ -298,7 +306,7 @@ def datasets() -> str:
 def goes() -> str:
     """Lists of runs of the reference: how long they were guessed to take on a GPU, and took."""
     return markdown(
-        ("runs", "what", "guessed, one by one", "by their own clocks", "took"),
+        ("runs", "contents", "estimate, one by one", "training time, summed", "wall time"),
         (tuple(row.values()) for row in numbers("h200-goes")),
         right=2,
     )
@@ -307,7 +315,7 @@ def goes() -> str:
 def trained_again() -> str:
     """Of stored runs that newer code trained again: how many came out the same, how far apart others are."""
     return markdown(
-        ("method", "runs", "the same ranks", "HR@10, mean", "at most"),
+        ("method", "runs", "runs with the same ranks", "mean change of HR@10", "largest change"),
         (tuple(row.values()) for row in numbers("trained-again")),
         right=1,
     )

@@ -24,13 +24,13 @@ def searches() -> str:
     return markdown(
         (
             "search",
-            "on",
-            "found",
-            "without",
+            "dataset",
+            "settings found",
+            "settings without the search",
             "trials",
             "seeds",
-            "NDCG@10 found",
-            "without",
+            "validation NDCG@10 found",
+            "validation NDCG@10 without",
             "trials within 5 %",
         ),
         (

@@ -20,7 +20,7 @@ def speed() -> str:
     on_cpu = {row["engine"]: row for row in numbers("engines-cpu") if row["method"] == "fedmf"}
     cpu = on_cpu["fused"]
     return markdown(
-        ("machine", "dataset", "`loop`", "`batched`", "`fused`", "ratio"),
+        ("machine", "dataset", "`loop`, s", "`batched`, s", "`fused`, s", "ratio"),
         (
             *(
                 cells(row["machine"], row["dataset"], (row["loop"], row["batched"], ""))
@@ -51,7 +51,15 @@ def fused() -> str:
         return f"{float(row['batched_ms']) / float(row['round_ms']):.0f}" if row["batched_ms"] else "–"
 
     return markdown(
-        ("method", "shape of", "`fused`", "kernel alone", "`batched`", "`loop`, s", "`batched` / `fused`"),
+        (
+            "method",
+            "shape of",
+            "`fused`, ms",
+            "kernel alone, ms",
+            "`batched`, ms",
+            "`loop`, s",
+            "`batched` / `fused`",
+        ),
         (
             (
                 f"`{row['method']}`",
@@ -66,10 +74,22 @@ def fused() -> str:
     )
 
 
+def rounds() -> str:
+    """Milliseconds of a compiled round of every client on a GPU."""
+    rows = ((f"`{row['method']}`", row["dataset"], row["round_ms"]) for row in numbers("fused-since"))
+    return markdown(("method", "shape of", "round, ms"), rows, right=2)
+
+
+def rounds_on_cpu() -> str:
+    """CPU-seconds of a compiled round, and of its kernel."""
+    rows = ((f"`{row['method']}`", row["round_s"], row["kernel_s"]) for row in numbers("fused-cpu"))
+    return markdown(("method", "round, CPU-seconds", "kernel alone, CPU-seconds"), rows)
+
+
 def since() -> str:
-    """Milliseconds of rounds after what the page tells, beside those from before."""
+    """Milliseconds of a compiled round before and after blocks of samples, on a GPU."""
     return markdown(
-        ("method", "shape of", "before", "now"),
+        ("method", "shape of", "before, ms", "after, ms"),
         (
             (f"`{row['method']}`", row["dataset"], row["before_ms"], row["round_ms"])
             for row in numbers("fused-since")
@@ -115,10 +135,10 @@ def floor() -> str:
     head = (
         "shape of",
         "samples",
-        "arithmetic",
-        "memory, at least",
-        "memory, without caches",
-        "kernel, measured",
+        "arithmetic, ms",
+        "memory at least, ms",
+        "memory without caches, ms",
+        "kernel as measured, ms",
     )
     return markdown(head, map(cells, numbers("floor")))
 
@@ -126,7 +146,7 @@ def floor() -> str:
 def processes() -> str:
     """Seconds of whole trainings on a GPU, from the command to the files."""
     return markdown(
-        ("method", "dataset", "importing torch", "seconds"),
+        ("method", "dataset", "importing torch, s", "whole training, s"),
         (
             (f"`{row['method']}`", row["dataset"], row["torch"], row["seconds"])
             for row in numbers("processes-h200")
@@ -142,7 +162,7 @@ def authors() -> str:
         return f"{1000 * float(row['theirs_s']) / float(row['ours_ms']):,.0f}"
 
     return markdown(
-        ("method", "dataset", "their rounds", "theirs, s", "ours, ms", "ratio"),
+        ("method", "dataset", "rounds of theirs", "theirs, s a round", "ours, ms a round", "ratio"),
         (
             (f"`{row['method']}`", row["dataset"], row["rounds"], row["theirs_s"], row["ours_ms"], ratio(row))
             for row in numbers("authors-h200")
@@ -154,7 +174,7 @@ def authors() -> str:
 def shared() -> str:
     """Seconds of lists of runs on one GPU, by how their processes use it."""
     return markdown(
-        ("runs of 100 rounds", "processes", "how they use the GPU", "seconds"),
+        ("runs of 100 rounds", "processes", "use of the GPU", "seconds"),
         ((row["runs"], row["processes"], row["use"], row["seconds"]) for row in numbers("shared-h200")),
         right=3,
     )
@@ -163,7 +183,7 @@ def shared() -> str:
 def epochs() -> str:
     """Seconds of an epoch of centralised methods, step by step and as one compiled loop."""
     return markdown(
-        ("machine", "dataset", "method", "step by step", "compiled"),
+        ("machine", "dataset", "method", "step by step, s", "compiled, s"),
         (
             (row["machine"], row["dataset"], f"`{row['method']}`", row["steps_s"], row["compiled_s"])
             for row in numbers("epochs")
@@ -176,7 +196,7 @@ def fused_on_cpu() -> str:
     """Processor seconds of a compiled round on a CPU, before and after its loops were written for vectors."""
     names = ("before_round_s", "before_kernel_s", "round_s", "kernel_s")
     return markdown(
-        ("method", "round before", "kernel before", "round", "kernel"),
+        ("method", "round before, s", "kernel before, s", "round after, s", "kernel after, s"),
         ((f"`{row['method']}`", *(row[name] for name in names)) for row in numbers("fused-cpu")),
     )
 
@@ -204,4 +224,13 @@ def machines() -> str:
         ]
         for row in numbers("machines")
     )
-    return markdown(["compared", "runs", "loss, relative", "users with another rank", "HR@10"], rows)
+    return markdown(
+        [
+            "compared",
+            "runs",
+            "relative difference of the loss",
+            "users with another rank",
+            "difference of HR@10",
+        ],
+        rows,
+    )
