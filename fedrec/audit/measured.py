@@ -1,4 +1,4 @@
-"""What the audit finds inside a run, measured while its model is at hand and kept when that is given away."""
+"""Measurements of the audit inside a run, taken while its model exists and stored without it."""
 
 from typing import Any
 
