@@ -1,1 +1,1 @@
-"""Speed, measured as ratios within one run, and growth; not part of the package."""
+"""Benchmarks of speed, as ratios within one run, and of growth; not part of the package."""

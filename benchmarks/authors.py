@@ -1,14 +1,13 @@
-r"""Rounds of the authors' own code against ours: the same split, the same sizes, one machine, in one run.
+r"""Time rounds of the authors' code and of ours: the same split, the same sizes, one machine, in one run.
 
     python -m benchmarks.authors --code pfedrec --checkout ../IJCAI-23-PFedRec --restored \
         --data results/data/ml-100k --out authors.json
 
-Nothing of theirs is here: the checkout is the user's, with a Python that has what it needs (`--python`), or
-one that is newer, with what it lacks put back (`--restored`, see `benchmarks.older_packages`); so it runs
-without a GPU, too. The split is written as the table of ratings that their loader reads; every user's latest
-row is our test item and the one before our validation item, so that their rule finds our split. A round is
-timed from its heading to the end of training, by when their log says so: draws of negatives included,
-evaluation not, as in ours.
+None of their code is here: you provide the checkout. `--python` names a Python with the packages it needs.
+With `--restored` a newer Python runs it, with removed functions put back (`benchmarks.older_packages`), also
+without a GPU. The split is written as the table of ratings that their loader reads. Every user's latest row
+is our test item, and the one before our validation item, so that their rule finds our split. A round is timed
+by their log, from its heading to the end of training: with negative sampling, without evaluation, as in ours.
 """
 
 import argparse
@@ -44,7 +43,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Code:
-    """How some authors' code is run: what it reads, what it is told, and what its log says of a round."""
+    """The command, input and log format of one paper's code."""
 
     method: str
     """Ours of the same name, whose settings are passed on."""
@@ -93,7 +92,7 @@ _SIZES = {
 
 
 def ratings_text(split: Split, separator: str) -> str:
-    """The split as rows of user, item, rating and time, by which the test item is last, behind validation."""
+    """The split as rows of user, item, rating and time, with the test item last and validation before it."""
     order = np.lexsort((split.item, split.part, split.user))
     user, item, part = split.user[order], split.item[order], split.part[order]
     # Training rows are ordered by item: what lies further back does not matter to leave-one-out.
@@ -103,7 +102,7 @@ def ratings_text(split: Split, separator: str) -> str:
 
 
 def place_ratings(file: Path, text: str) -> None:
-    """Write ratings where the code looks for them; what is there already and differs is not replaced."""
+    """Write ratings to the path that the code reads; refuse to replace a file that differs."""
     if file.is_file() and file.read_text(encoding="utf-8") != text:
         raise ConfigurationError(
             f"{file} holds other ratings; move it away, or name another place: --ratings."
@@ -145,14 +144,14 @@ def command_of(
     rounds: int,
     more: Sequence[str],
 ) -> list[str]:
-    """Their entry point with our sizes; what comes last in a command wins."""
+    """The command of their entry point with our sizes; a later option overrides an earlier one."""
     sizes = [word for option, ours in _SIZES.items() for word in (f"--{option}", str(settings[ours]))]
     own = [word.format(dataset=dataset) for word in code.arguments]
     return [*python, _ENTRY, *own, *sizes, "--num_round", str(rounds), *more]
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """The median, without the first round where there are others: it sets up what they use."""
+    """The median, without the first round if there are others, since that one includes the set-up."""
     return statistics.median(seconds[1:] or seconds)
 
 

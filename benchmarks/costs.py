@@ -1,10 +1,10 @@
-"""How stored runs of a GPU compare with what `gpu_costs` says of them.
+"""Compare stored runs of a GPU with their estimates by `gpu_costs`.
 
     python -m benchmarks.costs
 
-Of every run, the seconds its rounds took over those estimated; the time to start is in neither. Runs that
-shared a GPU took longer than one alone would have: all are divided by the ratio in their middle, so that a
-method at 1 is in proportion to the others. A run of a single round has nothing to compare.
+For every run it divides the measured seconds of its rounds by the estimated ones, without the time to start.
+Runs that shared a GPU took longer than one alone. So all ratios are divided by their median: a method at 1 is
+in proportion to the others. Runs of a single round are left out.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _ON_CPU = "cpu"
 
 
 def ratios_of(runs: Iterable[tuple[RunId, Mapping[str, Any]]], config: Path) -> dict[str, list[float]]:
-    """By method, its plug-in included, the ratios of the runs: their names, and what run.json says."""
+    """The ratios of runs, given by their names and run.json, by method with its plug-in."""
     methods, catalogue = load_methods(config / "methods.yaml"), load_catalogue(config / "datasets.yaml")
     costs = read_configuration([config / "config.yaml"]).content["gpu_costs"]
     found: dict[str, list[float]] = {}
@@ -41,7 +41,7 @@ def ratios_of(runs: Iterable[tuple[RunId, Mapping[str, Any]]], config: Path) -> 
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print a line for each method: how many runs, and the 10th, 50th and 90th of a hundred ratios."""
+    """Print a line for each method: the number of runs, and the 10th, 50th and 90th percentile of ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "--store", type=Path, default=Path("results/reference"), help="packed runs (default: %(default)s)"

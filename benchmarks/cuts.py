@@ -1,12 +1,12 @@
-"""Whom a split at one time for all users leaves, on each dataset with times.
+"""Count the users that a split at one time for all users leaves, on each dataset with times.
 
     fedrec fetch ml-100k && fedrec prepare ml-100k --out results/data/ml-100k
     python -m benchmarks.cuts results/data/ml-100k > docs/numbers/cuts.csv
 
-A user takes part with two rows before the time and one from it on. Users without a row from it on `left`;
-users with one, but without two before it, `joined`. `rows_percent` is the share of rows before the time that
-users who take part have. Of unseen items, `later_percent` are met after the test item; of test items,
-`cold_percent` are in nobody's training rows.
+A user takes part with two rows before the time and one from it on. Users without a row from it on have
+`left`; users with one, but without two before it, have `joined`. `rows_percent` is the share of rows before
+the time that belong to users who take part. `later_percent` is the share of unseen items that the user
+interacts with after the test item. `cold_percent` is the share of test items in nobody's training rows.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CUTS = (0.8, 0.9)
 
 
 def cut_row(interactions: Interactions, protocol: Protocol, cut: float) -> dict[str, int | float]:
-    """Who takes part in a split at one time, who does not, and how they differ."""
+    """Counts of users that take part in a split at one time and that do not, with their differences."""
     before, after = (
         np.bincount(interactions.user[rows], minlength=interactions.users)
         for rows in rows_around(interactions, protocol, cut)

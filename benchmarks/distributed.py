@@ -1,11 +1,11 @@
-r"""What a round costs where several processes share the clients of one run: seconds, memory, messages.
+r"""Measure a round of several processes that share the clients of one run: seconds, memory, messages.
 
     torchrun --standalone --nproc-per-node 2 -m benchmarks.distributed --method fedmf --users 100000 \
         --items 20000 --interactions 10000000 --out distributed.csv
 
-The first process makes the population and splits it; each process then reads its clients, trains some
-rounds with every client and ranks held-out items among their candidates. Memory is that of training alone.
-Needs what training needs.
+The first process generates the population and splits it. Each process then reads its clients, trains some
+rounds with every client and ranks held-out items among their candidates. Memory is that of training only.
+Needs the packages that training needs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _DIGITS = 3
 
 
 class CountedCompany(Company):
-    """Processes that count the bytes each of them hands over to be added up or sent to others."""
+    """Processes that count the bytes each of them passes to all-reduce or sends to others."""
 
     bytes_handed = 0
 

@@ -1,10 +1,10 @@
-r"""Rounds of training by every engine, in one run: seconds, ratios, and how far the results are apart.
+r"""Time rounds of training by every engine, in one run: seconds, ratios, and differences of the results.
 
     python -m benchmarks.engines --data results/data/ml-100k --method fedmf --out engines.json
     python -m benchmarks.engines --shape ml-1m --method fedmf pfedclr --device cuda --out engines.json
 
-The data is a split, or made up in the shape of a dataset. The loop is timed on some clients, and stands for
-all by their share of the samples; on these clients results are compared, too.
+The data is a split, or generated in the shape of a dataset. The loop is timed on some clients, and scaled to
+all by their share of the samples. Results are compared on the same clients.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Maker:
 
 
 def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rounds: int) -> dict[str, Any]:
-    """Seconds of a round with every client by engine, and how far each is from the loop after one round."""
+    """Seconds of a round with every client by engine, and its difference from the loop after one round."""
     chosen = torch.linspace(0, len(clients) - 1, min(_LOOP_CLIENTS, len(clients)), device=clients.device)
     some = clients.only(torch.unique(chosen.long()))
     measured: dict[str, Any] = {"clients": len(clients), "interactions": int(clients.sizes.sum())}
@@ -76,9 +76,9 @@ def benchmark_method(maker: Maker, clients: Clients, engines: Sequence[str], rou
 
 
 def _timed(maker: Maker, engine: str, clients: Clients, rounds: int) -> dict[str, Any]:
-    """The median of `rounds` behind the first one, which compiles; and of an evaluation behind the last.
+    """The median of `rounds` after the first one, which compiles, and of an evaluation after the last.
 
-    Seconds of the processor are those of all threads together, and of no other program.
+    Processor seconds are those of all threads of this program together.
     """
     federation = maker.federation(clients, engine)
     first, *others = [_round_seconds(federation, at) for at in range(1, rounds + 2)]
@@ -102,14 +102,14 @@ def _timed_loop(maker: Maker, some: Clients, clients: Clients) -> dict[str, Any]
 
 
 def _reached(maker: Maker, engine: str, clients: Clients) -> dict[str, torch.Tensor]:
-    """Everything that is learnt in one round."""
+    """All parameters after one round."""
     federation = maker.federation(clients, engine)
     federation.train_round(1)
     return {key: value.double().cpu() for key, value in federation.tensors().items()}
 
 
 def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    """The largest difference of two states, in shares of the largest number of each tensor."""
+    """The largest difference of two states, relative to the largest number of each tensor."""
     return max(
         float((value - second[key]).abs().max() / value.abs().max().clamp(min=1e-12))
         for key, value in first.items()
@@ -118,7 +118,7 @@ def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -
 
 
 def _round_seconds(federation: Federation, round_: int) -> tuple[float, float]:
-    """Seconds of a round, by the clock and of the processor."""
+    """Wall-clock and processor seconds of a round."""
     start, busy = _now(federation.clients.device), time.process_time()
     federation.train_round(round_)
     return _now(federation.clients.device) - start, time.process_time() - busy
@@ -139,7 +139,7 @@ def _now(device: torch.device) -> float:
 
 
 def made_up(shape: str, config: Path) -> Split:
-    """The clean split of a population of some dataset's shape."""
+    """The clean split of a generated population in the shape of a dataset."""
     users, items, interactions = SHAPES[shape]
     population = Population(users=users, items=items, interactions=interactions, seed=0)
     protocols = values_of((config / "protocols.yaml").read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def made_up(shape: str, config: Path) -> Split:
 
 
 def maker_of(methods: Methods, name: str, paper: str | None, changes: Sequence[str]) -> tuple[Maker, str]:
-    """What makes federations of a method in which every client takes part, and the paper it follows.
+    """The maker of federations in which every client takes part, and the paper that the method follows.
 
     Raise `ConfigurationError` for a method that has no clients.
     """

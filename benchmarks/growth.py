@@ -1,10 +1,11 @@
-r"""What one round costs as users, items and interactions grow: seconds by part, and peak memory.
+r"""Measure a round as users, items and interactions grow: seconds by part, and peak memory.
 
     python -m benchmarks.growth --method fedmf --users 100000 --items 20000 --interactions 10000000 \
         --out growth.csv
 
-Each call makes a population, splits it, trains one round with every client and adds a line to the table: one
-process for each size, since the peak of a process is that of all it ever did. Needs what training needs.
+Each call generates a population, splits it, trains one round with every client and adds a line to the table.
+Use one process for each size, since the peak memory of a process includes all its earlier work. Needs the
+packages that training needs.
 """
 
 import argparse
@@ -39,7 +40,7 @@ _DIGITS = 6
 
 
 class Watch:
-    """Seconds by the name of what took them, on a device that may still be at work when a call returns."""
+    """Seconds by the name of a part, on a device that may still compute when a call returns."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -59,7 +60,7 @@ class Watch:
 
 
 class WatchedClients(Clients):
-    """Clients whose draws of samples are timed."""
+    """Clients that time their sampling."""
 
     watch: ClassVar[Watch]
 
@@ -78,7 +79,7 @@ class WatchedClients(Clients):
 
 @dataclass(frozen=True)
 class Growth:
-    """One line of the table. Seconds are those of this machine; `catalogue` is of `ranked_users` alone."""
+    """One line of the table. Seconds are those of this machine; `catalogue` is for `ranked_users` only."""
 
     machine: str
     method: str
@@ -143,12 +144,12 @@ def measure(
 
 
 def clean_protocol(file: Path) -> Protocol:
-    """The clean protocol, read without the schemas, which a machine that trains need not have."""
+    """The clean protocol, read without the schemas, which a machine for training may lack."""
     return Protocol(name=_PROTOCOL, **values_of(file.read_text(encoding="utf-8"))[_PROTOCOL])
 
 
 def add_line(file: Path, values: Mapping[str, Any]) -> None:
-    """Add a line to a table, which is begun where there is none."""
+    """Add a line to a table, and create the table if there is none."""
     begun = file.is_file()
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(values), lineterminator="\n")

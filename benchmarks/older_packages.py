@@ -1,8 +1,8 @@
 """Run a script that was written for older packages: `python older_packages.py SCRIPT ARGUMENTS`.
 
-It finds again what Python and numpy have dropped, as it was: samples of sets, which became tuples first, and
-`numpy.in1d`. Packages that only decorate a log do nothing where they are not installed, nor does moving to a
-GPU where there is none. Nothing else about the script changes.
+It restores functions that Python and numpy have removed: sampling from sets, which become tuples first, and
+`numpy.in1d`. If packages that only decorate a log are not installed, their functions do nothing. Without a
+GPU, moving to a GPU does nothing. Nothing else about the script changes.
 """
 
 import importlib.util
@@ -39,11 +39,11 @@ def _stay(value: T, *_: object, **__: object) -> T:
 
 
 def restore() -> None:
-    """Put back what is gone, for this process."""
+    """Restore the removed functions in this process."""
     sample = random.sample
 
     def of_sets_too(population: Sequence[T] | set[T], k: int) -> list[T]:
-        """What `random.sample` did up to Python 3.10, at the same cost."""
+        """`random.sample` as up to Python 3.10, at the same cost."""
         return sample(tuple(population) if isinstance(population, set) else population, k)
 
     vars(random)["sample"] = of_sets_too
@@ -59,7 +59,7 @@ def restore() -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Run the script of the first word with the others as its arguments."""
+    """Run the script named by the first argument with the other arguments."""
     script = Path(words[0]).resolve()
     restore()
     sys.argv = [str(script), *words[1:]]

@@ -1,4 +1,4 @@
-"""How long preparing a dataset takes, as a ratio to merely reading its file in the same run.
+"""Time the preparation of a dataset, as a ratio to only reading its file in the same run.
 
 python -m benchmarks.prepare ml-1m --out prepare.json
 """
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 def benchmark_prepare(dataset: Dataset, raw: Path, protocol: Protocol, repeats: int) -> dict[str, Any]:
     """Median seconds of reading the file, of parse and filter, and of split with candidates.
 
-    The runs alternate, so that a slow moment of the machine meets all of them.
+    The runs alternate, so that a slow moment of the machine affects all of them.
     """
     file = dataset.interactions
     if file is None:

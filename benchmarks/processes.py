@@ -1,9 +1,9 @@
-r"""How long whole trainings take, each a process of its own from the command to its files.
+r"""Time whole trainings, each in a separate process, from the command to its files.
 
     python -m benchmarks.processes --data results/data/ml-1m --method pfedclr fedrap --out processes.json
 
-A first process of one round leaves compiled kernels and Python's compiled modules behind, as any earlier run
-would have, and is not counted. Beside each training stands the least a process takes: importing torch.
+A first process of one round compiles the kernels and Python's modules, as any earlier run would have, and
+does not count. The report also has the least time of any process: importing torch.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _UNWRITTEN = "PYTHONDONTWRITEBYTECODE"
 
 
 def benchmark_process(arguments: Sequence[str], device: str, repeats: int) -> dict[str, Any]:
-    """Seconds of `fedrec train` with some arguments, and of importing torch, in turns."""
+    """Seconds of `fedrec train` with some arguments, and of importing torch, in alternation."""
     train = [sys.executable, "-m", "fedrec", "train", *arguments, f"--device={device}"]
     importing = [sys.executable, "-c", "import torch"]
     seconds: dict[str, list[float]] = {"training": [], "torch": []}
@@ -52,13 +52,13 @@ def benchmark_process(arguments: Sequence[str], device: str, repeats: int) -> di
 
 
 def _for_one_round(word: str) -> str:
-    """A word of a command; the name of a method has one round."""
+    """An argument of a command; the name of a method gets one round."""
     option, _, method = word.partition("=")
     return f"{option}={parse(method).with_changes({'rounds': '1'})}" if option == "--method" else word
 
 
 def _timed(command: Sequence[str]) -> float:
-    """Seconds of a command; raise `ResultError` with its last words where it fails."""
+    """Seconds of a command; raise `ResultError` with its last lines if it fails."""
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=_environment(os.environ), check=False)
     if done.returncode:
@@ -71,7 +71,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write what was measured."""
+    """Measure, and write the report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,10 @@
-"""How much the order of rows decides where a file has no times.
+"""Measure how much the order of rows decides for a file without times.
 
     fedrec fetch douban-book && fedrec prepare douban-book --out results/data/douban-book
     python -m benchmarks.row_orders results/data/douban-book > docs/numbers/row_orders.csv
 
 Each order makes a split by FedRAP's published rules. The csv has the share of test items among the user's own
-training rows, the share among nobody's training rows, and what popularity reaches.
+training rows, the share among nobody's training rows, and the metrics of popularity.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _PROTOCOL = "published-fedrap"
 
 
 def orders_of(interactions: Interactions) -> dict[str, Interactions]:
-    """The interactions with each order that could stand for times."""
+    """The interactions with each order that could replace times."""
     first = np.full(interactions.items, np.iinfo(np.int64).max)
     np.minimum.at(first, interactions.item, interactions.row)
     return {
@@ -40,7 +40,7 @@ def orders_of(interactions: Interactions) -> dict[str, Interactions]:
 
 
 def order_row(split: Split) -> dict[str, int | float]:
-    """Shares of test items that their user, or nobody, has in training, and the metrics of popularity."""
+    """Shares of test items in their user's, or in nobody's, training rows, and the metrics of popularity."""
     (train_user, train_item), (user, item) = (split.pairs_of(PARTS.index(part)) for part in ("train", "test"))
     counts = np.bincount(train_item, minlength=split.items)
     own = np.isin(_pairs(split, user, item), _pairs(split, train_user, train_item))

@@ -1,4 +1,4 @@
-"""How long the histories of users are, and how much of others' training is later than their test row.
+"""Measure the length of users' histories, and the share of others' training rows after their test row.
 
     fedrec fetch ml-100k && fedrec prepare ml-100k --out results/data/ml-100k
     python -m benchmarks.times results/data/ml-100k > docs/numbers/times.csv
@@ -23,7 +23,7 @@ _HOUR, _DAY = 3600, 24 * 3600
 
 
 def times_row(user: NDArray[Any], time: NDArray[Any]) -> dict[str, int | float]:
-    """How many users have their history within an hour or a day, how many rows of others are later."""
+    """Shares of users with a history within an hour or a day, and of rows of others that are later."""
     users = np.unique(user)
     spans = np.array([np.ptp(time[user == one]) for one in users])
     ends = np.array([time[user == one].max() for one in users])

@@ -74,7 +74,7 @@ class DeviceLostError(FedrecError):
 
 
 class PeerError(FedrecError):
-    """Another process that trains the same run has ended, and this one cannot go on."""
+    """Another process that trains the same run has ended, so this one cannot continue."""
 
 
 class NoCompilerError(FedrecError):

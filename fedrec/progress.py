@@ -30,7 +30,7 @@ _LISTENER: ContextVar[_Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def report_rounds(listener: _Listener) -> Iterator[None]:
-    """Have `listener` told, now and then, how far the training is that goes on inside of the block."""
+    """Report the progress of the training inside the block to `listener`, now and then."""
     token = _LISTENER.set(listener)
     try:
         yield

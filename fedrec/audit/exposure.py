@@ -110,7 +110,7 @@ def exposure_summary(drawn: DrawCounts, scores: Tensor) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Drawers:
-    """Who drew in each round of a run, and for what: all that its draws depend on besides the split."""
+    """The clients that sampled in each round of a run: with the split, all that its draws depend on."""
 
     seed: int
     negatives: int

@@ -1,4 +1,4 @@
-"""A model that diverged is told."""
+"""Check that a model is finite."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What to run: `config/config.yaml`, the files given besides it, and the keys set on the command line.
+"""The configuration: `config/config.yaml`, further files, and the keys set on the command line.
 
 Later ones win, key by key, as Snakemake merges them. The whole is one document, whose keys know where they
 stand.

@@ -1,4 +1,4 @@
-"""What runs may record besides their final state, as texts: `vectors=94,233`, `abundance`.
+"""Records of runs beyond their final state, as texts: `vectors=94,233`, `abundance`.
 
 `fedrec.federation.observe.recorder` says what each kind is.
 """

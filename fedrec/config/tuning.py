@@ -88,7 +88,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Halving:
-    """When poor trials end: after each of `rounds`, of those compared only the best share goes on."""
+    """The early end of poor trials: after each of `rounds`, only the best share continues."""
 
     rounds: tuple[int, ...]
     keep: float

@@ -1,4 +1,4 @@
-"""CoLR: clients send updates of low rank, all in one random subspace that the server draws anew each round.
+"""CoLR: clients send updates of low rank, all in one random subspace that the server draws in each round.
 
     score     p_u . (q_i + a_i B)
     client    A starts at 0; trains p_u and A with Q and B frozen

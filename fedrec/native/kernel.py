@@ -1,4 +1,4 @@
-"""A kernel on the device at hand: compiled when it is first asked for, called on tensors and numbers."""
+"""A kernel on one device: compiled when first needed, called on tensors and numbers."""
 
 import ctypes
 import logging

@@ -84,7 +84,7 @@ def flags() -> tuple[str, ...]:
 
 
 def compilation() -> str:
-    """What kernels depend on besides their text: the compiler, its flags and the machine."""
+    """What kernels depend on, apart from their text: the compiler, its flags and the machine."""
     try:
         return "\n".join([*compiler(), *flags(), _machine()])
     except NoCompilerError:

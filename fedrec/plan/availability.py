@@ -38,7 +38,7 @@ def why_unavailable(dataset: Dataset, raw: Path, mirror: Path | None, home: Path
 
 
 def availability(dataset: Dataset, raw: Path, mirror: Path | None, home: Path = Path()) -> str:
-    """Whether `dataset` is `at hand`, `can be fetched`, or is `unavailable: ` and why."""
+    """The availability of `dataset`: local, `can be fetched`, or `unavailable: ` with the reason."""
     reason = why_unavailable(dataset, raw, mirror, home)
     if reason is not None:
         return f"unavailable: {reason}"

@@ -36,7 +36,7 @@ def check_cache(location: str | None) -> None:
 
 
 def unchecked_origin(file: RawFile, mirror: Path | None) -> str:
-    """What decides a raw file besides its recipe; nothing where all sources yield the same checked content.
+    """What decides a raw file, apart from its recipe; empty if all sources give the same checked content.
 
     Where they need not, that is the code which fetches it, and the copies that the mirror has of it: two
     mirrors may hold two files of one name.

@@ -295,7 +295,7 @@ class Project(Workspace):
         return self.papers[stem].title if stem in self.papers else stem
 
     def names_for_rules(self) -> list[str]:
-        """The names of groups and targets that are rules of their own, besides those of the Snakefile."""
+        """The names of groups and targets with their own rules, without those of the Snakefile."""
         names = [*self.groups, *(name for name in self.targets.names if name not in self.groups)]
         return [name for name in names if name.isidentifier() and name not in _IN_SNAKEFILE]
 

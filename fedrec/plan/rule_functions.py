@@ -146,7 +146,7 @@ class RuleFunctions:
         return self.resources.memory(self.job(wildcards).run, attempt)
 
     def origin(self, wildcards: Wildcards) -> str:
-        """What decides a raw file besides its recipe, for keys of the cache."""
+        """What decides a raw file, apart from its recipe, for cache keys."""
         file = self.project.catalogue.raw_file(wildcards.path)
         return unchecked_origin(file, self.project.mirror) if self.cache else ""
 
@@ -155,7 +155,7 @@ class RuleFunctions:
         return self.results(self.project.target(wildcards.target).inputs)
 
     def plan(self, wildcards: Wildcards) -> str:
-        """The plan of a target: everything besides its inputs that decides it."""
+        """The plan of a target: everything that decides it, apart from its inputs."""
         return self.project.target(wildcards.target).as_json()
 
     def priority(self, wildcards: Wildcards) -> int:

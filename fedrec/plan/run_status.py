@@ -72,7 +72,7 @@ class TimeEstimate:
 
     @property
     def until_end(self) -> float | None:
-        """Until all are done, if as many go on as run now; None where none does."""
+        """Seconds until all are done, if as many run at once as now; None if none runs."""
         longest = max(self.of_run.values(), default=0.0)
         return max(longest, self.seconds / self.at_once) if self.at_once else None
 

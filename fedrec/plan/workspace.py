@@ -124,7 +124,7 @@ class Workspace:
 
     @property
     def compared_protocols(self) -> list[str]:
-        """The protocols that tables of papers show: the papers' own, ours, and those named besides."""
+        """The protocols that tables of papers show: the papers' own, ours, and other named ones."""
         named: list[str] = self.configuration["protocols"]
         return [*BOTH, *(name for name in named if name not in BOTH and paper_of(name) is None)]
 

@@ -62,7 +62,7 @@ class ElasticMerging(Plugin):
         return model | self.scratch(own) | self.adapter(own.shape[1])
 
     def scratch(self, own: Parameter) -> dict[str, Parameter]:  # noqa: ARG002 - see override
-        """Tables that a round needs besides, shaped as the own one."""
+        """Further tables that a round needs, shaped as the own one."""
         return {}
 
     def adapter(self, d: int) -> dict[str, Parameter]:
@@ -129,7 +129,7 @@ class ElasticMerging(Plugin):
 
 
 class OnlyAggregated(ElasticMerging):
-    """Who was not aggregated in the last round is given no table: it goes on, and is scored, with its own."""
+    """Clients not aggregated in the last round get no table: they continue, scored with their own."""
 
     @override
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:

@@ -139,7 +139,7 @@ class PLGC(Plugin):
         return name == self.tables[0]
 
     def stored(self, name: str) -> str:
-        """The server's item table is G, where it did not have one besides."""
+        """The server's item table is G, unless it already had another one."""
         own, other = self.tables
         return other if name == own else name
 

@@ -44,7 +44,7 @@ def build(target: Target, project: Project) -> None:
 
 
 def in_short(names: Sequence[str]) -> str:
-    """The first of many names, and how many there are besides."""
+    """The first of many names, and the number of the others."""
     more = len(names) - _NAMED
     return "; ".join([*names[:_NAMED], *([f"and {more} others"] if more > 0 else [])])
 

@@ -41,7 +41,7 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoint of one run: of its identity, and of what it records besides.
+    """The checkpoint of one run, with its identity and its records.
 
     One is due soon after the start, and then every `seconds`, unless the run would be slowed down by that.
     """

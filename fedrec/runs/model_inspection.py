@@ -1,4 +1,4 @@
-"""A look inside a finished run: what its clients hold after the last round, and what was recorded besides.
+"""The inside of a finished run: the state of its clients after the last round, and other records.
 
 The item tables a picture can show of a user:
 `own`         the table the user keeps: beside the server's where a method has two (FedRAP's D), else its copy
@@ -51,7 +51,7 @@ class ModelInspection:
         return self.run.learner
 
     def recorded(self, what: str, name: str, user: int) -> Tensor:
-        """What the run recorded of a user besides its state, `vectors` after each round or `uploads`."""
+        """The records of a user, apart from its state: `vectors` after each round or `uploads`."""
         records = extras(self.run.tensors)
         users = records.get(f"users/{what}", torch.empty(0)).tolist()
         if f"{what}/{name}" not in records or user not in users:

@@ -377,7 +377,7 @@ class RunRecord:
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
-        """The state after the last round, and what was recorded besides."""
+        """The state after the last round, and the other records."""
         path = self.folder / STATE
         if not path.is_file():
             raise ResultError(f"{path}: the model of this run is not here. {self._trained_again(path)}")

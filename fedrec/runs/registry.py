@@ -90,7 +90,7 @@ def make_central(name: str, settings: Mapping[str, Any], users: int, items: int)
 
 
 def loaded(module: str, kind: str) -> ModuleType:
-    """The file of a method or plug-in, with its `METHOD` or `PLUGIN`; a broken one is told with its line."""
+    """The file of a method or plug-in, with its `METHOD` or `PLUGIN`; errors name the line."""
     path = Path(*module.split(".")).with_suffix(".py")
     try:
         file = importlib.import_module(module)

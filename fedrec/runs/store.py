@@ -163,7 +163,7 @@ def unpacked_run(run: PackedRun, results: Path, more: Mapping[str, Any] | None =
 
 @dataclass(frozen=True, kw_only=True)
 class PackedRecord(RunRecord):
-    """A run of a store, read where it lies: all of a record but its model and what else is not kept."""
+    """A run of a store, read in place: a record without its model and other parts that are not stored."""
 
     packed: PackedRun
 
@@ -250,7 +250,7 @@ class RunStore:
             yield PackedRecord(self.folder / run.name, packed=run)
 
     def add(self, runs: Iterable[PackedRun], *, keeps: Iterable[str] = ()) -> Changes:
-        """Take runs in. One that is there already gives way to what is brought, unless it is of `keeps`.
+        """Add runs. A new run replaces the stored one, unless that is one of `keeps`.
 
         What the audit found inside a run, and its ranks among all items, stay with it where the same run is
         brought without.

@@ -52,7 +52,7 @@ class Channel:
         return message, files
 
     def close(self) -> None:
-        """Close this end: the other one is told that nothing more comes."""
+        """Close this end, so that the other one knows that nothing more comes."""
         # Another thread may wait for a message, which closing alone does not end. The other end may be gone.
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)

@@ -78,7 +78,7 @@ class Method(ABC):
         return "nobody"
 
     def derived(self, w: Weights) -> dict[str, Tensor]:  # noqa: ARG002 - most methods have none
-        """Numbers that follow from whole tables: computed anew before every epoch and before scoring.
+        """Numbers derived from whole tables: computed again before every epoch and before scoring.
 
         A client sees them as further vectors of `w`; no gradient flows through them.
         """

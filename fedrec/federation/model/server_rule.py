@@ -1,4 +1,4 @@
-"""The server's part of a method, besides the weighted mean of uploads."""
+"""The server's part of a method, beyond the weighted mean of uploads."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Observer of a run: what a figure or an audit needs besides the final state.
+"""Observer of a run: records for a figure or an audit, beyond the final state.
 
 `vectors`    of some users, after each round, every parameter they keep that is no table
 `uploads`    of some users, what they uploaded when they last took part, by the server's parameter

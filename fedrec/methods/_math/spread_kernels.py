@@ -396,7 +396,7 @@ class Shape:
 
     @property
     def columns(self) -> int:
-        """Of the matrix, whose vectors the first kernel has at hand at once."""
+        """Columns of the matrix whose vectors the first kernel holds at once."""
         return max(32, min(_COLUMNS, 4096 // self.width))
 
     def sources(self) -> dict[str, KernelSource]:

@@ -64,7 +64,7 @@ def draw(subject: ArtefactRuns) -> Drawn:
 
 
 def draw_compared(subject: ArtefactRuns) -> Drawn:
-    """The figure of many methods: a colour per kind, and names where a curve is told of."""
+    """The figure of many methods: a colour per kind, and the names of notable curves."""
     rows = line_rows(subject, curve_rows)
     kinds = {
         canonical(subject.methods, subject.method(subject.artefact.lines[index])): kind_of(

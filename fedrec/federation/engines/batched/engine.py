@@ -37,7 +37,7 @@ class BlockRound(Interpreter):
 
     @override
     def fit(self, fit: Fit) -> None:
-        """Train; clients that stop early go on with the others, and are then given back what they had."""
+        """Train; clients that stop early continue with the others, and then get back their earlier values."""
         self.part_uploads()
         block, schedule = self.block, self._schedule(fit.samples)
         optimisers = [BlockOptimiser(self.weights, step, schedule) for step in fit.steps]
@@ -109,7 +109,7 @@ class BlockRound(Interpreter):
         self.replay.events.append(Uploaded(name, upload.into, block.values[name], factor, upload.through))
 
     def part_uploads(self) -> None:
-        """Let training go on with copies of what was uploaded, which is to stay as it is."""
+        """Continue training with copies of the uploads, which must not change."""
         block = self.block
         for event in self.replay.events:
             if isinstance(event, Uploaded) and event.values is block.values[event.name]:

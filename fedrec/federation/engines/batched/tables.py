@@ -121,7 +121,7 @@ class BlockWeights:
         return values
 
     def derive(self) -> None:
-        """Compute anew what follows from whole tables."""
+        """Compute the values derived from whole tables again."""
         with torch.no_grad():
             self.block.derived = self.block.task.method.derived(self.of(len(self.block), {}))
 

@@ -12,7 +12,7 @@ _ALIGNED = 64
 
 @dataclass
 class Scratch:
-    """A worker's memory: arrays of so many bytes by mini-batch sample, by row, and besides."""
+    """A worker's memory: arrays of so many bytes by mini-batch sample, by row, and of fixed size."""
 
     per_sample: int = 0
     per_row: int = 0

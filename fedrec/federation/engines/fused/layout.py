@@ -1,4 +1,4 @@
-"""What a kernel is about: the tables and vectors of a fit, how each is trained, and what is read besides."""
+"""The subject of a kernel: the tables and vectors of a fit, how each is trained, and other inputs."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

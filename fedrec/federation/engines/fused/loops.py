@@ -18,7 +18,7 @@ def broadcast(index: Index, shape: tuple[int, ...]) -> Index:
 
 
 def loop_index(shape: tuple[int, ...]) -> Index:
-    """The names of a tensor's places in loops over them; `i` is the sample or row at hand."""
+    """The names of a tensor's axes in loops; `i` is the current sample or row."""
     return tuple(
         "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"k{axis}"
         for axis, size in enumerate(shape)
@@ -26,7 +26,7 @@ def loop_index(shape: tuple[int, ...]) -> Index:
 
 
 def inner_index(over: tuple[int, ...]) -> Index:
-    """The names of the places that a reduction goes over; `i` is the sample or row at hand."""
+    """The names of the axes that a reduction covers; `i` is the current sample or row."""
     return tuple(
         "i" if size in (SAMPLES, ROWS) else "0" if size == 1 else f"s{axis}" for axis, size in enumerate(over)
     )
