@@ -8,8 +8,8 @@ server     Q = plain mean of Q_u (Algorithm 1, line 6)
 scored     own score function with own copy of Q as last trained
 
 The official code lets item rows learn at rate x items x 80, since few samples touch a row and all touch
-the score function. It also uploads b_u, which the server never uses. Here b_u stays on the client, as the paper
-states.
+the score function. It also uploads b_u, which the server never uses. Here b_u stays on the client, as in the
+paper.
 """
 
 from torch import Tensor
