@@ -28,7 +28,7 @@ ALL = "all"
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
 UNTUNED = "Unless called tuned, a verdict uses settings that were tuned under the published protocols."
-"""Tuned verdicts use settings found under the clean protocol, or a paper's where these are better on validation."""
+"""Tuned verdicts use settings found under `clean`, or a paper's where these are better on validation."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
     found = (
-        f"fedrec judges {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
-        "those that our runs reproduce under the papers' own protocols."
+        f"fedrec judges {summary.judged} of {summary.rows} claims, each on one dataset, by "
+        f"{JUDGED_BY.upper()}: those that our runs reproduce under the papers' own protocols."
     )
     main = _under(MAIN, _by_statement(rows))
     under = [
@@ -107,14 +107,14 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if condition != MAIN
     ]
     basis = (
-        f"Exact ranks decide {summary.by_exact_ranks} of the {summary.judged}; {summary.with_one_seed} of the "
-        f"{summary.judged} rest on one seed."
+        f"Exact ranks decide {summary.by_exact_ranks} of the {summary.judged}; "
+        f"{summary.with_one_seed} of the {summary.judged} rest on one seed."
     )
     left_open = _counted(summary, is_open=True)
     missed = summary.counts.get(NOT_REPRODUCED, 0)
     effect = (
-        f"Of the {missed} {NOT_REPRODUCED}, {summary.found_published} show the printed effect under the paper's "
-        "own protocol, with other numbers."
+        f"Of the {missed} {NOT_REPRODUCED}, {summary.found_published} show the printed effect under the "
+        "paper's own protocol, with other numbers."
     )
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
     left_out = [
