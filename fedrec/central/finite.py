@@ -1,4 +1,4 @@
-"""A model that diverged is told."""
+"""Detection of a diverged model."""
 
 from collections.abc import Mapping
 

@@ -99,7 +99,7 @@ def read_table(
 
 
 def about_table(path: Path) -> dict[str, Any]:
-    """What a file says it is, without a look at its rows; `StorageError` where it says nothing."""
+    """Metadata of a file, read without its rows; raise `StorageError` if it has none."""
     try:
         return unsealed((pq.read_schema(path).metadata or {})[_KEY])
     except _DAMAGE as error:

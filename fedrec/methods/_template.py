@@ -16,7 +16,7 @@ from fedrec.federation.model import Client, Initial, Method, Parameter, Weights,
 
 
 class Template(Method):
-    """What it is called in full."""
+    """Full name of the method."""
 
     # Where it comes from: Citation("Authors", "Title", "Venue", 2026), imported as the words above; or None.
     paper = None
@@ -24,7 +24,7 @@ class Template(Method):
     cost = "O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u)."
 
     def parameters(self) -> dict[str, Parameter]:
-        """What the model is made of, and where each part lives: Q is shared, p stays on the client."""
+        """Parameters and their locations: Q is shared, p stays on the client."""
         # self.settings holds the settings of config/methods.yaml; those of your own are added there.
         d, start = self.settings["d"], Initial("normal", 1.0)
         return {
