@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedrec.plan.runs import RunId
 
 SIX = {
-    "draw-counter": "counting one's own negatives, no model",
+    "draw-counter": "draw-counter: no model, counts sampled negatives",
     "pfedclr": "PFedCLR",
     "fedrap": "FedRAP",
     "fedem": "FedEM",
@@ -115,7 +115,7 @@ def claims() -> str:
     from fedrec.audit.verdict_summary import summary_sentences
 
     sentences = summary_sentences(stored_table("verdicts"))
-    parts = (f"{sentences[0]} {sentences[-1]}", _coverage(), _leaderboard())
+    parts = (f"**Claims.** {sentences[0]} {sentences[-1]}", _coverage(), _leaderboard())
     return "\n\n".join(fill(part, width=120, break_long_words=False) for part in parts)
 
 
@@ -126,8 +126,9 @@ def _coverage() -> str:
     ours = sum(bool(row["published"]) for row in ranked)
     alone = sum(row["rests_on"] == "neither" for row in agreeing)
     return (
-        f"Of {len(ranked):,} printed HR and NDCG {ours:,} have ours; {len(agreeing):,} "
-        f"[agree](results/reference/tables/coverage.md), {alone:,} on settings neither fitted nor searched."
+        f"**Numbers.** {ours:,} of {len(ranked):,} printed HR and NDCG values have a run of ours. {len(agreeing):,} "
+        f"of them [agree](results/reference/tables/coverage.md) with print; {alone:,} of these rest on settings that "
+        "were neither fitted nor searched."
     )
 
 
@@ -148,14 +149,14 @@ def _leaderboard() -> str:
         best = best_on_validation(of_papers, FEDERATED_KINDS)
         assert best is not None, f"{dataset}: no federated method is compared with a centralised one"
         difference, low, high = (float(best[f"central_{name}"]) for name in ("difference", "low", "high"))
-        reached.append(f"{best['title']} {difference:+.4f} [{low:+.4f}, {high:+.4f}]")
+        reached.append(f"{best['title']} {difference:+.4f} [{low:+.4f}, {high:+.4f}] on {dataset}")
     (seeds,) = {row["seeds_shown"] for row in rows}
     return (
-        "With all methods [tuned alike](docs/leaderboard.md) under the clean protocol on "
-        f"{', '.join(datasets)}, item tables of one's own are better than the backbone's in {better} of "
-        f"{len(pairs)} comparisons, worse in {worse}, undecided in {len(pairs) - len(decided)}. The best "
-        f"federated method of the papers against the best centralised one: {'; '.join(reached)} "
-        f"(exact NDCG@10, {seeds} seeds)."
+        "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings for every method under the clean "
+        f"protocol by one rule. On {', '.join(datasets)}, a client's own item table beats its backbone in {better} "
+        f"of {len(pairs)} comparisons and loses in {worse}; {len(pairs) - len(decided)} are undecided. The best "
+        "federated method of the papers minus the best centralised one, in exact NDCG@10 (95 % interval, "
+        f"{seeds} seeds): {'; '.join(reached)}."
     )
 
 

@@ -27,8 +27,8 @@ ALL = "all"
 """Stands for the dataset in the row of a claim as a whole."""
 YES = "yes"
 """In the column `KEY_decides` of the row whose metric decides under a condition."""
-UNTUNED = "Verdicts not called tuned have settings tuned under the published protocols."
-"""Those called tuned have what searches found under the clean protocol, or what is better on validation."""
+UNTUNED = "Unless called tuned, a verdict uses settings that were tuned under the published protocols."
+"""Tuned verdicts use settings found under `clean`, or a paper's where these are better on validation."""
 
 
 @dataclass(frozen=True)
@@ -97,26 +97,34 @@ def summary_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if summary.rows == summary.counts.get(UNTESTED, 0):
         return []
     found = (
-        f"We judge {summary.judged} of {summary.rows} claims, each on one dataset, by {JUDGED_BY.upper()}: "
-        "those our runs reproduce under the papers' own protocols."
+        f"fedrec judges {summary.judged} of {summary.rows} claims, each on one dataset, by "
+        f"{JUDGED_BY.upper()}: those that our runs reproduce under the papers' own protocols."
     )
-    main = _under(MAIN, _by_claim_text(rows))
+    main = _under(MAIN, _by_statement(rows))
     under = [
         _under(condition, _counted(summarise_verdicts(rows, condition), is_open=False))
         for condition in CONDITIONS
         if condition != MAIN
     ]
-    basis = f"Exact ranks decide {summary.by_exact_ranks}; {summary.with_one_seed} have one seed."
+    basis = (
+        f"Exact ranks decide {summary.by_exact_ranks} of the {summary.judged}; "
+        f"{summary.with_one_seed} of the {summary.judged} rest on one seed."
+    )
     left_open = _counted(summary, is_open=True)
-    there = f" There {summary.found_published} {NOT_REPRODUCED} are found, with other numbers."
+    missed = summary.counts.get(NOT_REPRODUCED, 0)
+    effect = (
+        f"Of the {missed} {NOT_REPRODUCED}, {summary.found_published} show the printed effect under the "
+        "paper's own protocol, with other numbers."
+    )
     names = dict.fromkeys(str(row["dataset"]) for row in deciding_rows(rows) if row["not_counted"])
     left_out = [
         f"{summary.not_counted} on {' and '.join(names)}" if names else "",
-        f"{summary.repeated} that repeat another" if summary.repeated else "",
+        f"{summary.repeated} that repeat another claim" if summary.repeated else "",
     ]
     rest = [
         basis if summary.judged else "",
-        f"Not judged: {left_open}.{there * bool(summary.counts.get(NOT_REPRODUCED))}" if left_open else "",
+        f"Not judged: {left_open}." if left_open else "",
+        effect if missed else "",
         f"Not counted: {', '.join(filter(None, left_out))}." if any(left_out) else "",
         UNTUNED,
     ]
@@ -129,20 +137,20 @@ def _under(condition: Condition, words: str) -> str:
     return f"Under the {condition.protocol} protocol{', tuned' * condition.tuned}: {words}." if words else ""
 
 
-def _by_claim_text(rows: Iterable[Mapping[str, Any]]) -> str:
+def _by_statement(rows: Iterable[Mapping[str, Any]]) -> str:
     """The judged claims under the main condition by what they say, those that most of them say first."""
     verdict_of = f"{MAIN.key}_verdict"
     found: dict[str, list[str]] = {}
     for row in deciding_rows(rows):
         if is_counted(row) and row[verdict_of] not in OPEN:
-            found.setdefault(_claim_text(row), []).append(row[verdict_of])
-    return ", ".join(
-        f"{len(verdicts)} say{'s' * (len(verdicts) == 1)} that {said} ({verdict_counts(verdicts)})"
-        for said, verdicts in sorted(found.items(), key=lambda one: -len(one[1]))
+            found.setdefault(_statement(row), []).append(row[verdict_of])
+    return "; ".join(
+        f"{len(verdicts)} say{'s' * (len(verdicts) == 1)} that {statement} ({verdict_counts(verdicts)})"
+        for statement, verdicts in sorted(found.items(), key=lambda one: -len(one[1]))
     )
 
 
-def _claim_text(row: Mapping[str, Any]) -> str:
+def _statement(row: Mapping[str, Any]) -> str:
     """What a claim says: that a method is better, or that what its name begins with costs little."""
     if row["kind"] != COSTS_LITTLE:
         return "a method is better"

@@ -15,10 +15,10 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 
 class Differentiable(Protocol):
-    """What steps need of a method; see `CentralMethod`."""
+    """Interface that optimiser steps need of a method; see `CentralMethod`."""
 
     def forward(self, w: Values) -> Values:
-        """What a loss is made of."""
+        """Terms of a loss."""
 
     def loss(self, w: Values, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """The loss of a mini-batch."""
@@ -75,7 +75,7 @@ class Adam:
 
     @property
     def taken(self) -> int:
-        """How many steps were taken."""
+        """Number of steps taken."""
         return max(int(state["step"]) for state in self._state.values())
 
     def moments(self, name: str) -> tuple[Tensor, Tensor]:

@@ -91,7 +91,7 @@ class CompiledSteps(Steps):
         return float(loss)
 
     def _of_epoch(self, samples: EpochSamples) -> dict[str, Argument]:
-        """What the kernel is given of the samples."""
+        """Arguments of the kernel about the samples."""
         count, device = len(samples.user), samples.user.device
         return {
             "sample_start": torch.tensor([0, count], device=device),
@@ -103,7 +103,7 @@ class CompiledSteps(Steps):
         }
 
     def _fixed(self, device: torch.device, steps: int) -> dict[str, Argument]:
-        """What it is given besides, for an epoch of so many steps."""
+        """Further arguments of the kernel for an epoch of a given number of steps."""
         real, optimiser = torch.get_default_dtype(), self._optimiser
         nothing = torch.zeros(1, device=device)
         longest = power_of_two(SETTLED + steps)

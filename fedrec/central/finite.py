@@ -1,4 +1,4 @@
-"""Check that a model is finite."""
+"""Detection of a diverged model."""
 
 from collections.abc import Mapping
 

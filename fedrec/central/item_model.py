@@ -68,7 +68,7 @@ class ItemModel(Learner, ABC):
 
 
 def met_together(clients: Clients) -> Tensor:
-    """How many users have met both of two items in training: items x items, on the diagonal those of one."""
+    """Number of users with both of two training items: (items, items); the diagonal counts single items."""
     total = torch.zeros(clients.items, clients.items, device=clients.device)
     for who in clients.everyone.split(_USERS_AT_ONCE):
         met = own_items(clients, who).squeeze(-1)

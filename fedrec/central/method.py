@@ -1,4 +1,4 @@
-"""What a centralised method says about itself."""
+"""Base class of centralised methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class CentralMethod(ABC):
         """The logit of each (user, item) pair, by what `forward` gave."""
 
     def forward(self, w: Values) -> Values:
-        """What scores are made of: the parameters, or what follows from them as a whole.
+        """Tensors that scores are computed from: the parameters, or values derived from all of them.
 
         Computed anew for every step, and once per epoch for all scores.
         """
@@ -60,5 +60,5 @@ class CentralMethod(ABC):
         return functional.binary_cross_entropy_with_logits(scores, labels, reduction="none").mean()
 
     def steps(self, w: Values, optimiser: Adam, device: torch.device) -> Steps:
-        """What takes the steps of an epoch: the fastest that there is for this model on a device."""
+        """Executor of an epoch's steps: the fastest available for this model on a device."""
         return usual_steps(optimiser.steps_of(self, w), self.settings["batch_size"], device)

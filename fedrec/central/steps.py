@@ -16,7 +16,7 @@ _STEPS_BEFORE_RECORDING = 3
 
 @dataclass(frozen=True)
 class EpochSamples:
-    """What an epoch goes over, in this order: with rows of several items where a method has `whole_rows`."""
+    """Samples of an epoch in their order; rows have several items if a method has `whole_rows`."""
 
     user: Tensor
     item: Tensor

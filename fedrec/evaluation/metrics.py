@@ -28,7 +28,7 @@ def metrics_of(ranks: NDArray[np.float32]) -> dict[str, float]:
 
 
 def per_user(ranks: NDArray[np.float32], metric: str) -> NDArray[np.float64]:
-    """What each user adds to `metric`, such as `hr@10`: the metric is the mean of these.
+    """Contribution of each user to `metric`, such as `hr@10`; the metric is their mean.
 
     A rank up to K is a hit. A hit at rank r adds 1 to HR@K, 1 / log2(1 + r) to NDCG@K and 1 / r to
     MRR@K; a miss adds nothing.

@@ -83,7 +83,7 @@ class Clients:
 
     @property
     def everywhere(self) -> int:
-        """How many clients all processes have together."""
+        """Number of clients of all processes."""
         return len(self) + self.elsewhere
 
     def number(self, who: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Clients:
 
     @property
     def device(self) -> torch.device:
-        """Where the clients' data lies."""
+        """Device of the clients' data."""
         return self.user.device
 
     @cached_property
@@ -133,7 +133,7 @@ class Clients:
 
     @cached_property
     def turn(self) -> Tensor:
-        """Of each training item its place in its client's order of time, from 0 for the oldest."""
+        """Index of each training item in its client's order of time, from 0 for the oldest."""
         if self.find_turns is None:
             raise FederationError("the order in which clients met their items is not known.")
         return self.find_turns()
@@ -227,7 +227,7 @@ class Clients:
         return self.train_item[self.start[who][place] + counted(sizes)], place
 
     def _training_rows(self, who: Tensor) -> Tensor:
-        """Where the training items of the clients `who` stand among those of all."""
+        """Indices of the training items of the clients `who` among those of all clients."""
         sizes = self.sizes[who]
         return torch.repeat_interleave(self.start[who], sizes) + counted(sizes)
 

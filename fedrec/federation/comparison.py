@@ -21,8 +21,8 @@ def learnt_values(learner: Learner, device: torch.device = _CPU) -> dict[str, Te
     return stored
 
 
-def relative_differences(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
-    """How far tensors are apart, each in shares of the first one's largest number.
+def shares_apart(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, float]:
+    """Largest difference of tensors, each relative to the first one's largest number.
 
     Numbers that are not finite are equal where both are the same; else they are apart without bound.
     """

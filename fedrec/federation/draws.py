@@ -115,7 +115,7 @@ def orders(
 def shuffled_in_torch(
     who: Tensor, size: Tensor, seed: int, round_: int, epoch: int, purpose: Purpose = Purpose.SHUFFLE
 ) -> Tensor:
-    """What `shuffled` gives, where there are no kernels."""
+    """Compute `shuffled` without kernels."""
     blocks = -(-size // LANES)
     owner = torch.repeat_interleave(who, blocks)
     words = philox(epoch * _PLACES + counted(blocks), owner, round_, int(purpose), seed)

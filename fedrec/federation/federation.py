@@ -157,7 +157,7 @@ class Federation:
         return cast(Weights, values)
 
     def _those(self, who: Tensor) -> Tensor | slice:
-        """What picks the clients `who` from all: without a copy where they are neighbours."""
+        """Index that selects the clients `who` from all, without a copy if they are consecutive."""
         span = self.clients.span(who)
         return who if span is None else span
 
@@ -185,7 +185,7 @@ class Federation:
         self.took_part = list(tensors["clients/took_part"].to(self.clients.device))
 
     def drew(self, round_: int) -> list[tuple[Tensor, Purpose]]:
-        """Which clients drew training negatives in a finished round, and for what."""
+        """Clients that drew training negatives in a finished round, with the purpose of the draws."""
         trained = self.took_part[round_ - 1].nonzero().squeeze(1)
         draws = [(trained, Purpose.NEGATIVES)] if trains(trace(self.method, round_)) else []
         _, who = trace_after(self.method, round_)
@@ -207,7 +207,7 @@ class Federation:
         return noted | self.engine.notes() | {"information_abundance": self._abundance()}
 
     def _participants(self, round_: int) -> tuple[Tensor, Tensor]:
-        """Who trains in a round, once the server is ready for it, and whose uploads are aggregated."""
+        """Clients that train in a round, and clients whose uploads the server aggregates."""
         clients, count = self.clients.everywhere, self.settings["clients"]
         share = self.settings["participation"] if count is None else min(1.0, (count + 0.5) / clients)
         side = self._server(round_, self._nobody).side()
@@ -249,7 +249,7 @@ class Federation:
         return torch.zeros(len(self.clients), device=self.clients.device)
 
     def _marked(self, who: Tensor) -> Tensor:
-        """Which clients these are, as a mark for each."""
+        """Mask of these clients among all."""
         if who is self.clients.everyone:
             return self._all_marked
         return torch.zeros_like(self.state.joined).index_fill_(0, who, True)
@@ -340,7 +340,7 @@ class Federation:
         return self._ways[numbers]
 
     def _values(self, who: Tensor) -> Values:
-        """What some clients are scored with, but for what is derived from it; to be looked at only."""
+        """Read-only parameters that some clients are scored with, without derived values."""
         values, those = Values(), self._those(who)
         for name in self.state.visible:
             kept, common = self._scored_with(name), self._common(name)
@@ -356,7 +356,7 @@ class Federation:
         return values
 
     def _beside_parameters(self) -> dict[str, Tensor]:
-        """What a method sees of everyone beside parameters; the same until the next round."""
+        """Values other than parameters that a method sees of all clients, constant until the next round."""
         if self._beside is None:
             numbers = {"interactions": self.clients.sizes, "held": self.state.held}
             dtype = torch.get_default_dtype()
@@ -368,7 +368,7 @@ class Federation:
         return self.state.shared.get(name, self.state.initial[name])
 
     def _abundance(self) -> dict[str, float]:
-        """Of every table of the server, and the mean over some clients of every table they keep."""
+        """Statistics of every server table, and the mean over some clients of every table that they keep."""
         clients = self.clients.everywhere
         spread = torch.linspace(0, clients - 1, min(_SAMPLED, clients))
         some = self.clients.own(spread.long().unique().to(self.clients.device))
@@ -384,13 +384,13 @@ class Federation:
         return abundance
 
     def _scored_with(self, name: str) -> Kept | None:
-        """What users are scored with, one each; None where it is the server's, the same for all."""
+        """Value that each user is scored with; None where the server's value serves all users."""
         location = self.state.parameters[name].location
         own = name in self.method.own_copies or self.done < self.settings["aggregate_from"]
         return self.state.kept.get(name) if location != "shared" or own else None
 
     def _derived_values(self) -> dict[str, Tensor]:
-        """What follows from whole tables, for everyone; computed once a round."""
+        """Values derived from whole tables, for all clients, computed once a round."""
         if self._derived is None:
             everyone = self.clients.everyone
             width = sum(part.count for part in self.state.parameters.values())

@@ -1,4 +1,4 @@
-"""Which rows of an item table each client holds: those of the items it samples, each once."""
+"""Held rows: the rows of an item table that a client samples in a round, each once."""
 
 from typing import NamedTuple
 
@@ -98,7 +98,7 @@ def held_rows(sampled: Sampled, items: int) -> Held:
 
 
 def held_rows_in_torch(sampled: Sampled, items: int) -> Held:
-    """What `held_rows` gives, where there are no kernels."""
+    """Compute `held_rows` without kernels."""
     size = sampled.size
     clients = torch.arange(len(size) + 1, device=size.device)
     owner = torch.repeat_interleave(clients[:-1], size, output_size=sampled.total)
@@ -110,7 +110,7 @@ def held_rows_in_torch(sampled: Sampled, items: int) -> Held:
 
 
 def held_rows_by(count: AnyKernel, fill: AnyKernel, sampled: Sampled, items: int) -> Held:
-    """What `held_rows` gives, by the kernels of `COUNT` and `FILL`."""
+    """Compute `held_rows` by the kernels `COUNT` and `FILL`."""
     item, size = sampled.item, sampled.size
     clients, words = len(size), -(-items // 32)
     workers = max(count.workers(clients), fill.workers(clients))

@@ -1,4 +1,4 @@
-"""What a training run needs of anything that learns: rounds, scores, and a state to store."""
+"""Interface of a learner for a training run: rounds, scores, and a state to store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fedrec.random.purpose import Purpose
 
 @dataclass(frozen=True)
 class Report:
-    """What one round cost and gave.
+    """Cost and outcome of one round.
 
     `loss` is the mean over the clients that trained, NaN where none did; `down` and `up` are the numbers (of
     four bytes) each of them received and sent. `slowest` is the papers' time of the slowest client,

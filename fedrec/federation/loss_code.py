@@ -14,7 +14,7 @@ _READS_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def code_structure(code: CodeType) -> Hashable:
-    """What code does, whatever file and line it stands in."""
+    """Identity of a code object, independent of its file and line."""
     return (
         code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
         code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,

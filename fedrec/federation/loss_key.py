@@ -1,4 +1,4 @@
-"""When two losses are the same one: the same code that reads the same values.
+"""Identity of losses: two losses are the same if the same code reads the same values.
 
 A local round writes its losses anew in every round. What was found out about a loss (its kernel, what it
 needs) holds for another one as long as both have one key. A key is made of everything that a function can

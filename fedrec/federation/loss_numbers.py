@@ -26,7 +26,7 @@ def is_cyclic(function: Any, active: tuple[Any, ...] = ()) -> bool:  # noqa: ANN
 
 
 def cells_of(function: FunctionType) -> list[Any]:
-    """What a function closes over; nothing stands for a name that has no value yet."""
+    """Values of a function's closure; a name without a value yet is left out."""
     return [content_of_cell(cell) for cell in function.__closure__ or ()]
 
 
@@ -52,7 +52,7 @@ def _replaced(value: Any, following: Iterator[Any]) -> Any:  # noqa: ANN401 - se
 
 
 def content_of_cell(cell: CellType) -> Any:  # noqa: ANN401 - see above
-    """What a cell holds; nothing where its name has no value yet."""
+    """Content of a closure cell; nothing if its name has no value yet."""
     try:
         return cell.cell_contents
     except ValueError:

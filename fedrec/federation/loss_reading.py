@@ -1,4 +1,4 @@
-"""What a loss can read: every value taken apart down to numbers, texts and the content of tensors."""
+"""Values that a loss can read, decomposed into numbers, texts and the content of tensors."""
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
@@ -65,7 +65,7 @@ _OPAQUE_NUMBERS = count()
 
 @dataclass
 class Reading:
-    """What was read of a value, and what must still be there for its key to hold."""
+    """Decomposition of a value, and the references that keep its key valid."""
 
     value: object
     """Kept, as it is known by its place in memory."""
@@ -316,12 +316,12 @@ def _digest(values: "np.ndarray[Any, Any]") -> bytes:
 
 
 def _written(value: Tensor) -> Hashable:
-    """Where a tensor lies, and how often torch has written to it."""
+    """Address of a tensor and its version counter."""
     return (value.data_ptr(), value._version)
 
 
 def _reduction(seen: dict[int, int], value: Any) -> Hashable:  # noqa: ANN401 - see above
-    """What pickle would write down of an object; None where it refuses. `seen` is what was read before."""
+    """State that pickle would store of an object, or None if it refuses; `seen` holds earlier objects."""
     reading = Reading(value, seen=dict(seen))
     structure: Hashable
     try:

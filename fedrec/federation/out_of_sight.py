@@ -1,4 +1,4 @@
-"""What a client cannot see: the object of the server's rule, which a loss may not read."""
+"""Guard that hides the server rule from clients: a loss may not read it."""
 
 import sys
 from collections.abc import Iterator

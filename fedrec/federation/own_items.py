@@ -1,4 +1,4 @@
-"""What scores know of the training items of clients: which they are, and which came last."""
+"""Training items of clients as scores see them: the set, and the most recent ones."""
 
 import torch
 from torch import Tensor

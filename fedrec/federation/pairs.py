@@ -69,12 +69,12 @@ class PairSet:
 
     @cached_property
     def start(self) -> Tensor:
-        """Where in `key` the pairs of each client begin, and at last where they end."""
+        """Start index in `key` of the pairs of each client, and finally the end index."""
         everyone = torch.arange(self.clients + 1, device=self.key.device)
         return torch.searchsorted(self.key, everyone * self.items)
 
     def sizes(self) -> Tensor:
-        """How many items go with each client."""
+        """Number of items of each client."""
         return self.start.diff()
 
     def only(self, who: Tensor) -> Self:
@@ -138,7 +138,7 @@ class PairTable:
             self._append(key, number[key])
 
     def entries(self, who: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What is not zero of the clients `who`: the index in `who`, the item and the number of each.
+        """Non-zero entries of the clients `who`: index in `who`, item and number.
 
         Sorted by index and item.
         """
@@ -181,7 +181,7 @@ class PairTable:
 
 
 def _positions(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Where in the sorted `key` each wanted number would stand, and whether it stands there."""
+    """Index in the sorted `key` of each wanted number, and whether it is present."""
     if not len(key):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
     at = torch.searchsorted(key, wanted)
@@ -189,7 +189,7 @@ def _positions(key: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _of_clients(key: Tensor, who: Tensor, items: int) -> tuple[Tensor, Tensor]:
-    """Where in the sorted `key` the pairs of the clients `who` stand, and the index in `who` of each."""
+    """Indices in the sorted `key` of the pairs of the clients `who`, and the index in `who` of each."""
     first = torch.searchsorted(key, who * items)
     size = torch.searchsorted(key, (who + 1) * items) - first
     rank = torch.repeat_interleave(torch.arange(len(who), device=who.device), size)

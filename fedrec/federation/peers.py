@@ -21,7 +21,7 @@ Tensors: TypeAlias = Mapping[str, Tensor]
 
 
 class Peers:
-    """As it stands, a process that trains all clients by itself: nobody is waited for, nothing is copied."""
+    """A single process that trains all clients: collectives wait for nobody and copy nothing."""
 
     rank: int = 0
     """The number of this process, from 0."""
@@ -34,11 +34,11 @@ class Peers:
         return self.rank == 0
 
     def span(self, count: int) -> slice:
-        """Which of `count` neighbours are this process's."""
+        """Slice of `count` consecutive elements that belongs to this process."""
         return self.spans(count)[self.rank]
 
     def spans(self, count: int) -> list[slice]:
-        """Which of `count` neighbours are each process's: equally many, up to one."""
+        """Slices of `count` consecutive elements, one per process, equal in size up to one."""
         ends = [count * rank // self.size for rank in range(self.size + 1)]
         return [slice(*ends[rank : rank + 2]) for rank in range(self.size)]
 
@@ -51,19 +51,19 @@ class Peers:
         return own
 
     def lengths(self, own: Tensor) -> list[int]:
-        """How many rows every process has."""
+        """Number of rows of every process."""
         return [len(own)]
 
     def each(self, own: Value) -> list[Value]:
-        """What every process has: something small."""
+        """All-gather of a small object."""
         return [own]
 
     def led(self, own: Value) -> Value:
-        """What the first process has: something small."""
+        """Broadcast of a small object from the first process."""
         return own
 
     def exchanged(self, parts: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
-        """What each process has for this one, of these `shapes`; this one's `parts` are for each in turn."""
+        """All-to-all: send `parts`, one per process, and receive tensors of these `shapes`."""
         del shapes
         return [*parts]
 

@@ -38,13 +38,13 @@ from fedrec.federation.rules.structure import check_parameters, check_program
 
 
 def trace(method: Method, round_: int) -> Program:
-    """What a client does in a round, from its download to its uploads."""
+    """Program of a client in a round, from download to upload."""
     check_parameters(method)
     return _checked(recorded(method.local_round, round_), method)
 
 
 def trace_after(method: Method, round_: int) -> tuple[Program, Who]:
-    """What clients do after aggregation, and which clients."""
+    """Program after aggregation, and the clients that execute it."""
     client = Client(round_)
     who = method.after_aggregation(client)
     if who not in get_args(Who):
@@ -68,7 +68,7 @@ def trains(program: Program) -> bool:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a program needs of an engine that trains many clients at once."""
+    """Requirements of a program on an engine that trains many clients at once."""
 
     whole_tables: bool
     """Whether rows of a table that hold no sample move by more than one factor, or are asked for."""
@@ -84,7 +84,7 @@ def shape_of(program: Program) -> tuple[Any, ...]:
 
 
 def ways_of(program: Program, method: Method) -> tuple[str, ...]:
-    """What losses that close over numbers ask of torch: other numbers may decide otherwise."""
+    """Operators that losses with numbers in their closure call; other numbers may take another branch."""
     rules = Rules(method)
     return tuple(
         rules.way_of(loss, trained) for loss, trained, _ in _differentiated(program) if numbers_of(loss)

@@ -201,7 +201,7 @@ def _own_state_of_classes(method: Method) -> Iterator[None]:
 
 
 def _state_of(held: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What may change of what a class or a module holds."""
+    """Attributes of a class or module that may change."""
     fixed = (type, ModuleType, FunctionType, BuiltinFunctionType, property, staticmethod, classmethod, *PLAIN)
     return [
         (name, value)

@@ -44,7 +44,7 @@ def joined(parts: Sequence[dict[str, Tensor]]) -> Tensors:
 
 
 def divided(whole: Tensors, peers: Peers) -> list[Tensors]:
-    """What each process has for its clients of the tensors of a whole federation."""
+    """Shards of a whole federation's tensors, one per process."""
     if peers.size == 1:
         return [whole]
     return [_of_some(whole, span) for span in peers.spans(len(whole[_JOINED]))]
@@ -65,7 +65,7 @@ def _of_some(whole: Tensors, some: slice) -> Tensors:
 
 
 def _axis(name: str) -> int | None:
-    """Which axis of a tensor clients are; None where it is one for all, or says itself whose it is."""
+    """Client axis of a tensor; None if it is shared by all or carries its own index."""
     axis = None
     for start, number in _AXES.items():
         if name.startswith(start):
@@ -84,7 +84,7 @@ def _filled(name: str, parts: Sequence[dict[str, Tensor]], counts: Sequence[int]
 
 
 def _stores(names: Iterable[str]) -> list[str]:
-    """What clients keep as changed rows."""
+    """Client state stored as changed rows."""
     return [name.removesuffix("/version") for name in names if name.endswith("/version")]
 
 

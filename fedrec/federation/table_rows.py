@@ -58,7 +58,7 @@ def put_rows(table: Tensor, index: Tensor, rows: Tensor) -> None:
 
 
 def move_rows(kernel: AnyKernel, table: Tensor, index: Tensor, rows: Tensor) -> None:
-    """What `take_rows` and `put_rows` do, by the kernel of either."""
+    """Execute `take_rows` or `put_rows` by its kernel."""
     kernel(
         -(-index.numel() // _STRETCH),
         index=index.contiguous(), count=index.numel(), width=table.shape[1], table=table, rows=rows,

@@ -1,4 +1,4 @@
-"""Sums over whole tables of clients, in double precision; on a GPU each number is read once, where it lies.
+"""Sums over whole tables of clients, in double precision; a GPU reads each number once, in place.
 
 torch would make other tensors of all numbers first, and has one thread there for the sum of a client's rows.
 """
@@ -61,7 +61,7 @@ _WIDE = 1 << 14
 
 
 def summed(rows: Tensor, starts: Tensor, power: int) -> Tensor:
-    """What stretches of neighbouring rows, which begin at `starts`, add to sums over tables: see `powers`.
+    """Terms of consecutive rows, from `starts` on, in sums over tables; see `powers`.
 
     The same bytes every time.
     """
@@ -72,7 +72,7 @@ def summed(rows: Tensor, starts: Tensor, power: int) -> Tensor:
 
 
 def of_each(tables: Tensor, power: int) -> Tensor:
-    """What all rows of each table (tables, items, d) add to sums over it: see `powers`."""
+    """Terms of all rows of each table (tables, items, d) in sums over it; see `powers`."""
     kernel = _kernel(SUM_SQUARES, tables) if power == _SQUARES else None
     if kernel is None:
         return powers(tables, power).sum(1)
@@ -98,7 +98,7 @@ def add_weighted_sum(total: Tensor, values: Tensor, weight: Tensor) -> bool:
 
 
 def add_weighted_sum_by(kernel: AnyKernel, total: Tensor, values: Tensor, weight: Tensor) -> None:
-    """What `add_weighted_sum` does, by the kernel of `SUM_WEIGHTED`."""
+    """Compute `add_weighted_sum` by the kernel `SUM_WEIGHTED`."""
     width = total.numel()
     kernel(
         -(-width // _LANES), values=values.contiguous(), weight=weight.double().contiguous(),

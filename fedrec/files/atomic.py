@@ -36,7 +36,7 @@ _FLUSHES = ContextVar("flushes", default=True)
 
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds.
+    """Yield a temporary path in the folder of `path`; rename it to `path` if the block succeeds.
 
     If the block fails nothing is left behind and an older `path` stays as it was. What a killed writer of
     the same file left behind is removed. Where the file system does not allow it, `StorageError`.
@@ -81,7 +81,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_remains(path: Path) -> None:
-    """Remove what killed writers of the file `path` left behind beside it.
+    """Remove temporary files that killed writers of `path` left in its folder.
 
     A writer holds a lock on what it writes, which the system takes from a dead one.
     """
@@ -124,7 +124,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def behind_link(path: Path) -> str:
-    """What is to be deleted with a damaged file that is a link, as to a cache; nothing of any other."""
+    """Target to delete with a damaged file that is a link, such as to a cache; None for any other file."""
     return f" It is a link: delete {path.resolve()}, too." if path.is_symlink() else ""
 
 
@@ -159,7 +159,7 @@ def _advice(path: Path, error: OSError) -> str:
 
 
 def _begun(path: Path) -> tuple[Path, int]:
-    """A new temporary file beside `path`, and its open descriptor, which holds a lock on it."""
+    """Create a temporary file in the folder of `path`, with an open descriptor that holds a lock on it."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         with suppress(OSError):

@@ -78,7 +78,7 @@ class LockHolder:
 
 
 def holder_of(folder: Path) -> LockHolder | None:
-    """Who holds the lock of a folder; None where nobody does. Holds, and waits for, nothing itself."""
+    """Owner of a folder's lock, or None. Takes no lock and does not wait."""
     try:
         with (folder / LOCK).open(encoding="utf-8", errors="replace") as stream:
             silent = time.time() - os.fstat(stream.fileno()).st_mtime

@@ -98,8 +98,8 @@ def read_table(
     return table, about
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """What a file says it is, without a look at its rows; `StorageError` where it says nothing."""
+def about_table(path: Path) -> dict[str, Any]:
+    """Metadata of a file, read without its rows; raise `StorageError` if it has none."""
     try:
         return verified((pq.read_schema(path).metadata or {})[_KEY])
     except _DAMAGE as error:

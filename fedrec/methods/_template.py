@@ -16,7 +16,7 @@ from fedrec.federation.model import Client, Initial, Method, Parameter, Weights,
 
 
 class Template(Method):
-    """The full name of the method."""
+    """Full name of the method."""
 
     # Its paper: Citation("Authors", "Title", "Venue", 2026), imported from fedrec.federation.model; or None.
     paper = None
@@ -24,8 +24,8 @@ class Template(Method):
     cost = "O(E S d) on the clients, O(sum of R_u d) on the server (S samples, R_u sampled items of u)."
 
     def parameters(self) -> dict[str, Parameter]:
-        """The parameters and where each lives: Q is shared, p stays on the client."""
-        # self.settings has the settings of config/methods.yaml; add your own there.
+        """Parameters and their locations: Q is shared, p stays on the client."""
+        # self.settings holds the settings of config/methods.yaml; those of your own are added there.
         d, start = self.settings["d"], Initial("normal", 1.0)
         return {
             # A row per item, on the server: clients train a copy, and may upload it.

@@ -1,20 +1,21 @@
-"""CentRAP: FedRAP with all data in one place.
-
-A baseline of FedRAP's paper.
+"""CentRAP: FedRAP with all data in one place, a baseline of FedRAP's paper.
 
 score     u_i . (c_j + d_ij) + b_i, as FedRAP's
-loss      FedRAP's, by the same curriculum; its means are over a mini-batch mixed over users
-training  SGD with weight decay on everything, at FedRAP's groups of rates
+loss      FedRAP's, with its curriculum; means are over a mini-batch mixed over users
+training  SGD with weight decay of everything, with FedRAP's rates
 scored    the newest of everything
 
-No paper says how it is trained. `mode=mixed` is ordinary mini-batch training. `mode=synchronous` takes one
-step per epoch: every user moves by the mean loss of all its samples, C by the mean over users of its
-gradients. That is FedRAP with one local epoch, one mini-batch of everything and every client, in one place.
+The paper describes CentRAP in one sentence and not its training. `mode=mixed` is ordinary mini-batch
+training. `mode=synchronous` takes one step per epoch: every user moves by the mean loss of all its samples,
+C by the mean over users of its gradients. That equals FedRAP with one local epoch, one mini-batch and all
+clients, in one place.
 
-`personal_rate` lets D learn at a rate of its own: a personal row has few samples in a mini-batch, a shared
-one those of every user, so that the rate D needs to remember makes C diverge.
+`personal_rate` gives D a rate of its own. A personal row has few samples in a mini-batch, a shared row has
+those of all users; with one rate for both, the rate at which D learns makes C diverge.
 
-Decay shrinks all of D alike, so D is one factor times stored rows: a step touches the rows it has samples of.
+Engine code: D has (clients x items, d) numbers, so this file is written for memory and not to be read like
+the paper. Weight decay shrinks all of D alike. So D is stored as rows times one factor, and a step touches
+only the rows that it has samples of.
 """
 
 import math
@@ -207,11 +208,11 @@ class CentRAP(Learner):
         return {name: shrunk * rate for name, rate in rates.items()}
 
     def _left_by_a_step(self, round_: int) -> float:
-        """What decay leaves of D in a step of an epoch."""
+        """Factor by which weight decay shrinks D in one step of an epoch."""
         return 1.0 - self._rates(round_)["D"] * float(self.settings["weight_decay"])
 
     def _steps_till_small(self, round_: int) -> int:
-        """How many steps of an epoch decay takes to make the factor of D small."""
+        """Steps of an epoch after which weight decay has made the factor of D small."""
         left = self._left_by_a_step(round_)
         return max(1, int(math.log(_SMALLEST) / math.log(left))) if left < 1 else _WITHOUT_END
 
@@ -230,7 +231,7 @@ class CentRAP(Learner):
 
 
 def _pieces(samples: EpochSamples, size: int) -> Iterator[EpochSamples]:
-    """The samples in their order, so many at a time."""
+    """The samples in their order, `size` at a time."""
     every = len(samples.user)
     return (samples.between(first, min(every, first + size)) for first in range(0, every, size))
 

@@ -1,4 +1,4 @@
-"""CoLR: clients send updates of low rank, all in one random subspace that the server draws in each round.
+"""CoLR: clients send updates of low rank, all in one random subspace that the server draws every round.
 
     score     p_u . (q_i + a_i B)
     client    A starts at 0; trains p_u and A with Q and B frozen
@@ -99,7 +99,7 @@ class CoLR(Method):
         return mean_entropy(dot(q, w.p), batch) + l2 * batch.mean(size)
 
     def gradient_factor(self, batch: Batch) -> Tensor | float:  # noqa: ARG002 - see override
-        """What the gradient of A is multiplied by."""
+        """Factor of the gradient of A."""
         return float((self.settings["rank"] / self.settings["d"]) ** 0.5)
 
     def local_round(self, client: Client) -> None:

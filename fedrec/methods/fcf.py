@@ -90,7 +90,7 @@ class FCF(Method):
         return dot(w.Q[items], w.p)
 
     def gradient(self, w: Weights, items: Tensor) -> Tensor:
-        """What items are sent: f_ui for each."""
+        """Upload of each item: f_ui."""
         alpha: float = self.settings["alpha"]
         own = w.own[items]
         return (1 + alpha * own) * (own - self.score(w, items).unsqueeze(-1)) * w.p

@@ -100,7 +100,7 @@ class FedCIA(Method):
 
 
 class FittedDimensions(FedCIA):
-    """The official code's loss: the square error of every dimension by itself."""
+    """The official code's loss: the squared error of every dimension separately."""
 
     @override
     def loss(self, w: Weights, batch: Batch) -> Tensor:

@@ -29,7 +29,7 @@ from fedrec.federation.model import (
 
 
 class TwiceMet(Through):
-    """Which pairs of items a client has met both of, in the place of which items it has met."""
+    """Upload of the pairs of items that a client has rated, in place of the items."""
 
     label = "pairs of items met"
 

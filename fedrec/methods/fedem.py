@@ -1,18 +1,23 @@
-"""FedEM: every client gets an aggregate of its own and merges it with its own item table, item by item.
+"""FedEM: every client receives an aggregate of its own and merges it with its own item table, item by item.
 
 Here Q, G and M are the paper's Q^l, Q^g and Q^m, and the adapter is its Theta.
 
-score      p_u . m_i, m_i = (1 - rho_i) q_i + rho_i g_i, rho_i = adapter(g_i - q_i, q_i) in (0, 1)
-client     in every epoch trains the adapter through the merge, merges, and trains p_u and M_u; then Q_u = M_u
+score      p_u . m_i, m_i = (1 - rho_i) q_i + rho_i g_i, rho_i = adapter(g_i - q_i, q_i) in (0, 1) (Eq. 9, 10)
+client     trains the adapter through the merge (Eq. 11), merges, trains p_u and the merged table (Eq. 12)
 upload     Q_u
-server     G_u = sum over v of w_uv Q_v; w_u balances data sizes p_v and similarities s_uv
+server     G_u = sum over v of w_uv Q_v; w_u balances data sizes p_v and similarities s_uv (Eq. 13)
 scored     own p_u with own table merged with the newest G_u
 
-Algorithm 1 by the letter is `merging=epoch`. The text rather describes `merging=once`: E epochs of the
-adapter, one merge, E epochs of training. The official code, which gives the printed numbers, is the default:
-it merges first and then through every mini-batch (`merging=batch`). In it only a tenth of the clients is
-aggregated (`aggregated=0.1`); the rest go on alone (`held` is 0), and so does everyone in the first round. It
-has similarities and weights of its own (`similarity=component`, `cosine`; `weights=simplex`). The paper's
+Three orders of adapter, merge and training (the table in fedrec/plugins/em.py):
+
+    merging=batch   DEFAULT, class OfficialOrder: the official code, which gives the printed numbers
+    merging=epoch   class FedEM: the lines of Algorithm 1; of line 5, which stands inside the loop over
+                    mini-batches, the last value alone is used
+    merging=once    class MergedOnce: the paper's text
+
+In the official code a tenth of the clients is aggregated in a round (`aggregated=0.1`). All others keep
+their own table and do not merge (`held` is 0), and so does everyone in the first round. The code has
+similarities and weights of its own (`similarity=component`, `cosine`; `weights=simplex`). The paper's
 ablations FedSim w/ SR, SM and DM are `merge=replace`, `static` and `dynamic`.
 """
 
@@ -47,7 +52,10 @@ from fedrec.plugins.em import Dynamic, OnlyAggregated, Replacement, Static
 
 
 class FedEM(OnlyAggregated):
-    """Elastic merging of personalised aggregates, over matrix factorisation."""
+    """Elastic merging of personalised aggregates, over matrix factorisation.
+
+    This class is Algorithm 1 (`merging=epoch`). The default is `OfficialOrder` below (`merging=batch`).
+    """
 
     paper = OnlyAggregated.paper
     cost = "O(E S d + n m d) on the clients, O(n^2 m d) on the server."
@@ -118,7 +126,7 @@ def closed_form(wanted: Tensor) -> Tensor:
 
 
 class MergedOnce(FedEM):
-    """The paper's text: E epochs of the adapter, one merge, E epochs of training."""
+    """`merging=once`, the paper's text: E epochs of the adapter, one merge, E epochs of training."""
 
     @override
     def parameters(self) -> dict[str, Parameter]:
@@ -134,7 +142,7 @@ class MergedOnce(FedEM):
 
 
 class OfficialOrder(MergedOnce):
-    """The official code: a merge, then for every mini-batch both steps through the merge."""
+    """`merging=batch`, default and official code: merge, then in every mini-batch both steps through it."""
 
     @override
     def local_round(self, client: Client) -> None:

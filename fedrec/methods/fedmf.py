@@ -1,4 +1,4 @@
-"""FedMF: matrix factorisation whose user vectors stay at home.
+"""FedMF: matrix factorisation whose user vectors stay on the clients.
 
 Here the unencrypted embedding version the five papers compare with.
 

@@ -1,4 +1,4 @@
-"""FedNCF: neural collaborative filtering whose user vectors stay at home.
+"""FedNCF: neural collaborative filtering whose user vectors stay on the clients.
 
 As plain averaging, which is how the five papers describe it.
 

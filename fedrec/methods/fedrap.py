@@ -1,19 +1,25 @@
-"""FedRAP: a shared item table plus a personal one, pushed apart as rounds go by.
+"""FedRAP: a shared item table plus a personal one, pushed apart as the rounds pass.
 
-score      u_i . (c_j + d_j) + b_i
-loss       mean entropy - lambda_a mean (d - c)^2 + mu_a mean |c|, means over the rows of a mini-batch
-           and their dimensions; in round a, lambda_a = tanh(a / 10) v1 and mu_a = tanh(a / 10) v2
-client     trains C, D and the user layer together by SGD with weight decay on everything; rates shrink
-           after every mini-batch, and from round to round
+score      sigmoid(u_i . (c_j + d_ij) + b_i)
+loss       entropy - lambda_a |D_i - C|^2 + mu_a |C|_1 (Eq. 3); in round a, lambda_a = tanh(a / 10) v1
+           and mu_a = tanh(a / 10) v2
+client     trains C, D_i and u_i by SGD (ClientUpdate of Algorithm 1)
 upload     C
-server     C = plain mean
-scored     own user layer and D with the server's newest C
+server     C = plain mean (Algorithm 1, line 11)
+scored     own u_i, b_i and D_i with the server's newest C
 
-The paper's ablations: other curricula (`curriculum=fixed`, `sin`, `square`, `frac`), -C and -D
-(`tables=shared` and `personal`), -No and -L2 (`penalty=none` and `l2`). The official code computes the
-curriculum and never uses it, so it runs `curriculum=fixed`; its sine is shifted to [0, v] and its square wave
-turns every 5 rounds (`schedule=code`). Its entropy is that of a sigmoid in single precision, which stops
-teaching where the sigmoid has become 0 or 1 (`entropy=probability`).
+From the paper: score without b_i, loss, curriculum, upload, server. Its ablations are
+`curriculum=fixed`, `sin`, `square` and `frac`, -C and -D (`tables=shared` and `personal`), -No and -L2
+(`penalty=none` and `l2`).
+
+From the official code alone, not in the paper: the bias b_i; weight decay of everything; rates that shrink
+after every mini-batch and every round; rates of their own for both item tables; and the two norms as means
+over the rows of a mini-batch and their dimensions, where Eq. 3 has sums over whole tables.
+
+Differences of the official code that are settings here, off by default: it computes the curriculum and
+never uses it (`curriculum=fixed`); its sine is shifted to [0, v] and its square wave turns every 5 rounds
+(`schedule=code`); its entropy is that of a sigmoid in single precision, whose slope is 0 where the sigmoid
+rounds to 0 or 1 (`entropy=probability`).
 """
 
 import math
@@ -79,23 +85,23 @@ class FedRAP(Guarded):
         return dot(self.rows(w, items), w.u) + w.b.squeeze(-1)
 
     def curriculum(self, a: int) -> float:
-        """What v1 and v2 are multiplied by in round a."""
+        """Factor of v1 and v2 in round a."""
         return CURRICULA[self.settings["curriculum"]](a)
 
     def strengths(self, a: int) -> tuple[float, float]:
-        """lambda_a and mu_a of round a, which start small and grow up to v1 and v2."""
+        """lambda_a and mu_a of round a: they start small and grow to v1 and v2."""
         return self.curriculum(a) * self.settings["v1"], self.curriculum(a) * self.settings["v2"]
 
     def difference(self, w: Weights, batch: Batch) -> Tensor | float:
-        """Mean (d - c)^2, which keeps what C and D have learnt different."""
+        """Mean (d - c)^2 (Eq. 2 by mini-batch): the loss rewards C and D for learning different things."""
         return batch.mean((w.D[batch.items] - w.C[batch.items]).square().mean(-1))
 
     def norm(self, w: Weights, batch: Batch) -> Tensor | float:
-        """Mean |c|, which makes C sparse."""
+        """Mean |c| (the third term of Eq. 3 by mini-batch), which makes C sparse."""
         return batch.mean(w.C[batch.items].abs().mean(-1))
 
     def loss_in(self, a: int) -> Loss:
-        """The loss of round a (Eq. 3)."""
+        """The loss of round a: Eq. 3, with means over the mini-batch's rows for norms of whole tables."""
         lambda_a, mu_a = self.strengths(a)
 
         def loss(w: Weights, batch: Batch) -> Tensor:
@@ -104,7 +110,7 @@ class FedRAP(Guarded):
         return loss
 
     def train(self, client: Client) -> None:
-        """The local epochs of ClientUpdate, on everything together."""
+        """The local epochs of ClientUpdate (lines 1 to 6); decay and two rates are the official code's."""
         eta = {"u": self.settings["rate"], "b": self.settings["rate"]}
         rates = {name: eta.get(name, self.settings["item_rate"]) for name in self.parameters()}
         decay = dict.fromkeys(rates, self.settings["weight_decay"])

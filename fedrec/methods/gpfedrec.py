@@ -105,7 +105,7 @@ class GPFedRec(Method):
 
 
 class DistantNeighbours(NeighbourMeans):
-    """As the official code: the more distant two tables are, the more alike they count."""
+    """The official code's rule: the more distant two tables are, the more similar they count."""
 
     @override
     def likeness(self, uploads: Uploads) -> Tensor:

@@ -12,7 +12,7 @@ from fedrec.methods.fedmf import FedMF
 
 
 class LocalOnly(FedMF):
-    """FedMF whose item table stays at home too."""
+    """FedMF whose item table stays on the client too."""
 
     paper: ClassVar[Citation | None] = None
 

@@ -1,14 +1,15 @@
 """PFedCLR: federated matrix factorisation with a low-rank correction that stays on the client.
 
 score      p_u . (q_i + a_i B_u)
-step 1     local training: p_u rests, the correction is left out; Q_u trains, on p_u . q_i
+step 1     local training: Q_u trains on p_u . q_i; p_u is frozen, the correction is left out (Eq. 6)
 upload     Q_u, before anything personal is trained
-step 2     dual-function mechanism: Q_u rests; p_u, A_u and B_u train together, on the full score
-step 3     global aggregation: Q = sum of w_u Q_u, w_u the share of the training rows
+step 2     dual-function mechanism: p_u, A_u and B_u train together on the full score; Q_u is frozen (Eq. 10)
+step 3     global aggregation: Q = sum of w_u Q_u, w_u the share of the training rows (Eq. 11)
 scored     own p_u, A_u, B_u and own copy of Q as last trained
 
-The ablations: `correction=full` has one free vector per item in place of a_i B_u (w/ CF), `training=joint`
-lets p_u and Q_u train together first and the correction alone afterwards (w/ AF with `correction=full`).
+The ablations: `correction=full` has one free vector per item in place of a_i B_u (w/ CF, Eq. 9).
+`training=joint` trains p_u and Q_u together first and the correction alone afterwards (w/ AF with
+`correction=full`).
 """
 
 from typing import ClassVar
@@ -73,17 +74,17 @@ class PFedCLR(Method):
         return mean_entropy(dot(w.Q[batch.items], w.p), batch)
 
     def local_round(self, client: Client) -> None:
-        """ClientUpdate: train Q, upload it, then train what is personal."""
+        """ClientUpdate of Algorithm 1: train Q, upload it, then train p, A and B."""
         eta, beta = self.settings["rate"], dict.fromkeys(self.buffer, self.settings["beta"])
-        # Step 1: local training, and upload for step 3, the server's mean.
+        # Step 1, lines 1 to 6: local training, and upload for step 3, the server's mean.
         self.fit(client, self.step(client, {"Q": eta}), loss=self.uncorrected)
         client.upload("Q")
-        # Step 2: dual-function mechanism.
+        # Step 2, lines 7 to 11: dual-function mechanism.
         self.fit(client, self.step(client, {"p": eta, **beta}))
 
 
 class FullCorrection(PFedCLR):
-    """The buffer matrix is a free one, W."""
+    """w/ CF: the buffer matrix is a free one, W (Eq. 9)."""
 
     buffer = ("W",)
 

@@ -97,7 +97,7 @@ class PFedGraph(Method):
         return dot(self.table(w, items), w.p)
 
     def loss(self, w: Weights, batch: Batch) -> Tensor:
-        """Mean entropy with the own table, which has taken over the aggregate."""
+        """Mean entropy with the own table, after it took the aggregate."""
         return mean_entropy(dot(w.Q[batch.items], w.p), batch)
 
     def penalty(self, w: Weights, batch: Batch) -> Tensor:  # noqa: ARG002 - it is about whole tables

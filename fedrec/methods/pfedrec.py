@@ -2,13 +2,14 @@
 
 score      theta_u . q_i + b_u
 client     starts from the server's Q and its own score function; for every mini-batch first a step on
-           the score function, then, on a loss computed anew, a step on its copy of Q ("post-tuning")
+           the score function, then, on the loss computed again, a step on its copy of Q ("post-tuning")
 upload     Q_u
-server     Q = plain mean of Q_u
+server     Q = plain mean of Q_u (Algorithm 1, line 6)
 scored     own score function with own copy of Q as last trained
 
 The official code lets item rows learn at rate x items x 80, since few samples touch a row and all touch
-the score function. It also uploads b_u, which nothing ever uses; here it stays at home, as the paper says.
+the score function. It also uploads b_u, which the server never uses. Here b_u stays on the client, as in the
+paper.
 """
 
 from torch import Tensor

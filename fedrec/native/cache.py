@@ -54,7 +54,7 @@ def folder() -> Path | None:
 
 
 def loaded_kernel(name: str, source: str, made: Callable[[Path], None], load: Callable[[Path], T]) -> T:
-    """What `load` makes of the file `name`, out of the cache or, where it is not there, written by `made`.
+    """Apply `load` to the file `name` of the cache; on a miss, `made` writes it first.
 
     Raise `NoCompilerError` where it cannot be compiled, or not be loaded.
     """
@@ -141,7 +141,7 @@ def _checksum_of(path: Path) -> Path:
 
 
 def _checksum_line(name: str, image: bytes) -> bytes:
-    """What lies beside a kernel, as `sha256sum --check` reads it. With the name, no other kernel fits it."""
+    """Checksum file of a kernel, as `sha256sum --check` reads it; it names the kernel."""
     return f"{hashlib.sha256(image).hexdigest()}  {name}\n".encode()
 
 
@@ -183,7 +183,7 @@ def _is_own_file(status: os.stat_result) -> bool:
 
 
 def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
-    """What `load` makes of the bytes `image`, which were read from `path` and found right.
+    """Apply `load` to the verified bytes `image` of `path`.
 
     It loads a copy: whatever happens to the file from now on, these bytes are what the process runs.
     """
@@ -199,7 +199,7 @@ def _loaded(path: Path, image: bytes, load: Callable[[Path], T]) -> T:
 
 
 def _first_loaded(fresh: Path, load: Callable[[Path], T]) -> T:
-    """What `load` makes of a temporary file, whose name is left out of errors: they are said once each."""
+    """Apply `load` to a temporary file; errors leave out its name, so that each is printed once."""
     try:
         return load(fresh)
     except OSError as error:
@@ -267,7 +267,7 @@ def _private_folder() -> Iterator[Path]:
 
 @cache
 def _base() -> Path:
-    """Where temporary folders lie: where programs may run; what killed processes left there is removed."""
+    """Parent of temporary folders, in which programs may run; remains of killed processes are removed."""
     base = Path(tempfile.gettempdir())
     # Hardened machines let no program run from there (`noexec`).
     if os.statvfs(base).f_flag & getattr(os, "ST_NOEXEC", 0):

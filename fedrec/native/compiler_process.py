@@ -18,7 +18,7 @@ _HANGING: dict[str, str] = {}
 
 
 def compiler_output(command: Sequence[str], text: str = "", **environment: str) -> str:
-    """What a compiler prints that reads `text`; raise `NoCompilerError` where it does not succeed."""
+    """Output of a compiler that reads `text`; raise `NoCompilerError` if it fails."""
     if command[0] in _HANGING:
         raise NoCompilerError(_HANGING[command[0]])
     try:

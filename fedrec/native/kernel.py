@@ -1,4 +1,4 @@
-"""A kernel on one device: compiled when first needed, called on tensors and numbers."""
+"""A kernel on the current device: compiled at first use, called on tensors and numbers."""
 
 import ctypes
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class AnyKernel(Protocol):
-    """What does pieces of work on tensors and numbers."""
+    """Compiled kernel that executes work items on tensors and numbers."""
 
     def workers(self, items: int) -> int:
-        """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
+        """Maximum number of workers for `items` work items; each worker has its own scratch memory."""
 
     def __call__(self, items: int, /, **arguments: Argument) -> None:
         """Do `items` pieces of work; arguments by the names of the kernel's parameters."""
@@ -45,7 +45,7 @@ class Kernel(AnyKernel):
         )
 
     def workers(self, items: int) -> int:
-        """How many workers at most share `items` pieces of work: scratch memory is given by worker."""
+        """Maximum number of workers for `items` work items; each worker has its own scratch memory."""
         return self._kernel.workers(items)
 
     def __call__(self, items: int, /, **arguments: Argument) -> None:
@@ -56,7 +56,7 @@ class Kernel(AnyKernel):
 
 @cache
 def kernel_or_none(source: KernelSource, device: torch.device, lanes: int = 256) -> Kernel | None:
-    """The kernel of a source; None where it cannot be compiled for the device, which is said once."""
+    """The kernel of a source; None if it cannot be compiled for the device, which is logged once."""
     try:
         return Kernel(source, device, lanes)
     except NoCompilerError as error:

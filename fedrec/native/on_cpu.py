@@ -43,7 +43,7 @@ class CpuKernel:
         self._function.restype = None
 
     def workers(self, items: int) -> int:
-        """How many threads will share `items` pieces of work."""
+        """Number of threads for `items` work items."""
         return max(1, min(torch.get_num_threads(), items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
@@ -78,13 +78,13 @@ def cpu_kernel(source: KernelSource, soon: bool = False) -> CpuKernel:
 
 
 def flags() -> tuple[str, ...]:
-    """How kernels are compiled."""
+    """Compiler command of kernels."""
     vectors = () if "clang" in _version() else _OF_GCC
     return (*_FLAGS, *vectors, _NATIVE, *os.environ.get(FLAGS, "").split())
 
 
 def compilation() -> str:
-    """What kernels depend on, apart from their text: the compiler, its flags and the machine."""
+    """Cache key of kernels in addition to their text: the compiler, its flags and the machine."""
     try:
         return "\n".join([*compiler(), *flags(), _machine()])
     except NoCompilerError:
@@ -105,14 +105,14 @@ def compiler() -> tuple[str, ...]:
 
 
 def _compile(command: tuple[str, ...], text: str, path: Path) -> None:
-    """Compile a text; what the compiler writes besides goes to the folder of `path`, too."""
+    """Compile a text; the compiler's other outputs go to the folder of `path`, too."""
     output = [*command, "-x", "c", "-o", str(path), "-", "-lm"]
     compiler_output(output, text, TMPDIR=str(path.parent))
 
 
 @cache
 def _machine() -> str:
-    """What `native` stands for on this machine, as far as compiled code can tell."""
+    """Meaning of `native` on this machine, as far as compiled code depends on it."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
     facts = [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
@@ -121,5 +121,5 @@ def _machine() -> str:
 
 @cache
 def _version() -> str:
-    """What the compiler calls itself."""
+    """Version line of the compiler."""
     return compiler_output([*compiler(), "--version"]).partition("\n")[0]

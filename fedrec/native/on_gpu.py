@@ -20,7 +20,7 @@ _POOL_BYTES = 8
 
 
 def memory_of_block(device: torch.device) -> int:
-    """Bytes of a pool that a block can be given, beside what its kernel may have of fixed size."""
+    """Bytes of dynamic shared memory available to a block, after its kernel's static part."""
     properties = torch.cuda.get_device_properties(device)
     # Torch's annotations do not know it, nor do AMD's devices.
     most: int = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
@@ -56,11 +56,11 @@ class GpuKernel:
         self._resident = max(1, blocks.value) * self._processors
 
     def workers(self, items: int) -> int:
-        """How many blocks will share `items` pieces of work: as many as fit on the device at once."""
+        """Number of blocks for `items` work items: as many as fit on the device at once."""
         return max(1, min(self._resident, items))
 
     def run(self, items: int, arguments: "ctypes.Array[ctypes.c_uint64]") -> None:
-        """Start the work on torch's stream. Calls of one kernel do not run beside each other."""
+        """Launch on torch's stream. Calls of one kernel do not overlap."""
         # To enter a device takes as long as a launch, and hardly ever is another one the present one.
         inside = torch.cuda.current_device() == self._number
         with nullcontext() if inside else torch.cuda.device(self._device):
@@ -126,7 +126,7 @@ def _nvrtc() -> ctypes.CDLL:
 
 
 def _nvrtc_places() -> Iterator[str]:
-    """Where the library may be: with torch, in the packages torch depends on, or where the system looks."""
+    """Candidate paths of the library: torch, packages that torch depends on, the system's library path."""
     major = str(torch.version.cuda).partition(".")[0]
     packages = Path(torch.__file__).parents[1]
     for folder in (packages / "torch" / "lib", *sorted(packages.glob("nvidia/*/lib"))):

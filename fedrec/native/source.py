@@ -177,7 +177,7 @@ class KernelSource:
 
 
 def hash_of(*texts: str) -> str:
-    """What a compiled program is filed under."""
+    """Cache key of a compiled program."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\0")

@@ -71,7 +71,7 @@ class DualPer(Plugin):
         return self.loss
 
     def goal(self, name: str) -> str | None:
-        """What has become private stays at home."""
+        """A parameter that became private stays on the client."""
         return name if self.parameters()[name].location == "shared" else None
 
 

@@ -1,16 +1,22 @@
-"""EM, elastic merging: how much of the server's item table a client takes over, item by item.
+"""EM, elastic merging: each client decides, item by item, how much of the server's item table it merges.
 
-tables     L_u the client's own item table, kept over rounds and uploaded; G what the server sends back
+tables     L_u the client's own item table, kept over rounds and uploaded; G what the server returns
 merged     l_i + rho_i (g_i - l_i), rho_i = adapter(g_i - l_i, l_i) in (0, 1); the adapter stays private
-client     trains the adapter alone on the merged table, merges, then trains as the backbone does
+client     trains the adapter on the merged table, merges, then trains as the backbone does
 scored     own table merged with the server's newest
 
-`merging` tells when: `once` (E epochs of the adapter, one merge, the backbone's round), `epoch` (FedEM's
-Algorithm 1 by the letter: adapter, merge and training in every epoch, each time from the table the round
-began with) or `batch` (the official code: merge first, then in every mini-batch a step of the adapter and one
-of the backbone, both through the merge). `merge` replaces rho by one number of the adapter for all items
-(`dynamic`), by `weight` (`static`) or by 1 (`replace`). `merged=aggregated` is the official code, where
-with `aggregated=0.1` nine clients of ten neither get a table nor merge in a round.
+Three orders of one local round with E epochs (`merging`):
+
+    order   source            1st                   2nd                     3rd
+    once    FedEM's text      E epochs of adapter   merge L                 E epochs of the backbone on L
+    epoch   Algorithm 1       1 epoch of adapter    merge L into M          1 epoch of the backbone on M;
+                                                                            all E times, then L = M
+    batch   official code     merge L               in every mini-batch a step of the adapter and one of the
+                                                    backbone, both through the merge
+
+Four ways to merge (`merge`): `elastic` has rho of the adapter for each item; `dynamic` one rho of the
+adapter for all items; `static` has rho = `weight`; `replace` has rho = 1. `merged=aggregated` is the
+official code: with `aggregated=0.1` nine of ten clients neither receive a table nor merge in a round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,15 +68,15 @@ class ElasticMerging(Plugin):
         return model | self.scratch(own) | self.adapter(own.shape[1])
 
     def scratch(self, own: Parameter) -> dict[str, Parameter]:  # noqa: ARG002 - see override
-        """Further tables that a round needs, shaped as the own one."""
+        """Tables that a round needs in addition, shaped as the own one."""
         return {}
 
     def adapter(self, d: int) -> dict[str, Parameter]:
-        """Theta, the perceptron that tells rho."""
+        """Theta, the perceptron that computes rho."""
         return mlp("adapter", (2 * d, *self.settings["adapter"], 1), "private")
 
     def rho(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """How much of the difference between two rows is taken over (FedEM's Eq. 9)."""
+        """Share of the difference between two rows that the client merges (FedEM's Eq. 9)."""
         return torch.sigmoid(perceptron(w, "adapter", torch.cat((difference, own), dim=-1)))
 
     def merge(self, w: Weights, own: Tensor, other: Tensor) -> Tensor:
@@ -78,7 +84,7 @@ class ElasticMerging(Plugin):
         return own + self.weight(w, own, other - own) * (other - own)
 
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
-        """How much of the difference this client takes over."""
+        """Share of the difference that this client merges."""
         return self.rho(w, own, difference)
 
     def merged(self, w: Weights, items: Tensor) -> Tensor:
@@ -129,7 +135,7 @@ class ElasticMerging(Plugin):
 
 
 class OnlyAggregated(ElasticMerging):
-    """Clients not aggregated in the last round get no table: they continue, scored with their own."""
+    """A client that was not aggregated in the last round gets no table; it trains and scores with its own."""
 
     @override
     def weight(self, w: Weights, own: Tensor, difference: Tensor) -> Tensor | float:
@@ -186,7 +192,7 @@ class EveryBatch(ElasticMerging):
 
 
 class Dynamic(ElasticMerging):
-    """DM: the adapter tells one rho for all items, from the mean over items of what it looks at."""
+    """DM: the adapter computes one rho for all items, from the mean of its inputs over items."""
 
     @override
     def derived(self, w: Weights) -> dict[str, Tensor]:

@@ -71,7 +71,7 @@ class PLGC(Plugin):
         return (shared, "G") if own is None else (own, shared)
 
     def parameters(self) -> dict[str, Parameter]:
-        """The item table becomes the client's own beside the server's; a head is added."""
+        """The client keeps its own item table in addition to the server's; a head is added."""
         model, (own, other) = self.restarted(self.backbone.parameters()), self.tables
         if own not in model:
             raise ConfigurationError(

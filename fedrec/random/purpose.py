@@ -1,4 +1,4 @@
-"""What draws are for, and how many a counter gives."""
+"""Purposes of random draws, and the numbers per Philox counter."""
 
 from enum import IntEnum
 
@@ -7,7 +7,7 @@ LANES = 4
 
 
 class Purpose(IntEnum):
-    """What a draw is for. Numbers are part of every result: never reuse or change one."""
+    """Purpose of a draw. Its number is part of every result: never reuse or change one."""
 
     TIES = 1
     CANDIDATES = 2

@@ -1,4 +1,4 @@
-"""What all engines share: the task of a round and its outcome, an engine and its parts, engines by name."""
+"""Interface of all engines: the task of a round, its outcome, an engine, and engines by name."""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -81,7 +81,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a round of local training reports: each client's mean loss in its last epoch, and their mean.
+    """Report of a round of local training: each client's mean loss in its last epoch, and their mean.
 
     A GPU is waited for when the mean is asked for, which raises `DivergenceError` where a client left the
     finite numbers. `slowest` is the seconds the slowest client took; None where clients are not timed one
@@ -110,7 +110,7 @@ class Engine(ABC):
         """Train every client of the task."""
 
     def notes(self) -> dict[str, Any]:
-        """How it has trained, for `run.json`."""
+        """Description of the training path that was used, for `run.json`."""
         return {}
 
 

@@ -147,7 +147,7 @@ class LoopClient(Interpreter):
         return torch.zeros(self.task.clients.items, 1, device=self.who.device).index_fill_(0, training, 1)
 
     def _past(self) -> Past:
-        """What came before the positive of each sample."""
+        """History before the positive of each sample."""
         clients, client = self.task.clients, int(self.who[0])
         own = slice(int(clients.start[client]), int(clients.start[client + 1]))
         turn = clients.turn[own].repeat_interleave(self.task.samples.group)

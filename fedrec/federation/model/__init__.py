@@ -1,4 +1,4 @@
-"""What a method is made of: everything the file of a method or plug-in is written with."""
+"""Vocabulary of method and plug-in files."""
 
 from fedrec.federation.model.citation import Citation
 from fedrec.federation.model.client import (

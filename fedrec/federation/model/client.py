@@ -132,7 +132,7 @@ class Client:
 
     @property
     def program(self) -> Program:
-        """What was asked so far, in order."""
+        """Operations recorded so far, in order."""
         return tuple(self._operations)
 
     def fit(
@@ -160,7 +160,7 @@ class Client:
 
 
 def recorded(work: Callable[[Client], Any], round_: int) -> Program:
-    """What `work` asks of a client in a round."""
+    """Program that `work` records for a client in a round."""
     client = Client(round_)
     work(client)
     return client.program

@@ -1,4 +1,4 @@
-"""What a federated method says about itself.
+"""Base class of federated methods.
 
 A method names its parameters and where they live, scores items, and writes one local round as its
 paper does: what is trained, in which order, what is uploaded. An ordinary method needs no more than
@@ -71,7 +71,7 @@ class Method(ABC):
         return mean_entropy(self.score(w, batch.items), batch)
 
     def after_aggregation(self, client: Client) -> Who:  # noqa: ARG002 - most do nothing
-        """What clients do after the server has answered, before they are scored; returns which clients.
+        """Hook: local work after aggregation and before scoring; returns the clients that do it.
 
         They upload nothing more. Samples are drawn anew: the client's training items with other negatives.
         """
@@ -85,7 +85,7 @@ class Method(ABC):
         return {}
 
     def privacy(self, samples: Tensor, rounds: int) -> dict[str, Any]:  # noqa: ARG002 - see override
-        """What the method's own mechanism guarantees after `rounds`, if it has one; for `run.json`.
+        """Privacy guarantee of the method's own mechanism after `rounds`, if it has one, for `run.json`.
 
         `samples` is the number of training samples of each client.
         """

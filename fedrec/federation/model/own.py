@@ -1,4 +1,4 @@
-"""What a method knows of a client's own training items: `w.own`, and histories in order of time."""
+"""A client's own training items as a method sees them: `w.own`, and histories in order of time."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -23,7 +23,7 @@ class History:
 
 @dataclass(frozen=True)
 class Past:
-    """What came before the positive of each sample, in the numbers by which an engine looks up rows.
+    """History before the positive of each sample, as the row indices that an engine looks up.
 
     `ordered` are the training items of clients in order of time, one client's behind another's; `first` tells
     where those of the sample's client begin, `turn` which of them its positive is.
@@ -45,7 +45,7 @@ class Past:
 
 
 def no_history(_length: int) -> NoReturn:
-    """What `w.history` is where a method trains: there the items that are predicted are among it."""
+    """`w.history` during training, where it contains the items that are predicted."""
     raise FederationError(
         "w.history is known in scores alone, since it holds the positives that a loss is to predict. In a "
         "loss, batch.history(length) has the items before the positive of each sample."
@@ -53,7 +53,7 @@ def no_history(_length: int) -> NoReturn:
 
 
 def unknown_past(_length: int) -> NoReturn:
-    """What `batch.history` is where samples have no place in a history."""
+    """`batch.history` of samples that have no position in a history."""
     raise FederationError(
         "batch.history is not known of the samples of guarded gradients: use a method without dp_noise."
     )

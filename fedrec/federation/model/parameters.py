@@ -1,4 +1,4 @@
-"""What a method's model is made of, and where each part lives."""
+"""Parameters of a method's model: shape, initial values and location."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Combine: TypeAlias = Literal["mean", "touched", "change"]
 
 @dataclass(frozen=True)
 class Initial:
-    """How a parameter starts: normal with a standard deviation, uniform up to a bound, constant, or given."""
+    """Initial values of a parameter: normal (standard deviation), uniform (bound), constant, or given."""
 
     kind: Literal["normal", "uniform", "constant", "given"]
     scale: float
@@ -32,7 +32,7 @@ class Initial:
 
 @dataclass(frozen=True, eq=False)
 class GivenTable:
-    """What a file says of items: the value of a setting of type `path` in training; see `given_table`."""
+    """Item values from a file: a setting of type `path` during training; see `given_table`."""
 
     path: str
     sha256: str

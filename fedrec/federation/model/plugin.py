@@ -1,4 +1,4 @@
-"""What plug-ins are made of: a method around a backbone, whose local round it transforms.
+"""Base class of plug-ins: a method that transforms the local round of its backbone.
 
 A plug-in shows its backbone other tables (`view`), adds to its loss and its steps, and changes
 where uploads go; the backbone's local round is recorded as it is written, and then transformed.
@@ -70,11 +70,11 @@ class Plugin(Method):
         return tuple(changed for operation in program for changed in self.changed(operation))
 
     def transform_after(self, program: Program) -> Program:
-        """What clients do after aggregation, given the backbone's: every operation by the hooks below."""
+        """Transform the backbone's program after aggregation: every operation by the hooks below."""
         return tuple(changed for operation in program for changed in self.changed(operation))
 
     def changed(self, operation: Operation) -> Iterator[Operation]:
-        """What takes the place of one operation of the backbone."""
+        """Operations that replace one operation of the backbone."""
         if isinstance(operation, Fit):
             refuse_guarded(operation.steps)
             yield replace(operation, steps=self.steps(operation.steps), loss=self.loss_of(operation.loss))
@@ -101,7 +101,7 @@ class Plugin(Method):
         return lambda w, batch: loss(self.view(w), batch)
 
     def rows_of(self, rows: RowsOf | WholeTable) -> RowsOf | WholeTable:
-        """What a table is rewritten by, seen through `view`."""
+        """Function that rewrites a table, seen through `view`."""
         if isinstance(rows, WholeTable):
             return rows
         return lambda w, items: rows(self.view(w), items)

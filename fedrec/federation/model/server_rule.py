@@ -20,7 +20,7 @@ class Uploads(Protocol):
     """
 
     def __len__(self) -> int:
-        """How many clients there are."""
+        """Number of clients."""
 
     def of_each(self, of: Callable[[Tensor], Tensor]) -> Tensor:
         """What follows from each vector by itself, for all clients: `of` is given some of them (n x numbers),
@@ -58,7 +58,7 @@ class PersonalValues(Protocol):
 
 @dataclass(frozen=True)
 class ServerSide:
-    """What a rule may use on the server, before and after the uploads of a round."""
+    """Server state that a rule may use before and after the uploads of a round."""
 
     round_: int
     seed: int
@@ -90,7 +90,7 @@ class ServerSide:
 
 
 class ServerRule:
-    """What the server does in a round; as it stands, the weighted mean of uploads and nothing else."""
+    """Base class of server rules; by default the weighted mean of uploads."""
 
     def __init__(self, settings: Mapping[str, Any], items: int) -> None:
         self.settings = settings
@@ -108,7 +108,7 @@ class ServerRule:
         return sizes
 
     def mix(self, name: str, uploads: Uploads, server: ServerSide) -> Mixed | None:  # noqa: ARG002 - see override
-        """How uploads of a personal parameter become everyone's values; None: everyone keeps its own.
+        """Mixing weights from uploads of a personal parameter to clients' values; None: each keeps its own.
 
         `uploads` are those of the clients `server.who`. Where many clients get the same, the weights may be
         given as a product of two matrices.

@@ -257,7 +257,7 @@ class PlainBatch:
 
 
 def powers(rows: Tensor, power: int) -> Tensor:
-    """What each row adds to a sum over a table, in double precision: itself, or its squared norm."""
+    """Term of each row in a sum over a table, in double precision: itself, or its squared norm."""
     if power == 1:
         return rows.double()
     if rows.dtype == torch.float64:

@@ -1,4 +1,4 @@
-"""What a score and a loss are written with: parameters by name, mini-batches, and a few terms.
+"""Vocabulary of scores and losses: parameters by name, mini-batches, and common terms.
 
 In a score, `w.Q[items]` are the rows of a table for a batch of items and `w.p` a vector, with
 whatever axes the engine adds in front: `dot(w.Q[items], w.p)` serves every engine. `w.interactions` is the
@@ -62,7 +62,7 @@ class Batch(Protocol):
 
     @property
     def items(self) -> Tensor:
-        """What looks up the samples' rows of a table: `w.Q[batch.items]`. It is no tensor of numbers."""
+        """Index object of the samples' rows of a table, `w.Q[batch.items]`; not a tensor."""
 
     @property
     def size(self) -> Tensor:

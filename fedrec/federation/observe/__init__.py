@@ -1,1 +1,1 @@
-"""Observers of a run: records for figures and the audit, beyond the final state."""
+"""Observers of a run: records for figures and the audit, in addition to the final state."""

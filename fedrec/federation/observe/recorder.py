@@ -1,4 +1,4 @@
-"""Observer of a run: records for a figure or an audit, beyond the final state.
+"""Observer of a run: records for a figure or an audit, in addition to the final state.
 
 `vectors`    of some users, after each round, every parameter they keep that is no table
 `uploads`    of some users, what they uploaded when they last took part, by the server's parameter
@@ -190,7 +190,7 @@ class Recorder:
         return self._weighed_users if kind == "weights" else self.clients.user[self.who[kind]]
 
     def _own(self, key: str, value: Tensor, stored: Mapping[str, Tensor]) -> Tensor:
-        """What is stored below `key`, of those users alone that are recorded here."""
+        """Value stored under `key`, of the users that this process records."""
         kind, axis = _user_axis(key)
         if axis is None or not self.clients.elsewhere:
             return value
@@ -227,12 +227,12 @@ class Recorder:
 
 
 def extras(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a recorder put into a state's file, without its prefix."""
+    """A recorder's part of a state file, without its prefix."""
     return {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
 
 
 def joined_extras(parts: Sequence[Tensors], counts: Sequence[int]) -> dict[str, Tensor]:
-    """What the recorders of several processes put into a state's file, each with so many clients."""
+    """Parts of a state file by the recorders of several processes, with the number of clients of each."""
     joined: dict[str, Tensor] = {}
     for key in dict.fromkeys(key for part in parts for key in extras(part)):
         name = f"{PREFIX}{key}"

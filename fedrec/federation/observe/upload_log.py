@@ -1,4 +1,4 @@
-"""What some clients upload in a round, and what is recorded of it: `uploads` and `traffic`."""
+"""Log of uploads: `uploads` and `traffic` of some clients in a round."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from fedrec.federation.state.state import State
 
 @dataclass(frozen=True)
 class Sent:
-    """What recorded clients send into one parameter in a round, on a leading axis of clients."""
+    """Uploads of recorded clients into one parameter in a round, (clients, ...)."""
 
     given: Tensor
     """What they were given before, in the run's precision."""
@@ -76,7 +76,7 @@ class UploadLog:
         return senders
 
     def _before(self, state: State, source: str, into: str) -> Sent:
-        """What the server had for each before the round's uploads."""
+        """Server values of each client before the round's uploads."""
         senders = self._senders
         had = _of_each(state.shared[into] if into in state.shared else state.kept[into], senders)
         given = _of_each(state.shared[source], senders) if source in state.shared else had
@@ -106,7 +106,7 @@ class UploadLog:
         rounds[sent, 0] = round_
 
     def _numbers(self, key: str, like: Tensor) -> Tensor:
-        """What is recorded below `key`; of its shape, and NaN at first."""
+        """Buffer recorded under `key`, filled with NaN at first."""
         if key not in self.seen:
             self.seen[key] = torch.full_like(like, torch.nan)
         return self.seen[key]
@@ -125,5 +125,5 @@ def is_by_item(parameter: Parameter) -> bool:
 
 
 def _of_each(value: Tensor | Kept, who: Tensor) -> Tensor:
-    """What is one for all or kept of each client, of the clients `who`."""
+    """Value that is shared by all or kept per client, for the clients `who`."""
     return value.expand(len(who), *value.shape) if isinstance(value, Tensor) else value.whole(who)

@@ -21,7 +21,7 @@ class UploadNoise:
     seed: int
 
     def shrinkage(self, norm: Tensor) -> Tensor:
-        """What each client's change is multiplied by, given its L1 norm."""
+        """Factor of each client's update, given its L1 norm."""
         if self.clip is None:
             return torch.ones_like(norm)
         return (self.clip / norm.clamp(min=1e-30)).clamp(max=1.0)

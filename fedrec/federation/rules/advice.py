@@ -1,4 +1,4 @@
-"""What to write in the place of what breaks a rule."""
+"""Advice on code that breaks a rule: the replacement to write."""
 
 from torch import Tensor
 
@@ -48,7 +48,7 @@ _OVER_SAMPLES = "A loss sums over samples by batch.mean, batch.sum, batch.logsum
 
 
 def on_samples(plain: Called, filled: Called, real: Tensor) -> str:
-    """What a call does with samples that it may not do, and what to write."""
+    """Forbidden use of samples by a call, and the replacement to write."""
     name = plain.name.strip("_")
     if _numbers(plain) != _numbers(filled) and not _folds(plain, real):
         return (

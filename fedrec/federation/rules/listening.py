@@ -1,4 +1,4 @@
-"""What a method asks of torch while it is checked, call by call, and the line of its file that asks."""
+"""Calls of torch that a method makes while it is checked, with the line of its file."""
 
 import contextlib
 import sys
@@ -62,7 +62,7 @@ class Called:
 
 
 def unheard() -> AbstractContextManager[None]:
-    """What torch computes here no listener hears."""
+    """Context in which no listener receives torch calls."""
     return torch._C.DisableTorchFunction()
 
 

@@ -116,7 +116,7 @@ class Rules:
             check.run()
 
     def _name(self, function: Callable[..., Any]) -> str:
-        """What messages call a function of the method."""
+        """Name of a method's function in messages."""
         if getattr(function, "__self__", None) is self.method:
             return f"{type(self.method).__name__}.{function.__name__}"
         return str(getattr(function, "__qualname__", type(function).__name__)).replace("<locals>.", "")
@@ -139,7 +139,7 @@ class _Function:
 
 @dataclass(frozen=True)
 class _Computed:
-    """What came of a function: its value, gradients by part, and every call of torch on the way."""
+    """Outcome of a function: its value, gradients by part, and every call of torch."""
 
     value: Tensor
     gradients: Mapping[MadeUpPart, Tensor]
@@ -245,7 +245,7 @@ class _Check:
         )
 
     def _computed(self, made: MadeUpClients, *, draws: bool = False) -> _Computed:
-        """What comes of the function for some clients; with `draws` no random numbers may be drawn."""
+        """Outcome of the function for some clients; with `draws` it may draw no random numbers."""
         made.trained, made.stage, made.guarded = self.trained, self.function.stage, self.guarded
         made.leaves |= {("derived", name): value for name, value in self._derived(made).items()}
         listener = TorchCalls(made.leaves.values)
@@ -315,7 +315,7 @@ class _Check:
 
 
 def asked_of_a_method(function: _Function, made: MadeUpClients, listener: TorchCalls | WayThrough) -> Any:  # noqa: ANN401 - any
-    """What a function gives of made-up clients; see `listening.ENTRY`."""
+    """Evaluate a function on made-up clients; see `listening.ENTRY`."""
     view = made.view()
     if function.stage == "loss":
         return function.call(view, cast(Batch, MadeUpBatch(made, listener)))

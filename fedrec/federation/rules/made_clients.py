@@ -30,7 +30,7 @@ MadeUpPart: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class MadeUpClient:
-    """Where a client's samples stand among those that fill it up, and whether its numbers are positive."""
+    """Position of a client's samples among its padding, and the sign of its numbers."""
 
     name: str
     real: tuple[bool, ...]
@@ -82,13 +82,13 @@ class MadeUpClients:
 
     @property
     def samples(self) -> int:
-        """How many samples each has, with those that fill it up."""
+        """Number of samples of each client, padding included."""
         real = self.clients[0].real
         return len(real) if self.filled else sum(real)
 
     @property
     def real(self) -> Tensor:
-        """Which samples count."""
+        """Mask of the samples that are no padding."""
         return self._together([torch.tensor(self._real(client)) for client in self.clients])
 
     def leaf(self, part: str, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -24,7 +24,7 @@ def same_way(first: Sequence[Called], second: Sequence[Called]) -> Called | None
 
 
 def of_real(filled: Tensor, plain: Tensor, real: Tensor) -> Tensor:
-    """What a client that was filled up has of its own samples: along every axis that they lengthen."""
+    """Values of a padded client's own samples, along every axis that padding lengthens."""
     for axis, (long, short) in enumerate(zip(filled.shape, plain.shape, strict=False)):
         if long == len(real) != short == real.count_nonzero():
             filled = filled.index_select(axis, real.nonzero().squeeze(1))

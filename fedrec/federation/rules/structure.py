@@ -67,7 +67,7 @@ def check_program(program: Program, method: Method) -> None:
 
 
 class _Asked:
-    """What the clients of a method are asked to do."""
+    """Program that a method asks its clients to execute."""
 
     def __init__(self, name: str, parameters: Mapping[str, Parameter]) -> None:
         self._name = name
@@ -144,6 +144,6 @@ class _Asked:
 
 
 def _further(step: Step) -> Iterator[tuple[str, str]]:
-    """The parameters that a step names beside its rates."""
+    """Parameters that a step names in addition to its rates."""
     yield from ((name, "decays the weights of") for name in step.weight_decay)
     yield from ((name, "guards the gradient of") for name in step.guarded)

@@ -1,4 +1,4 @@
-"""What clients hold, looked at by the server some numbers at a time."""
+"""Client values that the server reads in chunks."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def columns(vectors: Tensor) -> tuple[Tensor, ...]:
 
 
 def clients_at_once(shape: torch.Size) -> int:
-    """How many clients' values of a shape are looked at together."""
+    """Number of clients whose values of a shape are read at once."""
     return max(1, _CHUNK // max(1, shape.numel()))
 
 

@@ -1,4 +1,4 @@
-"""What the server has one of for each client, as a rule sees it: of all clients, whoever holds them."""
+"""Per-client server values as a rule sees them: of all clients, whichever process holds them."""
 
 import torch
 from torch import Tensor

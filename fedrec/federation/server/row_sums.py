@@ -83,7 +83,7 @@ ADD_WEIGHTED = {
 def add_weighted_rows(
     total: Tensor, item: Tensor, rows: Tensor, weight: Tensor, owner: Tensor, before: Tensor | None = None
 ) -> None:
-    """What `add_rows` does with each of `rows` times the `weight` of its owner (n), in double precision.
+    """`add_rows` of each of `rows` times the `weight` of its owner (n), in double precision.
 
     With `before`, a table like `total`, rows are what owners have, and their changes from there are added.
     """
@@ -107,7 +107,7 @@ def add_weighted_rows_by(
     owner: Tensor,
     before: Tensor | None = None,
 ) -> None:
-    """What `add_weighted_rows` does, by a kernel of `ADD_WEIGHTED`."""
+    """Compute `add_weighted_rows` by the kernel `ADD_WEIGHTED`."""
     count, width = rows.shape
     kernel(
         1, item_of=item.contiguous(), row=rows.contiguous(), is_change=before is None,
@@ -140,7 +140,7 @@ def add_rows_by(
     owner: Tensor | None = None,
     before: Tensor | None = None,
 ) -> None:
-    """What `add_rows` does, or with weights of owners `add_weighted_rows`, by a kernel of `ADD_ROWS`."""
+    """Compute `add_rows`, or with weights of owners `add_weighted_rows`, by the kernel `ADD_ROWS`."""
     # Shorter numbers are sorted sooner.
     short = torch.int16 if len(total) <= torch.iinfo(torch.int16).max else torch.int32
     ordered, order = torch.sort(item.to(short), stable=True)

@@ -64,7 +64,7 @@ class Server:
         return self.weight.nonzero().squeeze(1) if self.weighted is None else self.weighted
 
     def side(self) -> ServerSide:
-        """What a rule may use of it."""
+        """Part of the server that a rule may use."""
         return ServerSide(
             round_=self.round_,
             seed=self.seed,
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def clients(self) -> int:
-        """How many clients there are, in all processes."""
+        """Number of clients of all processes."""
         return len(self.weight) + self.elsewhere
 
     def _aggregated(self) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ class Server:
         return self.peers.together(number), self.peers.together(share)
 
     def reference(self, into: str, who: Tensor) -> Tensor:
-        """What the server has for some clients, on a leading axis of one or of all of them."""
+        """Server values for some clients, (1, ...) or (clients, ...)."""
         if into in self.state.shared:
             return self.state.shared[into].unsqueeze(0)
         return self.state.kept[into].whole(who)
@@ -113,7 +113,7 @@ class Server:
         add_rows(self._counts(into), item, weight)
 
     def receive_held_rows(self, into: str, who: Tensor, owner: Tensor, item: Tensor, rows: Tensor) -> None:
-        """What the clients `who` have of rows of a shared table, as they are: see `receive_rows`."""
+        """Rows of a shared table as the clients `who` hold them; see `receive_rows`."""
         before = self.state.shared[into]
         if self.recorder is None and self.state.parameters[into].combine == "mean":
             add_weighted_rows(self._sum(into), item, rows, self.weight[who], owner, before)
@@ -132,7 +132,7 @@ class Server:
         self._factor[into] = self._factor.get(into, torch.zeros_like(total)) + total
 
     def receive_through(self, into: str, who: Tensor, tables: Tensor, through: Through) -> None:
-        """What is sent in place of each client's table (clients, items, d)."""
+        """Upload that replaces each client's table (clients, items, d)."""
         before = self.state.shared[into].double()
 
         def change(chosen: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Server:
             self._counted[into].add_(weight.sum(0))
 
     def receive_values(self, into: str, who: Tensor, values: Tensor) -> None:
-        """What clients have of a parameter, as it is, on a leading axis: no change of each is computed."""
+        """Clients' values of a parameter, (clients, ...), without computing each client's update."""
         shared = into in self.state.shared
         if shared and self.state.parameters[into].combine != "mean":
             self.receive(into, who, values - self.reference(into, who))

@@ -1,4 +1,4 @@
-"""What clients uploaded into a parameter that the server has one of for each, as a rule sees it."""
+"""Uploads into a per-client parameter of the server, as a rule sees them."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, reduce
@@ -40,7 +40,7 @@ class FlatUploads(Uploads):
         return self._back(weights.to(self._rows.dtype) @ self._columns)
 
     def mix(self, weights: Mixed) -> None:
-        """Replace each client's upload by its mixture of all, where it lies."""
+        """Replace each client's upload by its mixture of all, in place."""
         given = weights if isinstance(weights, tuple) else (weights,)
         factors = tuple(factor.to(self._rows.dtype) for factor in given)
         if len(factors) > 1 or not mixed_by_subsets(self._columns, factors[0]):
@@ -51,7 +51,7 @@ class FlatUploads(Uploads):
 
     @cached_property
     def _lengths(self) -> list[int]:
-        """How many clients each process has uploads of."""
+        """Number of clients whose uploads each process holds."""
         return self._peers.lengths(self._rows)
 
     @cached_property

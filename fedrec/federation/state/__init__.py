@@ -1,1 +1,1 @@
-"""What the server holds and what each client keeps between rounds."""
+"""State of the server, and state that each client keeps between rounds."""

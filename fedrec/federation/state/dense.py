@@ -1,4 +1,4 @@
-"""What clients keep, every number of it."""
+"""Dense client state: every number of every client."""
 
 from collections.abc import Callable, Mapping
 

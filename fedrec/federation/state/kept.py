@@ -1,4 +1,4 @@
-"""What clients keep from round to round: one parameter, one value for each client."""
+"""Client state over rounds: one parameter, with one value per client."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

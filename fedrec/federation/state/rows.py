@@ -1,4 +1,4 @@
-"""What clients keep of an item table: only the rows that ever changed."""
+"""Sparse client state of an item table: only the rows that ever changed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -149,7 +149,7 @@ class RowsKept(Kept):
 
 
 def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """What one store of the clients of all `parts` has for a file, given what a store of each has."""
+    """Merge the file contents of the stores of all `parts` into those of one store."""
     bases: list[Tensor] = []
     columns: dict[str, list[Tensor]] = {name: [] for name in ("version", "factor", "free", "key", "value")}
     slabs: list[Tensor] = []
@@ -171,7 +171,7 @@ def joined_rows(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def rows_of_some(whole: Mapping[str, Tensor], some: slice) -> dict[str, Tensor]:
-    """What a store of neighbouring clients has for a file, given what a store of all clients has."""
+    """Select the file contents of consecutive clients from those of a store of all clients."""
     bases, key = whole["/bases"], whole["/slot/key"]
     items = bases.shape[1]
     first, last = torch.searchsorted(key, torch.tensor([some.start * items, some.stop * items])).tolist()

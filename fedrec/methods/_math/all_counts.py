@@ -9,7 +9,7 @@ from fedrec.federation.pairs import keys
 
 
 class AllCounts:
-    """What a `PairTable` holds, but every number: what is counted or asked for is found without a search."""
+    """Dense counterpart of a `PairTable`: it holds every number, so that look-ups need no search."""
 
     def __init__(self, clients: int, items: int, device: torch.device) -> None:
         self.items = items

@@ -23,7 +23,7 @@ So axes of values below that share always count as found."""
 
 @dataclass(frozen=True)
 class Axes:
-    """A symmetric matrix (items x items) as the sum of value x axis x axis^T, and a rest beside the axes."""
+    """A symmetric matrix (items, items) as the sum of value x axis x axis^T, and a remainder."""
 
     values: Tensor
     """In double precision, strongest first."""

@@ -47,7 +47,7 @@ _ON_GPU = """
 
 @dataclass(frozen=True)
 class Bags:
-    """Which rows of a table belong to which sum: to sum k those at `chosen[first[k]:first[k + 1]]`."""
+    """Bags of rows: sum k has the rows `chosen[first[k]:first[k + 1]]`."""
 
     chosen: Tensor
     first: Tensor
@@ -84,7 +84,7 @@ def _sums(table: Tensor, chosen: Tensor, first: Tensor) -> Tensor:
 
 
 def sums_by(kernel: AnyKernel, table: Tensor, chosen: Tensor, first: Tensor, at_once: int) -> Tensor:
-    """What `_sums` gives, by a kernel of `bag_sums` that takes so many bags for a piece of work."""
+    """Compute `_sums` by a kernel of `bag_sums` with a given number of bags per work item."""
     bags = len(first) - 1
     sums = table.new_empty(bags, table.shape[1])
     pieces = -(-bags // at_once)
@@ -93,7 +93,7 @@ def sums_by(kernel: AnyKernel, table: Tensor, chosen: Tensor, first: Tensor, at_
 
 
 def _firsts(sizes: Tensor) -> Tensor:
-    """Where each of some sizes begins, and where the last one ends."""
+    """Start offset of each size, and the end of the last one."""
     return functional.pad(sizes.cumsum(0), (1, 0))
 
 
@@ -121,7 +121,7 @@ def bag_sums(width: int, dtype: torch.dtype, *, on_gpu: bool) -> KernelSource:
 
 
 def lanes_of_bag(width: int, dtype: torch.dtype) -> int:
-    """How many lanes of a GPU's block share a bag."""
+    """Number of lanes of a GPU block that share a bag."""
     return min(width // 4 if _reads_fours(width, dtype) else width, BLOCK_LANES)
 
 

@@ -1,4 +1,4 @@
-"""How alike the uploads of clients are, for all pairs of clients at once."""
+"""Similarity of clients' uploads, for all pairs of clients at once."""
 
 import torch
 from torch import Tensor

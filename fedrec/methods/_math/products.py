@@ -112,7 +112,7 @@ def approach_products(tables: Tensor, goal: Goal, steps: int, rate: float, decay
 
 @dataclass(frozen=True)
 class _Sgd:
-    """How often SGD steps, how far, and by what share weights decay in addition."""
+    """SGD schedule: number of steps, rate, and weight decay."""
 
     steps: int
     rate: float
@@ -180,7 +180,7 @@ def _along(axes: Tensor, tables: Tensor) -> Tensor:
 
 
 def _back(axes: Tensor, rows: Tensor) -> Tensor:
-    """What `_along` was given, as clients x items x d."""
+    """Inverse of `_along`: tables as (clients, items, d)."""
     clients, _, d = rows.shape
     tables = axes @ rows.transpose(0, 1).reshape(-1, clients * d)
     return tables.view(-1, clients, d).transpose(0, 1)

@@ -361,7 +361,7 @@ _MOVES = """
 
 @dataclass(frozen=True)
 class Shape:
-    """What kernels are made for: vectors of this width, rows of so many nodes."""
+    """Size that kernels are compiled for: width of vectors, number of nodes."""
 
     width: int
     nodes: int
@@ -375,7 +375,7 @@ class Shape:
 
     @property
     def lanes(self) -> dict[str, int]:
-        """Of a block of each kernel: the more of them, the fewer registers each has."""
+        """Lanes of a block of each kernel: the more lanes, the fewer registers each has."""
         many = 512 if self.width <= 16 else 256
         return {"products": many, "slopes": 64, "sums": many, "moves": 256}
 
@@ -396,7 +396,7 @@ class Shape:
 
     @property
     def columns(self) -> int:
-        """Columns of the matrix whose vectors the first kernel holds at once."""
+        """Rows of the matrix whose vectors the first kernel holds at once."""
         return max(32, min(_COLUMNS, 4096 // self.width))
 
     def sources(self) -> dict[str, KernelSource]:

@@ -28,7 +28,7 @@ _STEPS_AT_ONCE = 64
 
 
 class RankedPairs(Protocol):
-    """What is needed of a method whose scores are products of spread vectors."""
+    """Interface of a method whose scores are products of propagated vectors."""
 
     users: int
     items: int

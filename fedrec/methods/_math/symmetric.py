@@ -1,4 +1,4 @@
-"""Symmetric products: what stands below the diagonal need not be computed."""
+"""Symmetric products: entries below the diagonal are not computed."""
 
 from torch import Tensor
 

@@ -52,7 +52,7 @@ def test_datasets_that_do_not_count_are_counted_by_themselves():
     rows = [row("reversed"), row("reversed", dataset="filmtrust", not_counted="popularity finds all")]
     assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1)
     first, rest = summary_sentences(rows)
-    assert "We judge 1 of 1 claims" in first
+    assert "fedrec judges 1 of 1 claims" in first
     assert "Not counted: 1 on filmtrust." in rest
 
 
@@ -63,7 +63,10 @@ def test_what_holds_with_other_numbers_is_counted_among_what_is_not_reproduced()
     ]
     assert summarise_verdicts(rows).found_published == 2
     _, rest = summary_sentences(rows)
-    assert "Not judged: not reproduced 3. There 2 not reproduced are found, with other numbers." in rest
+    assert (
+        "Not judged: not reproduced 3. Of the 3 not reproduced, 2 show the printed effect under the paper's own "
+        "protocol, with other numbers."
+    ) in rest
     _, rest = summary_sentences(rows[-1:])
     assert "are found" not in rest
 
@@ -75,7 +78,7 @@ def test_what_repeats_another_claim_is_counted_by_itself():
         row("holds", clean_repeats="pfedrec-one", dataset="filmtrust", not_counted="popularity finds all"),
     ]
     assert summarise_verdicts(rows) == VerdictSummary({"reversed": 1}, not_counted=1, repeated=1)
-    assert "Not counted: 1 on filmtrust, 1 that repeat another." in summary_sentences(rows)[1]
+    assert "Not counted: 1 on filmtrust, 1 that repeat another claim." in summary_sentences(rows)[1]
 
 
 def test_rows_that_do_not_decide_are_not_counted():
@@ -93,7 +96,7 @@ def test_the_sentences_name_every_part_and_leave_out_empty_ones():
     rows = [row(verdict) for verdict, number in numbers.items() for _ in range(number)]
     first, rest = summary_sentences(rows)
     judged = sum(number for verdict, number in numbers.items() if verdict not in OPEN)
-    assert first.startswith(f"We judge {judged} of {sum(numbers.values())} claims")
+    assert first.startswith(f"fedrec judges {judged} of {sum(numbers.values())} claims")
     for verdict, number in numbers.items():
         assert f"{verdict} {number}" in (rest if verdict in OPEN else first)
     assert UNTUNED in rest
@@ -117,8 +120,8 @@ def test_the_judged_are_counted_by_what_they_say():
     ]
     first, _ = summary_sentences(rows)
     assert first.endswith(
-        "Under the clean protocol: 3 say that noise costs little (holds 1, too few users 2), 2 say that a "
-        "method is better (not found 1, reversed 1), 1 says that federation costs little (holds 1)."
+        "Under the clean protocol: 3 say that noise costs little (holds 1, too few users 2); 2 say that a "
+        "method is better (not found 1, reversed 1); 1 says that federation costs little (holds 1)."
     )
 
 

@@ -86,12 +86,12 @@ class Block:
         return parts[("first", "second").index(half)].repeat_interleave(group)
 
     def past_of(self, half: Half | None) -> Past:
-        """What came before the positives of all samples, or of those of a half."""
+        """Histories before the positives of all samples, or of one half of them."""
         return self.past if half is None else self.past.of(self.of_half(half))
 
     @cached_property
     def past(self) -> Past:
-        """What came before the positive of each sample."""
+        """History before the positive of each sample."""
         clients, group, rank = self.task.clients, self.task.samples.group, self.rank
         positive = counted(self.size, self.lineup.samples) // group
         turn = clients.turn[clients.start[self.who][rank] + positive]
@@ -113,7 +113,7 @@ class Block:
 
     @cached_property
     def row_end(self) -> list[int]:
-        """Where each client's held rows end."""
+        """End index of each client's held rows."""
         ends: list[int] = self.row_start[1:].tolist()
         return ends
 
@@ -128,7 +128,7 @@ class Block:
         return self.task.state.parameters[name]
 
     def length(self, name: str, clients: int) -> int:
-        """How much of a parameter's leading axis belongs to the first `clients`."""
+        """Length of a parameter's leading axis that belongs to the first `clients`."""
         return int(self.row_end[clients - 1]) if self.parameter(name).table else clients
 
     def rows_of(self, clients: slice) -> slice:

@@ -183,7 +183,7 @@ class Delivery:
         self._send_noise(into, who)
 
     def _noise(self, privacy: UploadNoise, into: str, who: Tensor) -> Tensor:
-        """What some clients add to what they send."""
+        """Noise that some clients add to their uploads."""
         number = self.task.clients.number(who)
         return privacy.draw(self.task.state.parameters, into, number, self.task.round_)
 

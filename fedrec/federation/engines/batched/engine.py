@@ -232,7 +232,7 @@ class BatchedEngine(Engine):
         return blocks(task, sizes, order, self.memory, self.alone)
 
     def make_round(self, block: Block) -> BlockRound:
-        """What interprets a program for a block."""
+        """Interpreter of a program for one block of clients."""
         return BlockRound(block)
 
 

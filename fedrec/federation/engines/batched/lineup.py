@@ -1,4 +1,4 @@
-"""What of a block follows from its clients and their numbers of samples, whatever is drawn and trained."""
+"""Layout of a block: everything that follows from its clients and their numbers of samples alone."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ class Cut:
 
     @property
     def samples(self) -> int:
-        """How many samples they have together."""
+        """Number of samples of all of them."""
         return int(self.sizes.sum())
 
     @property
@@ -61,7 +61,7 @@ class Lineup:
 
     @property
     def sizes(self) -> Sizes:
-        """What a shuffle of all samples is to know of them."""
+        """Sizes that a shuffle of all samples needs."""
         return Sizes(self.start[:-1], self.samples, self.most)
 
     @cached_property
@@ -77,11 +77,11 @@ class Lineup:
 
     @cached_property
     def _place(self) -> Tensor:
-        """Where each sample of the block stands among those of the task."""
+        """Index of each sample of the block among those of the task."""
         return self.first[self.rank] + counted(self.size, self.samples)
 
     def ordered(self, of_samples: Tensor) -> Tensor:
-        """What the task has for each of its samples, for those of the block, client by client."""
+        """Select a value per sample of the task for the samples of the block, client by client."""
         return of_samples[self._place]
 
     def every_row(self, items: int) -> tuple[Tensor, Tensor, Tensor]:

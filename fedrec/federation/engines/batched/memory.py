@@ -1,4 +1,4 @@
-"""How clients are cut into blocks: that fit into memory, and that take least time together."""
+"""Cut clients into blocks that fit into memory and take the least time in all."""
 
 from collections.abc import Iterator
 
@@ -84,7 +84,7 @@ def needed_bytes(task: Task, size: Tensor) -> Tensor:
 
 
 def alike_sizes(sizes: NDArray[np.int64], batch_size: int, overhead: int) -> list[int]:
-    """How to cut clients, sorted by their samples, most first, into blocks that take least time together.
+    """Cut clients, sorted by decreasing samples, into the blocks that take the least time in all.
 
     A block works on as many samples as its longest mini-batches have, filled up where a client
     has fewer, and a step costs `overhead` samples besides.

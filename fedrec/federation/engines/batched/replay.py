@@ -48,7 +48,7 @@ class Uploaded:
 
 
 class EveryRow(Values):
-    """What the rewrite of a table sees: values beside tables, and tables by all their rows at once."""
+    """View that a table's rewrite receives: values other than tables, and tables with all their rows."""
 
     def __init__(self, others: Mapping[str, Tensor], tables: ReadLater, every: Tensor) -> None:
         """`every` are all items of each client, the only index that tables know."""

@@ -27,7 +27,7 @@ class BlockBatch:
     number: int
     """Its place in the epoch, from 0."""
     past: Callable[[], Past]
-    """What came before the positive of each sample."""
+    """History before the positive of each sample."""
 
     def history(self, length: int) -> History:
         """For each sample the items before its positive."""
@@ -36,7 +36,7 @@ class BlockBatch:
 
     @cached_property
     def items(self) -> Tensor:
-        """What looks up the samples' rows."""
+        """Index that looks up the samples' rows."""
         return sampled(self.index)
 
     @property
@@ -62,7 +62,7 @@ class BlockBatch:
 
     @property
     def _filling(self) -> Tensor:
-        """Where a short mini-batch was filled up."""
+        """Mask of the padding of a short mini-batch."""
         return self.weight == 0
 
     def distinct(self) -> Tensor:
@@ -136,11 +136,11 @@ class Schedule:
         return self.past().of(order[place])
 
     def active(self, number: int) -> int:
-        """How many groups have a mini-batch of that number."""
+        """Number of groups that have a mini-batch of that index."""
         return sum(group.batches > number for group in self.groups)
 
     def parts_of(self, *, table: bool) -> list[int]:
-        """How much of a parameter's leading axis belongs to each group."""
+        """Length of a parameter's leading axis that belongs to each group."""
         spans = [group.rows if table else group.clients for group in self.groups]
         return [span.stop - span.start for span in spans]
 

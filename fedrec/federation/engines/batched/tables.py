@@ -110,7 +110,7 @@ class BlockWeights:
         return self.block.values[name][: self.block.length(name, clients)] if leaf is None else leaf
 
     def others(self, clients: int) -> dict[str, Tensor]:
-        """What a method sees beside tables, of the first `clients`."""
+        """Values other than tables that a method sees, of the first `clients`."""
         block, state, dtype = self.block, self.block.task.state, torch.get_default_dtype()
         values = {
             name: value[:clients] for name, value in block.values.items() if not block.parameter(name).table
@@ -121,7 +121,7 @@ class BlockWeights:
         return values
 
     def derive(self) -> None:
-        """Compute the values derived from whole tables again."""
+        """Compute again the values derived from whole tables."""
         with torch.no_grad():
             self.block.derived = self.block.task.method.derived(self.of(len(self.block), {}))
 

@@ -165,7 +165,7 @@ def test_a_dataset_that_does_not_count_is_shown_and_not_counted(tmp_path):
     assert found["pfedclr-calibration-helps", "filmtrust", "exact_hr@10"]["clean_verdict"] == "reversed"
     assert "popularity" in found["pfedclr-calibration-helps", "filmtrust", "hr@10"]["not_counted"]
     chapter = read_shown(tmp_path / "tables/verdicts.json").chapter
-    assert "We judge 1 of 1 claims" in chapter.finding[0]
+    assert "fedrec judges 1 of 1 claims" in chapter.finding[0]
     assert "Not counted: 1 on filmtrust." in chapter.finding[1]
     assert chapter.counts[0]["not_counted"] == 1
     assert "Shown and not counted: filmtrust (" in files["md"]
@@ -188,10 +188,10 @@ def test_what_is_judged_makes_the_headline_and_the_first_table(tmp_path):
     text = written(tmp_path, [claim], seeds=range(5))["md"]
     first, second = read_shown(tmp_path / "tables/verdicts.json").chapter.finding
     assert first == (
-        "We judge 1 of 1 claims, each on one dataset, by HR@10: those our runs reproduce under the "
+        "fedrec judges 1 of 1 claims, each on one dataset, by HR@10: those that our runs reproduce under the "
         "papers' own protocols. Under the clean protocol: 1 says that a method is better (reversed 1)."
     )
-    assert "Exact ranks decide 1; 0 have one seed." in second
+    assert "Exact ranks decide 1 of the 1; 0 of the 1 rest on one seed." in second
     table, *_ = text.split("\n\nWhat becomes of")
     head, _, of_paper, of_all = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[-4:]
