@@ -126,9 +126,9 @@ def _coverage() -> str:
     ours = sum(bool(row["published"]) for row in ranked)
     alone = sum(row["rests_on"] == "neither" for row in agreeing)
     return (
-        f"**Numbers.** {ours:,} of {len(ranked):,} printed HR and NDCG values have a run of ours. {len(agreeing):,} "
-        f"of them [agree](results/reference/tables/coverage.md) with print; {alone:,} of these rest on settings that "
-        "were neither fitted nor searched."
+        f"**Numbers.** {ours:,} of {len(ranked):,} printed HR and NDCG values have a run of ours. "
+        f"{len(agreeing):,} of them [agree](results/reference/tables/coverage.md) with print; "
+        f"{alone:,} of these rest on settings that were neither fitted nor searched."
     )
 
 
@@ -152,11 +152,11 @@ def _leaderboard() -> str:
         reached.append(f"{best['title']} {difference:+.4f} [{low:+.4f}, {high:+.4f}] on {dataset}")
     (seeds,) = {row["seeds_shown"] for row in rows}
     return (
-        "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings for every method under the clean "
-        f"protocol by one rule. On {', '.join(datasets)}, a client's own item table beats its backbone in {better} "
-        f"of {len(pairs)} comparisons and loses in {worse}; {len(pairs) - len(decided)} are undecided. The best "
-        "federated method of the papers minus the best centralised one, in exact NDCG@10 (95 % interval, "
-        f"{seeds} seeds): {'; '.join(reached)}."
+        "**Tuned alike.** The [leaderboard](docs/leaderboard.md) searches settings for every method under "
+        f"the clean protocol by one rule. On {', '.join(datasets)}, a client's own item table beats its "
+        f"backbone in {better} of {len(pairs)} comparisons and loses in {worse}; {len(pairs) - len(decided)} "
+        "are undecided. The best federated method of the papers minus the best centralised one, in exact "
+        f"NDCG@10 (95 % interval, {seeds} seeds): {'; '.join(reached)}."
     )
 
 

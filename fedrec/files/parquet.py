@@ -98,7 +98,7 @@ def read_table(
     return table, about
 
 
-def about_table(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> dict[str, Any]:
     """Metadata of a file, read without its rows; raise `StorageError` if it has none."""
     try:
         return verified((pq.read_schema(path).metadata or {})[_KEY])
