@@ -222,7 +222,7 @@ class Project(Workspace):
         known = [*self.targets.names, *self.groups]
         hint = did_you_mean(name, known)
         return (
-            f"there is no target '{name}'.{hint} `fedrec papers` lists the tables and figures of papers, "
+            f"there is no target '{name}'.{hint} `fedrec artefacts` lists the tables and figures of papers, "
             "`snakemake --list-rules` everything."
         )
 

@@ -30,7 +30,7 @@ def finite() -> Iterator[None]:
         yield
     except DivergenceError as error:
         raise DivergenceError(
-            f"{error} Or let it be a result that says so: `--diverged kept`, in the configuration "
+            f"{error} Or let it be a result that says so: `--on-divergence record`, in the configuration "
             "`diverged: kept`."
         ) from error
 

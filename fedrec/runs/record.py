@@ -183,7 +183,7 @@ class RunRecord:
             return "Another system trained it: fedrec has the scores alone that it was given."
         if self._is_planned:
             return f"Train it again: snakemake --cores 2 '{path}'"
-        return "Train it again: repeat its `fedrec train` with --force, and not --without-model."
+        return "Train it again: repeat its `fedrec train` with --force, and not --no-model."
 
     def _advice(self, path: Path) -> str:
         """What to do about a run that is not finished."""
@@ -570,7 +570,7 @@ def _announce(folder: Path, size: int) -> None:
     """Say how large a large model is before it is written."""
     if size > _LARGE:
         print(
-            f"{folder}: its model takes {size / _MB:,.0f} MB on the disk and is written now. --without-model "
+            f"{folder}: its model takes {size / _MB:,.0f} MB on the disk and is written now. --no-model "
             "leaves it out, and then run.scores, audits and figures of models have nothing to read.",
             file=sys.stderr,
             flush=True,

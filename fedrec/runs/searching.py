@@ -102,7 +102,7 @@ def check_fair(protocol: Protocol) -> None:
     if reasons:
         raise ConfigurationError(
             f"{protocol.name}: is no protocol to search under: {', and '.join(reasons)}. Search under clean, "
-            "or ask for it all the same: leaking=True, or --leaking."
+            "or ask for it all the same: leaking=True, or --allow-leak."
         )
 
 

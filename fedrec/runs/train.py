@@ -273,7 +273,7 @@ def _check_kept(out: Path, summary: Mapping[str, Any], diverged: str) -> None:
     if DIVERGED in summary and diverged == REFUSED:
         raise DivergenceError(
             f"{out}: holds this run, which diverged: {summary[DIVERGED]['why']} Take it as it is by "
-            "`--diverged kept`, or train it again by --force."
+            "`--on-divergence record`, or train it again by --force."
         )
 
 

@@ -1,4 +1,4 @@
-"""`fedrec papers`, `fedrec plan`, `fedrec status` and Snakemake name the same runs to train after an edit."""
+"""`fedrec artefacts`, `fedrec plan`, `fedrec status` and Snakemake name the same runs to train after an edit."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def runs_to_train(checkout):
     waiting, of_list = ({_below_runs(run["folder"]) for run in json.loads(state)["each"] if run["state"] != "done"} for state in states)  # fmt: skip
     jobs = checkout.planned(TARGET).get("train", [])
     by_snakemake = {"/".join(job.values()) for job in jobs}
-    # `fedrec papers` counts runs by dataset and protocol, and names none.
+    # `fedrec artefacts` counts runs by dataset and protocol, and names none.
     counted = Counter(tuple(folder.split("/")[1:3]) for folder in planned)
     assert _unfinished_by_papers(papers) == counted
     assert planned == waiting == by_snakemake

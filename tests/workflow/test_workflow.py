@@ -414,7 +414,7 @@ def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
 def test_a_mistake_is_told_before_any_job(fresh):
     text = fresh.run("--dry-run", "pfedclr_tabel1", succeeds=False)
     assert text == (
-        "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec papers` lists the "
+        "fedrec: there is no target 'pfedclr_tabel1'. Did you mean 'pfedclr_table1'? `fedrec artefacts` lists the "
         "tables and figures of papers, `snakemake --list-rules` everything.\n"
     )
     assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)

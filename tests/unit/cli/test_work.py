@@ -1,4 +1,4 @@
-"""`fedrec work`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
+"""`fedrec train-list`: a list of runs, trained by workers to the bytes that `fedrec train` gives."""
 
 import json
 import os
@@ -193,7 +193,7 @@ def test_models_are_left_out_where_that_is_asked_for_but_of_runs_that_record_mor
     trained(splits, tmp_path / "before")
     runs = listed({"out": "run"}, {"out": "before"}, {"out": "recorded", "seed": 1, "record": ["abundance"]})
     for _ in range(2):
-        assert work(runs, "--without-model", "--jobs", "1") == 0
+        assert work(runs, "--no-model", "--jobs", "1") == 0
         models = sorted(path.parent.name for path in tmp_path.glob(f"*/{STATE}"))
         assert models == ["before", "recorded"]
     capsys.readouterr()

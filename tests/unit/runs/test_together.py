@@ -231,7 +231,7 @@ def command(splits, out, *more):
 
 def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
-    assert main(command(splits, one, f"--also=only-ties={two}")) == 0
+    assert main(command(splits, one, f"--also-protocol=only-ties={two}")) == 0
     told = capsys.readouterr().out
     assert "published-fedem, seed 0: test HR@10" in told
     assert f"Written to {one}\n" in told
@@ -242,10 +242,10 @@ def test_a_command_trains_several_and_tells_the_outcome_of_each(splits, tmp_path
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--also=only-ties"], "--also only-ties: write PROTOCOL=FOLDER"),
-        (["--also==there"], "--also =there: write PROTOCOL=FOLDER"),
-        (["--also=only-tise=a"], "fedrec: --also only-tise: "),
-        (["--also=only-ties=a", "--also=only-ties=b"], "--also only-ties=b: only-ties has a folder"),
+        (["--also-protocol=only-ties"], "--also-protocol only-ties: write PROTOCOL=FOLDER"),
+        (["--also-protocol==there"], "--also-protocol =there: write PROTOCOL=FOLDER"),
+        (["--also-protocol=only-tise=a"], "fedrec: --also-protocol only-tise: "),
+        (["--also-protocol=only-ties=a", "--also-protocol=only-ties=b"], "--also-protocol only-ties=b: only-ties has a folder"),
     ],
 )
 def test_words_that_name_no_further_run_are_refused(splits, tmp_path, capsys, words, told):

@@ -745,7 +745,7 @@ def test_the_error_of_a_process_is_shown(splits, tmp_path):
         "--method=fedmf",
         "--protocol=clean",
         f"--out={tmp_path / 'one'}",
-        f"--also=only-ties={tmp_path}",
+        f"--also-protocol=only-ties={tmp_path}",
     )
     done = by_two_processes("train", f"--data={splits}", *words)
     assert done.returncode == 1
