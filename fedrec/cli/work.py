@@ -192,7 +192,7 @@ def _stopped(crew: "Crew", runs: int) -> str:
 
     pace = "" if crew.seconds_left is None else f", about {span_text(crew.seconds_left)} by the pace so far"
     return (
-        f"{runs - crew.left} of {runs} runs have ended, {crew.left} are left{pace}. Type the same command "
+        f"{runs - crew.left} of {runs} runs have ended, {crew.left} left{pace}. Type the same command "
         "again to continue from the checkpoints."
     )
 

@@ -26,10 +26,10 @@ def unsealed(text: str | bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(content, dict) or SEAL not in content:
-        raise ValueError("it carries no hash of its content, or was written by another version of fedrec")
+        raise ValueError("it has no checksum, or another version of fedrec wrote it")
     said = content.pop(SEAL)
     if said != _hash(content):
-        raise ValueError("its content does not fit its hash")
+        raise ValueError("its content does not match its checksum")
     return content
 
 

@@ -223,7 +223,7 @@ class Project(Workspace):
         hint = did_you_mean(name, known)
         return (
             f"there is no target '{name}'.{hint} `fedrec artefacts` lists the tables and figures of papers, "
-            "`snakemake --list-rules` everything."
+            "`snakemake --list-rules` all targets."
         )
 
     def asked_for(self, target: Target) -> str:
@@ -252,7 +252,7 @@ class Project(Workspace):
     def _run_at(self, paper: str, dataset: str, protocol: str, method: str, seed: str) -> RunId:
         spelling = canonical(self.methods, spelling_of(method))
         if folder_name(spelling) != method:
-            raise ConfigurationError(f"'{method}' in a path is spelt '{folder_name(spelling)}'.")
+            raise ConfigurationError(f"write '{method}' in a path as '{folder_name(spelling)}'.")
         check_code(spelling, [setting for setting, _ in parse(spelling).changes])
         whose = paper_of(protocol_named(self.protocols, protocol).name)
         if whose not in (None, paper):

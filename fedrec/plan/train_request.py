@@ -83,7 +83,7 @@ class TrainRequest:
             )
         if not self.checkpoint_seconds >= 0:
             raise ConfigurationError(
-                f"--checkpoint-seconds {self.checkpoint_seconds:g}: give seconds as a number from 0, for "
+                f"--checkpoint-seconds {self.checkpoint_seconds:g}: give a number of seconds from 0, for "
                 "example 30."
             )
         if self.records and not self.with_model:

@@ -30,7 +30,7 @@ from fedrec.cli.main import main
 
 for words in (
     ["plan", "{TARGET}"],
-    ["papers", "{TARGET}"],
+    ["artefacts", "{TARGET}"],
     ["status", "{TARGET}", "--json"],
     ["status", "{LIST}", "--json"],
 ):
@@ -95,7 +95,7 @@ def test_every_command_names_the_same_runs_to_train_after_an_edit(copied):
         "config/papers/pfedrec.yaml",
         lambda paper: paper | {"artefacts": paper["artefacts"] | {"table9": ARTEFACT}},
     )
-    copied.write(LIST, copied.fedrec("plan", TARGET, "--finished"))
+    copied.write(LIST, copied.fedrec("plan", TARGET, "--include-finished"))
     every = {_below_runs(json.loads(line)["out"]) for line in (copied.folder / LIST).read_text().splitlines()}
     counting = {folder for folder in every if "draw-counter" in folder}
     clean = {folder for folder in every if "/clean/" in folder}

@@ -222,7 +222,7 @@ def test_nothing_in_a_name_was_run_by_a_shell(built):
 
 
 def test_all_planned_runs_are_done_and_no_others(built):
-    noted = built.fedrec("plan", "--finished", *BUILT).splitlines()
+    noted = built.fedrec("plan", "--include-finished", *BUILT).splitlines()
     assert built.fedrec("status", *BUILT) == f"{len(noted)} of {len(noted)} runs done.\n"
     asked = {Path(json.loads(line)["out"]) for line in noted}
     assert {path.parent for path in built.result("runs").rglob("run.json")} == {
@@ -308,7 +308,7 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     for folder in (copied.result("runs"), copied.result("tables"), copied.folder / ".snakemake/metadata"):
         shutil.rmtree(folder)
     copied.write("runs.jsonl", copied.fedrec("plan", "alpha_comparison"))
-    assert "All 4 runs" in copied.fedrec("work", "runs.jsonl", "--jobs", "1")
+    assert "all 4 runs" in copied.fedrec("train-list", "runs.jsonl", "--jobs", "1")
     assert copied.fedrec("plan", "alpha_comparison") == ""
     assert "train" not in copied.planned("alpha_comparison")
     changed = sorted(copied.result("runs").rglob("run.json"))[0]

@@ -138,7 +138,9 @@ def test_a_split_at_one_time_is_made_described_and_trained_on(tmp_path, capsys):
 def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_catalogue, capsys):
     prepared("--catalogue", write_catalogue(alpha=entry("alpha.csv", time="constant")))
     assert run(*SPLIT_AT_ONE_TIME) == 1
-    assert "alpha, temporal: its interactions have no times" in capsys.readouterr().err
+    assert (
+        "alpha, temporal: the interactions have no times, so no cut time exists." in capsys.readouterr().err
+    )
     assert not (tmp_path / "data/alpha/temporal").exists()
 
 
@@ -150,7 +152,7 @@ def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_
             ("fetch", "beta"),
             "fedrec: beta.csv could not be had. Tried, in order:\n  1. mirror beta.csv: no such file",
         ),
-        (("prepare", "alpha", "--out", "data"), "alpha.csv: no such file. Looked for: "),
+        (("prepare", "alpha", "--out", "data"), "Put it there, or type `fedrec fetch"),
     ],
 )
 def test_an_error_is_one_message_and_leaves_nothing(project, tmp_path, capsys, arguments, said):

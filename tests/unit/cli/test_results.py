@@ -61,7 +61,7 @@ def test_runs_are_chosen_by_target_method_and_dataset(command, made, tmp_path):
         (("alpha_comparisn",), "Did you mean 'alpha_comparison'"),
         (("--method", "popularty"), "Did you mean 'popularity'"),
         (("--dataset", "alfa"), "alpha"),
-        (("demo",), "none of the runs asked for is finished here.\n  runs/"),
+        (("demo",), "no run to export: none of these runs is finished here.\n  runs/"),
     ):
         status, _, said = command("export", *words, "--out", out)
         assert status == 1
@@ -94,7 +94,7 @@ def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path)
     assert sorted(names_in(out)) == names_in(tmp_path / "planned.tar")
     status, _, said = command("export", str(path), "alpha_comparison", "--out", str(out))
     assert status == 1
-    assert "runs.jsonl: name one list of runs alone, or targets." in said
+    assert "runs.jsonl: is a run list. Give one run list and nothing else, or targets." in said
 
 
 def names_in(archive):
@@ -109,11 +109,11 @@ def test_what_is_refused_is_told_and_is_an_error(command, made, tmp_path):
     status, out, said = command("import", str(path), results="other")
     assert status == 1
     assert b"of 4 runs 0 were taken" in out
-    assert "4 of 4 runs were refused:\n  runs/" in said
+    assert "4 of 4 runs were not imported:\n  runs/" in said
     assert (
-        "its split is not here to compare, or follows another protocol. Make it first: snakemake --cores 2 --force 'other/"
-        in said
-    )
+        "its split is not here to compare, or follows another protocol. Make it with: snakemake --cores 2 "
+        "--force 'other/"
+    ) in said
     status, _, said = command("import", str(tmp_path / "gone.tar"), results="other")
     assert status == 1
-    assert "gone.tar: no such file. `fedrec results export TARGET --out" in said
+    assert "gone.tar: no such file. Write one with: fedrec results export TARGET --out" in said

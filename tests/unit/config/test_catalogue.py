@@ -145,9 +145,18 @@ def changed(change):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda e: e.pop("interactions"), "give either 'interactions'"),
-        (lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}), "and not both"),
-        (lambda e: e["interactions"].update(sha256="0" * 64), "Give one of them, or none"),
+        (
+            lambda e: e.pop("interactions"),
+            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+        ),
+        (
+            lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}),
+            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+        ),
+        (
+            lambda e: e["interactions"].update(sha256="0" * 64),
+            "'unverified' gives the reason for a missing 'sha256'. Remove one of them.",
+        ),
         (lambda e: e["interactions"]["format"]["columns"].pop("time"), "'file' needs a time column"),
         (
             lambda e: e["interactions"]["format"].update(separator="::", quoted=True),
@@ -157,9 +166,18 @@ def changed(change):
         (lambda e: e["interactions"]["format"].update(encoding="latin1"), "Did you mean 'latin-1'?"),
         (lambda e: e["interactions"].pop("path"), "key 'path' is missing. It is: where the file lies"),
         (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
-        (lambda e: e["interactions"]["format"].update(header=True), "column's name"),
-        (lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]), "goes with 'time: ymd'"),
-        (lambda e: e["interactions"]["format"].update(time="ymd"), "goes with 'time: ymd'"),
+        (
+            lambda e: e["interactions"]["format"].update(header=True),
+            "the name of a column, because the file has a header line.",
+        ),
+        (
+            lambda e: e["interactions"]["format"]["columns"].update(time=[3, 4, 5]),
+            "time: ymd needs a list [year, month, day], every other format one column.",
+        ),
+        (
+            lambda e: e["interactions"]["format"].update(time="ymd"),
+            "time: ymd needs a list [year, month, day], every other format one column.",
+        ),
         (
             lambda e: e["interactions"].update(sources=[{"member": "x"}]),
             "exactly one of mirror, url and package",
@@ -170,7 +188,7 @@ def changed(change):
         (lambda e: e["filter"].update(slice={"of": "user", "first": 0, "count": 1}), "Did you mean 'users'?"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": 0}), "'count' is missing"),
         (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
-        (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "'fedem' is not among the papers"),
+        (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "Add it to papers, or remove it here."),
         (lambda e: e.update(sorted_rows=["fedem"]), "Remove 'fedem' here"),
         (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "by times of the file"),
     ],
@@ -182,9 +200,18 @@ def test_an_impossible_entry_is_refused(write_catalogue, change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "give either 'tastes'"),
-        ({"tastes": 3, "interactions": 90}, "and not both"),
-        ({"interactions": 20}, "there must be at least 30"),
+        (
+            {},
+            (
+                "give 'tastes' (a small dataset with taste groups) or 'interactions' (any size, popularity only), "
+                "not both."
+            ),
+        ),
+        (
+            {"tastes": 3, "interactions": 90},
+            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+        ),
+        ({"interactions": 20}, "items: give at least 30"),
         ({"interactons": 90}, "Did you mean 'interactions'?"),
     ],
 )

@@ -154,7 +154,11 @@ def test_a_key_written_twice_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [1", "not valid YAML"), ("- 1", "must hold keys and values"), ("", "must hold keys and values")],
+    [
+        ("a: [1", "not valid YAML"),
+        ("- 1", "the file is empty. It must contain keys and values."),
+        ("", "the file is empty. It must contain keys and values."),
+    ],
 )
 def test_what_is_no_configuration_at_all_is_refused(tmp_path, text, said):
     (tmp_path / "config.yaml").write_text(text)

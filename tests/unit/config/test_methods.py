@@ -99,7 +99,7 @@ def test_integers_are_joined_by_x_wherever_they_are_written():
     [
         ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'? Known: fedmf, fedncf, mf."),
         ("plgc", "unknown method 'plgc'. It is a plug-in; write backbone+plgc. Known: fedmf, fedncf, mf."),
-        ("+plgc", "it names no backbone"),
+        ("+plgc", "the backbone is missing"),
         ("fedmf+plg", "unknown plug-in 'plg'. Did you mean 'plgc'? Known: plgc, em."),
         ("mf+plgc", "plgc does not go with mf: it has no clients. It goes with: fedmf, fedncf."),
         (

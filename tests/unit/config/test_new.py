@@ -95,12 +95,12 @@ def test_the_file_passes_the_linters(entries, name):
         ("lambda", "no word of Python."),
         ("größe", "must begin with a small letter"),
         ("../mf", "Did you mean 'mf'?"),
-        ("-", "cannot be a name"),
-        ("", "cannot be a name"),
+        ("-", "is not a valid name."),
+        ("", "is not a valid name."),
         ("a" * 41, "40 at most"),
         ("fedmf", "there is a method 'fedmf' already, in "),
         ("plgc", "'plgc' is a plug-in."),
-        ("fedncf", "has an entry 'fedncf' already, without a file "),
+        ("fedncf", "is missing. Write the file, or remove the entry and type the command again."),
     ],
 )
 def test_names_that_cannot_be_are_refused_and_nothing_is_written(project, entries, name, said):
@@ -112,7 +112,7 @@ def test_names_that_cannot_be_are_refused_and_nothing_is_written(project, entrie
 
 def test_a_file_without_an_entry_is_not_overwritten(project, entries):
     (project / "fedrec/methods/mine.py").write_text("mine")
-    assert "mine.py is there already, without an entry in " in refused(new.new_method, "mine", entries)
+    assert "has no entry for it." in refused(new.new_method, "mine", entries)
     assert (project / "fedrec/methods/mine.py").read_text() == "mine"
 
 
@@ -166,7 +166,7 @@ def test_ends_of_lines_and_links_stay(project, entries):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- a\n", "must hold keys"),
+        ("- a\n", "the file is empty. It must contain keys and values."),
         ("a: [\n", "not valid YAML"),
         ("a: 1\n", "an entry for 'mine' cannot be added: "),
     ],
@@ -176,7 +176,9 @@ def test_a_file_that_cannot_take_an_entry_is_left_alone(entries, text, said):
     assert said in refused(new.new_method, "mine", entries)
     assert entries.read_text() == text
     entries.unlink()
-    assert "no such file. Run from the project's top folder" in refused(new.new_method, "mine", entries)
+    assert "Start the command in the project's top folder, or give the path of your own file." in refused(
+        new.new_method, "mine", entries
+    )
 
 
 def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):

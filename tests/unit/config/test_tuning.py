@@ -55,14 +55,14 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
     [
         ("fedmff@fedem", search({"rate": RATE}), "unknown method 'fedmff'. Did you mean 'fedmf'?"),
         ("fedmf+plgq@plgc", search({"rate": RATE}), "unknown plug-in 'plgq'. Did you mean 'plgc'?"),
-        ("pfedclr+em@fedem", search({"merge": RATE}), "em does not go with pfedclr"),
+        ("pfedclr+em@fedem", search({"merge": RATE}), "em does not support pfedclr"),
         ("ncf@fedem", search({"rat": RATE}), "settings.rat: ncf has no setting 'rat'. Did you mean 'rate'?"),
         ("fedmf@fedem", search({"rate": RATE}), "settings.rate: fedem states it: rate = 0.1. What a paper states"),
-        ("centrap@fedrap", search({"rounds": {"linear": [1, 9]}}), "decides how long a trial is"),
+        ("centrap@fedrap", search({"rounds": {"linear": [1, 9]}}), "sets the length of a trial. Remove it from the name."),
         ("ncf@fedem", search({"rate": {}}), "settings.rate: give exactly one of log, linear, choice"),
         ("ncf@fedem", search({"rate": RATE | {"choice": [0.1, 1]}}), "give exactly one of log, linear, choice"),
-        ("ncf@fedem", search({"rate": {"log": [0, 1]}}), "starts above 0, not at 0"),
-        ("ncf@fedem", search({"rate": {"log": [-1, 1]}}), "starts above 0, not at -1"),
+        ("ncf@fedem", search({"rate": {"log": [0, 1]}}), "a range of type log must start above 0, not at 0"),
+        ("ncf@fedem", search({"rate": {"log": [-1, 1]}}), "a range of type log must start above 0, not at -1"),
         ("ncf@fedem", search({"rate": {"linear": [1, 1]}}), "the least value, 1, must lie below"),
         ("ncf@fedem", search({"rate": {"linear": [1, 2000]}}), "2000 (integer) is not allowed: learning"),
         ("ncf@fedem", search({"rate": {"linear": [0, 1, 2]}}), "may have 2 at most"),
@@ -70,7 +70,7 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
         ("ncf@fedem", search({"rate": {"choice": [1, "a"]}}), "choice[1]: 'a' (text) is not allowed"),
         ("ncf@fedem", search({"rate": {"choice": [1, 1]}}), "is in the list twice"),
         ("ncf@fedem", search({}), "settings: has 0 entries"),
-        ("fedcia@fedem", search({"fitting": {"log": [1, 2]}}), "goes with numbers; this is one of"),
+        ("fedcia@fedem", search({"fitting": {"log": [1, 2]}}), "is for numbers only, and this setting is one of"),
         ("ncf@fedem", {"settings": {"rate": RATE}}, "key 'because' is missing. It is: what the paper leaves open"),
         ("ncf", search({"rate": RATE}), "does not match"),
         ("ncf@fedem", search({"rate": RATE}, held={"d": 8}), "unknown key 'held'"),
@@ -85,7 +85,7 @@ def test_a_search_is_read_as_names_of_runs_spell_it(tmp_path):
          "without the search these are 5 points, of 4 trials"),
         ("fedmf[optimiser=sgd][d=8]@clean", search({"rate": RATE}), "write it fedmf[d=8][optimiser=sgd]@clean"),
         ("fedmf[optimiser=sgd]@fedem", search({"d": {"choice": [8, 16]}}), "only a search under clean has settings"),
-        ("fedmf[rounds=9]@clean", search({"rate": RATE}), "'rounds' decides how long a trial is"),
+        ("fedmf[rounds=9]@clean", search({"rate": RATE}), "'rounds' sets the length of a trial. Remove it from the name."),
         ("fedmf[rate=0.1]@clean", search({"rate": RATE}), "settings.rate: fedmf[rate=0.1] sets it: 0.1"),
         ("fedmf[optimiser=sdg]@clean", search({"rate": RATE}), "optimiser=sdg is not allowed"),
     ],
@@ -104,7 +104,7 @@ def test_a_mistake_in_a_search_is_told_where_it_stands(tmp_path, key, entry, sai
         ({"seed": -1}, "seed: -1 is not allowed"),
         ({"most_trails": 3}, "unknown key 'most_trails'. Did you mean 'most_trials'?"),
         ({"halving": {"rounds": [], "keep": 0.5}}, "halving.rounds: has 0 entries"),
-        ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write them from the first to the last"),
+        ({"halving": {"rounds": [20, 10], "keep": 0.5}}, "write the rounds in increasing order."),
         ({"halving": {"rounds": [10], "keep": 1}}, "halving.keep: 1"),
         ({"final": {"keep": 4}}, "final: key 'seeds' is missing"),
         ({"final": {"keep": 0, "seeds": 3}}, "final.keep: 0 is not allowed: at least 1"),
@@ -237,7 +237,7 @@ def test_what_was_found_for_a_backbone_holds_with_a_plugin_unless_it_was_searche
     ("key", "dataset", "changes", "said"),
     [
         ("ncf@plgc", "ml-100k", {}, "ncf@plgc: there is no search for ncf@plgc on ml-100k"),
-        ("ncf@fedem", "ml-1m", {}, "there is no search for ncf@fedem on ml-1m"),
+        ("ncf@fedem", "ml-1m", {}, "is declared. Declare it in the file of searches."),
         ("ncff@fedem", "ml-100k", {}, "unknown method 'ncff'. Did you mean 'ncf'?"),
         ("ncf@fedem", "ml-100k", {"trials": 0}, "trials: 0 is not allowed: at least 1"),
         ("ncf@fedem", "ml-100k", {"settings": {"rat": 1}}, "settings.rat: ncf has no setting 'rat'. Did you"),
@@ -342,7 +342,7 @@ def test_under_the_shared_protocol_what_a_paper_states_is_searched_too(tmp_path)
     assert (fedmf.target, fedmf.protocol, fedmf.exact) == ("tune_fedmf_clean_ml_1m", "clean", True)
     # With the settings of the method's own paper besides, or of none.
     assert (fedmf.paper, fcf.paper) == ("pfedclr", "own")
-    with pytest.raises(ConfigurationError, match="What a paper states is not searched"):
+    with pytest.raises(ConfigurationError, match=r"Settings that a paper states are not searched\."):
         loaded(tmp_path, {"fedmf@pfedclr": CLEAN})
 
 

@@ -149,7 +149,7 @@ def test_a_file_of_ones_own_is_read_where_it_lies(tmp_path, write_catalogue, cap
     with caplog.at_level("INFO"):
         made = prepare(dataset, raw, home)
     assert len(made.interactions) == 5
-    assert caplog.text.count("has no sha256, so its content is not checked") == 1
+    assert caplog.text.count("its entry has no sha256, so fedrec does not check its content") == 1
     write_prepared(made, dataset, raw, tmp_path / "out", home)
     _, about = read_table(tmp_path / "out/interactions.parquet")
     assert about["raw"] == {"mine/rows.csv": hashlib.sha256(ROWS.encode()).hexdigest()}
@@ -204,7 +204,7 @@ def test_a_papers_own_row_order_is_kept_beside_ours(prepared, tmp_path):
     expected = [shuffled.index(row) for row in made.interactions.row.tolist()]
     assert made.interactions.row_orders["pfedrec"].tolist() == expected
     (tmp_path / "other.csv").write_text("".join(f"{line}\n" for line in lines[:-1]))
-    with pytest.raises(DataError, match="must hold the same rows in another order, but has 5 rows for 6"):
+    with pytest.raises(DataError, match="must have the same rows in another order, but has 5 rows for 6"):
         prepared(row_orders={"pfedrec": order})
     (tmp_path / "other.csv").write_text("".join(f"u{line}\n" for line in lines))
     with pytest.raises(DataError, match="one file's ids are text and the other's integers"):

@@ -185,5 +185,5 @@ def test_an_archive_of_others_is_refused(files, extracted):
 def test_a_file_that_changes_while_it_is_written_is_named(files, monkeypatch):
     first = files["a/first"]
     monkeypatch.setattr(run_archive, "sha256_of_file", lambda path: path.write_bytes(b"longer"))
-    with pytest.raises(StorageError, match=f"{first}: changed while it was read"):
+    with pytest.raises(StorageError, match=f"{first}: changed while fedrec read it. Export it again."):
         written(files)

@@ -36,7 +36,7 @@ def test_every_byte_that_says_something_counts(tmp_path):
         ("[]", "no hash"),
         ("{}", "no hash"),
         ("[" * 100_000, "too deeply"),
-        ('{"sha256": 7}', "not fit its hash"),
+        ('{"sha256": 7}', "its content does not match its checksum"),
     ],
 )
 def test_what_is_not_sealed_is_refused(text, said):

@@ -171,9 +171,9 @@ def test_scores_of_candidates_alone_give_no_exact_ranks(data, evaluate):
     assert last_ranks(run, SAMPLED[1:]).to_dict(as_series=False) == {
         name: counted[name] for name in SAMPLED[1:]
     }
-    assert (run.exact_metrics, run.summary["elsewhere"]["scores"]) == ({}, "of held-out items and candidates")
+    assert (run.exact_metrics, run.summary["elsewhere"]["scores"]) == ({}, "held-out items and candidates")
     assert "exact_metrics" not in run.summary
-    with pytest.raises(ResultError, match="Another system trained it: fedrec has the scores alone"):
+    with pytest.raises(ResultError, match=r"Another system trained it, and fedrec has only its scores\."):
         run.metric_of("exact_hr@10")
 
 
@@ -244,7 +244,7 @@ def test_the_record_is_a_finished_run_that_says_where_its_scores_came_from(data,
     assert run.curve["test_hr@10"].item() == run.metric("hr@10")
     run.check(with_model=False)
     assert fedrec.results(run.folder)["method"].to_list() == ["theirs"] * len(REPORTED)
-    with pytest.raises(ResultError, match=r"model of this run is not here\. Another system trained it"):
+    with pytest.raises(ResultError, match="the model of this run was not kept\\. Another system trained it"):
         run.scores([0], [0])
 
 
@@ -288,7 +288,7 @@ def test_a_folder_of_a_run_of_other_files_or_of_damage_is_refused(shared, evalua
     (damaged / "run.json").write_text("{}")
     for folder, said in {
         copied: "holds another record, of ease on made, which differs in method, code, scores",
-        tmp_path / "file": "is a file, where a folder is needed",
+        tmp_path / "file": "is a file, not a folder",
         tmp_path / "notes": r"holds other files, notes\.txt for example",
         damaged: r"this file is not whole: .* Or delete it",
     }.items():
@@ -336,7 +336,7 @@ FRAMES = {
     r"1 item of the file is not in made: 970.0. They were written as fractions": first_row("item", "970.0"),
     "1 user of the file is not in made: an empty id": first_row("user", None),
     "has no rows": lambda frame: frame[:0],
-    "its column score holds": changed(score=pl.col("score").cast(str)),
+    "its column score has the type": changed(score=pl.col("score").cast(str)),
 }  # fmt: skip
 NEITHER = {}
 """An original id of an item that a user neither trained on nor is ranked among."""
@@ -397,9 +397,10 @@ def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
     ("file", "said"),
     [
         ("s.parquett", r"its name ends in '\.parquett'\. Did you mean '\.parquet'\? Write scores as \.parquet or \.csv"),
-        ("s", "its name ends in ''"),
+        ("s", ("Write scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
+        "each user.")),
         ("absent.csv", "there is no such file"),
-        ("broken.npy", "is no matrix of numpy"),
+        ("broken.npy", "Write it with numpy.save."),
         ("broken.parquet", "cannot be read"),
         ("broken.csv", "cannot be read .*Empty CSV"),
     ],
@@ -414,12 +415,20 @@ def test_a_file_that_is_none_of_scores_is_refused(evaluate, tmp_path, file, said
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"name": "fedmf"}, ConfigurationError, "--name fedmf: fedrec has a method of that name"),
-        ({"name": "EASE"}, ConfigurationError, "--name EASE: fedrec has a method of that name"),
-        ({"name": "a/b"}, ConfigurationError, "--name a/b: is no name for a folder"),
+        (
+            {"name": "fedmf"},
+            ConfigurationError,
+            "--name fedmf: fedrec has a method with this name. Choose another",
+        ),
+        (
+            {"name": "EASE"},
+            ConfigurationError,
+            "--name EASE: fedrec has a method with this name. Choose another",
+        ),
+        ({"name": "a/b"}, ConfigurationError, "--name a/b: not a valid name for a folder."),
         ({"ids": "orignal"}, ConfigurationError, "--ids orignal: .* Did you mean 'original'"),
         ({"protocol": "claen"}, SplitError, "--protocol claen: .* Did you mean 'clean'"),
-        ({"data": "absent"}, SplitError, "--data absent: there is no such folder"),
+        ({"data": "absent"}, SplitError, "--data absent: no such folder"),
     ],
 )
 def test_what_is_asked_for_must_be_known(evaluate, options, error, said):
@@ -452,7 +461,7 @@ def test_the_commands_and_lines_of_the_page_run(shared, monkeypatch, tmp_path, c
         for there, run in zip(named, runs, strict=True):
             command = command.replace(there, shlex.quote(str(run)))
         assert main(shlex.split(command.replace("\\\n", ""))[1:]) == 0
-        assert "Written to results/evaluated/made/clean/my-system" in capsys.readouterr().out
+        assert "Wrote results/evaluated/made/clean/my-system" in capsys.readouterr().out
     lines = [
         line[4:]
         for line in page.splitlines()

@@ -165,7 +165,7 @@ def test_the_same_run_is_taken_as_it_is_unless_it_is_to_record_more(trained, tmp
     before = (tmp_path / "run/run.json").read_bytes()
     again = trained()
     assert (again["metrics"], (tmp_path / "run/run.json").read_bytes()) == (first["metrics"], before)
-    assert "run: this run is finished already; --force trains it again." in capsys.readouterr().err
+    assert "run: this run is finished. --force trains it again." in capsys.readouterr().err
     trained(force=True)
     assert (tmp_path / "run/run.json").read_bytes() != before, "its times are others"
     recorded = trained(record=("abundance",))
@@ -187,7 +187,7 @@ def test_a_run_without_its_model_has_all_else_and_is_trained_again_for_it(traine
     before = (tmp_path / "run/run.json").read_bytes()
     trained("run", with_model=False)
     assert (tmp_path / "run/run.json").read_bytes() == before
-    assert "run: this run is finished already" in capsys.readouterr().err
+    assert "run: this run is finished. --force trains it again." in capsys.readouterr().err
     trained("run")
     assert contents(tmp_path / "run") == contents(tmp_path / "with")
     # A model that is there is not lost to a call that does not ask for it.
@@ -483,7 +483,7 @@ def test_the_command_ends_with_the_outcome_and_its_place(splits, tmp_path, capsy
         f"clean, seed 0: test HR@10 {run.metric('hr@10'):.4f}, NDCG@10 {run.metric('ndcg@10'):.4f} at" in said
     )
     assert f"round {run.summary['rounds']['best_validation']} of 4, the best on validation." in said
-    assert said.endswith(f"Written to {tmp_path / 'run'}\n")
+    assert said.endswith(f"Wrote {tmp_path / 'run'}\n")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -689,7 +689,7 @@ def test_a_run_that_was_stopped_after_it_diverged_remembers_it(trained, tmp_path
 
 
 def test_another_word_about_divergence_is_refused(trained):
-    with pytest.raises(ConfigurationError, match=r"--diverged keep: write one of refused, kept\."):
+    with pytest.raises(ConfigurationError, match="--on-divergence keep: write record or fail"):
         trained(diverged="keep")
 
 
@@ -705,7 +705,7 @@ def test_the_command_says_that_a_run_diverged(splits, tmp_path, capsys, monkeypa
     ]
     words += [f"--out={tmp_path / 'run'}", f"--methods={ROOT / 'config/methods.yaml'}"]
     if told == "by an option":
-        words.append("--diverged=kept")
+        words.append("--on-divergence=record")
     else:
         monkeypatch.setenv("FEDREC_DIVERGED", "kept")
     assert main([*words, *(f"--set={change}" for change in WILD)]) == 0
@@ -729,7 +729,7 @@ def test_two_processes_write_the_run_of_one(trained, splits, tmp_path, capfd):
     command = ["train", "--data", str(splits), "--method", "fedmf", "--out", str(out), *words]
     done = by_two_processes(*command)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Written to") == 1
+    assert done.stdout.count("Wrote ") == 1
     two = read_sealed(out / "run.json")
     assert (two["processes"], "processes" in one) == (2, False)
     assert two["metrics"] == one["metrics"]
@@ -749,4 +749,4 @@ def test_the_error_of_a_process_is_shown(splits, tmp_path):
     )
     done = by_two_processes("train", f"--data={splits}", *words)
     assert done.returncode == 1
-    assert "fedrec: --also: does not go with several processes." in done.stderr
+    assert "fedrec: --also-protocol does not work with several processes." in done.stderr
