@@ -37,7 +37,7 @@ BUILT = CHOSEN[:-1]
 DATASETS = ("filmtrust", "ml-100k")
 LAYOUTS = load_layouts()
 UNAVAILABLE = {
-    "hetrec2011": "hetrec/<b>ratings</b>.dat is not at hand and files.example.org cannot be reached",
+    "hetrec2011": "hetrec/<b>ratings</b>.dat is not local, and files.example.org cannot be reached",
     "douban-book": "douban/book.txt is not local, and its licence must be accepted first (https://douban.example)",
 }
 METHODS = {

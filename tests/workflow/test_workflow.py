@@ -250,7 +250,7 @@ def test_a_dataset_that_is_unavailable_is_listed_with_the_reason_and_stops_nothi
     rows = built.result("tables/dataset_statistics.csv").read_text().splitlines()
     assert [row for row in rows if row.startswith("alpha,") and "nothing printed" in row]
     assert [row for row in rows if row.startswith("gamma,") and "not available" in row]
-    assert "- gamma, pfedrec: gamma.csv is not at hand: neither in the project's folder" in table
+    assert "- gamma, pfedrec: gamma.csv is not local: fedrec looked in the project's folder" in table
 
 
 def test_touching_files_and_editing_prose_re_run_nothing(copied):
@@ -314,7 +314,7 @@ def test_runs_trained_elsewhere_are_used_unless_they_are_of_other_code(copied):
     changed = sorted(copied.result("runs").rglob("run.json"))[0]
     write_sealed(changed, read_sealed(changed) | {"code": "of another day"})
     refusal = copied.snakemake("alpha_comparison", succeeds=False)
-    assert "1 of its 4 runs are not those of the plan" in refusal
+    assert "1 of its 4 runs do not match the plan" in refusal
     assert "differs from the plan in its code" in refusal
     assert "fedrec run --cores 2 alpha_comparison" in refusal
     assert not copied.result("tables/alpha_comparison.md").exists()
@@ -339,7 +339,7 @@ def test_runs_of_an_archive_are_not_trained_again_though_others_were_trained_her
     for line in lines:
         path = copied.folder / line["out"] / "run.json"
         write_sealed(path, read_sealed(path) | {"code": line["code"], "engine": "fused"})
-    assert "of 4 runs 4 were taken" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
+    assert "imported 4 of 4 runs" in copied.python("-c", THERE_AND_BACK, str(copied.result("runs")))
     assert "Runs to train: none." in copied.run("--dry-run", "alpha_comparison")
     before = {path: path.read_bytes() for path in copied.result("runs").rglob("timing.parquet")}
     copied.snakemake("alpha_comparison")
@@ -405,8 +405,8 @@ def test_a_killed_run_is_taken_up_again(built, fresh):
 
 def test_an_unavailable_dataset_asked_for_by_name_is_an_error_that_helps(fresh):
     text = fresh.snakemake(f"{RESULTS}/data/gamma/clean/split.parquet", succeeds=False)
-    assert "gamma.csv could not be had. Tried, in order:" in text
-    assert "To place it by hand" in text
+    assert "gamma.csv could not be fetched. fedrec tried, in this order:" in text
+    assert "To add it by hand" in text
     assert "MissingOutputException" not in text
     assert not any(path.suffix in (".parquet", ".csv") for path in fresh.result("").rglob("*"))
 
@@ -419,7 +419,7 @@ def test_a_mistake_is_told_before_any_job(fresh):
     )
     assert "pfedclr_tabel1" in fresh.snakemake("--dry-run", "pfedclr_tabel1", succeeds=False)
     text = fresh.snakemake("--dry-run", "--config", "rounds=3", "--", "pfedrec_table4", succeeds=False)
-    assert "fedrec: from --config: rounds changes nothing of pfedrec_table4. It shortens" in text
+    assert "fedrec: from --config: rounds has no effect on pfedrec_table4. It shortens" in text
     fresh.write("config/mine.yaml", "seeds: [0]\nmethods: [fedfm]\n")
     text = fresh.snakemake("--dry-run", "--configfile", "config/mine.yaml", succeeds=False)
     # Ours stands alone, but for Snakemake's word on the profile.
@@ -430,7 +430,7 @@ def test_a_mistake_is_told_before_any_job(fresh):
     fresh.write("config/config.yaml", "results: results\n\tseeds: [0]\n")
     text = fresh.snakemake("--dry-run", succeeds=False)
     assert "fedrec: config/config.yaml, line 2: not valid YAML" in text
-    assert "There is a tab" in text
+    assert "Replace the tab" in text
 
 
 def test_a_dry_run_is_short(fresh):

@@ -40,10 +40,7 @@ def test_a_comparison_trains_what_lacks_and_says_its_cost_first(data, tmp_path, 
     assert other["against"] == best["method"]
     assert "A test over seeds needs 6" in printed.out
     assert main(words) == 0
-    assert (
-        capsys.readouterr().err
-        == f"2 runs, of which 2 are finished. They are kept in {data.parents[1] / 'runs'}.\n"
-    )
+    assert capsys.readouterr().err == f"2 runs, of which 2 are finished, in {data.parents[1] / 'runs'}.\n"
 
 
 @pytest.mark.parametrize(

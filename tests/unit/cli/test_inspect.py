@@ -179,7 +179,8 @@ def test_of_one_table_more_is_told(tmp_path, monkeypatch, capsys):
     assert published == "        ml-100k, published-pfedclr: 0 of 10 done"
     assert "    without hetrec2011, unavailable: it is not in config/datasets.yaml" in missing
     assert re.fullmatch(
-        r"    to go: about [\d.]+ core-(hours|minutes), which is \d+ minutes on 4 cores; with a GPU, far less",
+        r"    left to train: about [\d.]+ core-(hours|minutes) on a CPU, \d+ minutes on 4 cores; far less "
+        "on a GPU",
         cost,
     )
     assert command == "build it with: snakemake --cores 4 pfedclr_table1"

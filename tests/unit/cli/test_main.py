@@ -84,7 +84,7 @@ def test_the_commands_in_a_row_train_a_run(project, tmp_path, capsys):
     assert "unknown engine 'batch'. Did you mean 'batched'?" in capsys.readouterr().err
     assert run("datasets", *catalogue, "--raw", "raw") == 0
     listed = capsys.readouterr().out
-    assert "alpha            at hand" in listed
+    assert "alpha            local" in listed
     assert "beta             unavailable" in listed
 
 
@@ -118,7 +118,7 @@ SPLIT_AT_ONE_TIME = (
 @pytest.mark.usefixtures("prepared")
 def test_a_split_at_one_time_is_made_described_and_trained_on(tmp_path, capsys):
     assert run(*SPLIT_AT_ONE_TIME) == 0
-    said = "alpha, temporal: 1 users have too few rows before or after the time of the cut"
+    said = "alpha, temporal: left out 1 users with too few rows before or after the cut time"
     assert said in capsys.readouterr().err
     split = read_split(tmp_path / "data/alpha/temporal")
     # All others have a row at each of the times 0 to 7. Of 99 rows 75 lie before the time 6, and 87 before 7.
@@ -150,7 +150,10 @@ def test_without_times_a_split_at_one_time_is_refused(prepared, tmp_path, write_
         (("fetch", "alfa"), "fedrec: unknown dataset 'alfa'. Did you mean 'alpha'?"),
         (
             ("fetch", "beta"),
-            "fedrec: beta.csv could not be had. Tried, in order:\n  1. mirror beta.csv: no such file",
+            (
+                "fedrec: beta.csv could not be fetched. fedrec tried, in this order:\n  1. mirror beta.csv: the "
+                "mirror"
+            ),
         ),
         (("prepare", "alpha", "--out", "data"), "Put it there, or type `fedrec fetch"),
     ],
@@ -208,7 +211,7 @@ def test_a_reader_that_has_enough_gets_no_traceback():
 
 def test_a_folder_where_a_file_is_needed_is_one_message(tmp_path, capsys):
     assert main(["build", "demo_comparison", "--plan", str(tmp_path)]) == 1
-    assert f"{tmp_path}: is a folder, where a file is needed." in capsys.readouterr().err
+    assert f"{tmp_path}: is a folder. Give the path of a file." in capsys.readouterr().err
 
 
 def test_no_permission_is_one_message(tmp_path, monkeypatch, capsys):
@@ -229,7 +232,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_do(tmp_path):
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert outcome.returncode == 1
     assert outcome.stderr.startswith(
-        f"fedrec: the package torch is needed here, and {sys.executable} does not have it. Install what"
+        f"fedrec: this command needs the package torch, which {sys.executable} does not have. Install"
     )
     assert outcome.stderr.count("\n") == 1
 

@@ -15,7 +15,11 @@ from fedrec.cli.old_names import REMOVED_IN, with_new_names
     ("old", "new", "warned"),
     [
         ("papers pfedclr", "artefacts pfedclr", [("command papers", "artefacts")]),
-        ("reference keep a_fig1", "reference freeze a_fig1", [("command reference keep", "reference freeze")]),
+        (
+            "reference keep a_fig1",
+            "reference freeze a_fig1",
+            [("command reference keep", "reference freeze")],
+        ),
         (
             "work --without-model runs.jsonl",
             "train-list --no-model runs.jsonl",
@@ -91,7 +95,10 @@ def test_help_of_a_command_has_an_example_and_explains_every_argument(name):
         (["new", "datset"], "unknown command 'datset'. Did you mean 'dataset'?"),
         (["check", "--confgfile=x"], "unrecognized arguments: --confgfile=x. Did you mean '--configfile'?"),
         (["check", "--zzzz"], "unrecognized arguments: --zzzz.\n"),
-        (["kernel", "fedmf", "--device", "cdua"], "invalid choice: 'cdua' (choose from 'cpu', 'cuda'). Did you"),
+        (
+            ["kernel", "fedmf", "--device", "cdua"],
+            "invalid choice: 'cdua' (choose from 'cpu', 'cuda'). Did you",
+        ),
     ],
 )
 def test_a_mistyped_word_is_answered_with_the_nearest(words, answer, capsys):

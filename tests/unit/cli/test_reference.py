@@ -60,7 +60,7 @@ def test_what_is_inside_models_is_looked_at_once(tmp_path, capsys, monkeypatch):
     for _ in range(2):
         words = ["reference", "pack", str(results), "--store", str(store), "--audit", "--device", "meta"]
         assert main(words) == 0
-    assert capsys.readouterr().err == f"looks into {RUN.folder}\n"
+    assert capsys.readouterr().err == f"measuring {RUN.folder}\n"
     (run,) = RunStore(store).every_run()
     assert run.audit == {"uploads": {"on": "meta"}}
 
@@ -73,7 +73,7 @@ def test_a_run_of_older_code_does_not_take_the_place_of_a_newer_one(tmp_path, ca
     said = capsys.readouterr().out
 
     assert f"replaced: {RUN.folder}, the same ranks" in said
-    assert "Of 1 trained again, 1 give every user the same rank." in said
+    assert "Retrained: 1 runs. 1 give every user the same rank." in said
     assert f"kept: {RUN.folder}" in said
     assert main(["reference", "show", "--store", str(store)]) == 0
     said = capsys.readouterr().out

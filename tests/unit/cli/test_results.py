@@ -75,9 +75,9 @@ def test_runs_travel_through_a_stream_as_through_a_file(command, tmp_path, monke
     assert (status, data) == (0, path.read_bytes())
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     status, out, _ = command("import", "-", results="other")
-    assert (status, out.decode()) == (0, "-: of 4 runs 4 were taken, 0 were here before.\n")
+    assert (status, out.decode()) == (0, "-: imported 4 of 4 runs; 0 were here already.\n")
     status, out, _ = command("import", str(path), results="other")
-    assert (status, out.decode()) == (0, f"{path}: of 4 runs 0 were taken, 4 were here before.\n")
+    assert (status, out.decode()) == (0, f"{path}: imported 0 of 4 runs; 4 were here already.\n")
 
 
 def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path):
@@ -88,7 +88,7 @@ def test_a_list_names_runs_too_with_what_training_needs(command, made, tmp_path)
     path.write_text(list_text([*lines, elsewhere]))
     status, _, said = command("export", str(path), "--out", str(out), "--methods", "config/methods.yaml")
     assert (status, said.partition(",")[0]) == (0, f"{out}: 4 runs")
-    assert "my-run: its folder does not end in runs/paper/dataset/protocol/method/seed0." in said
+    assert "my-run: its folder is not of the form runs/PAPER/DATASET/PROTOCOL/METHOD/seedN." in said
     assert "it is not finished." in said
     command("export", "alpha_comparison", "--out", str(tmp_path / "planned.tar"))
     assert sorted(names_in(out)) == names_in(tmp_path / "planned.tar")

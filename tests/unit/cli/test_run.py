@@ -138,11 +138,11 @@ ELSEWHERE = "`fedrec run` builds the project in the current folder."
         (["all", "--profile", "gone"], "profile directory given (gone)"),
         (
             ["--config", "seeds=[0]", "rounds=3", "--", "pfedclr_table1"],
-            "from --config: rounds changes nothing of pfedclr_table1. It shortens comparisons and the audit",
+            "from --config: rounds has no effect on pfedclr_table1. It shortens comparisons and the audit",
         ),
         (
             ["--config", "datasets=[beta]", "--", TARGET],
-            f"datasets changes nothing of {TARGET}. It is for `all`",
+            f"datasets has no effect on {TARGET}. It affects `all`",
         ),
         (["all", "-kd", "there"], f"--directory there: {ELSEWHERE}"),
         (["all", "--snake", "there"], f"--snakefile there: {ELSEWHERE}"),

@@ -280,8 +280,8 @@ def test_who_is_stopped_says_how_much_is_left_and_about_how_long_that_takes(list
     monkeypatch.setattr(MadeCrew, "left", 1)
     assert work(listed({"out": "a"}, {"out": "b"}, {"out": "c"}), "--jobs", "1") > 1
     assert (
-        "fedrec: stopped; 2 of 3 runs have ended, 1 left, about 2 min 5 s by the pace so far. The same "
-        "command continues with them, from their checkpoints."
+        "fedrec: stopped; 2 of 3 runs have ended, 1 left, about 2 min 5 s by the pace so far. Type the same "
+        "command again to continue from the checkpoints."
     ) in capsys.readouterr().err
 
 

@@ -124,7 +124,10 @@ def test_an_unknown_dataset_is_named_with_the_nearest(catalogue):
 
 
 def test_an_unknown_raw_file_is_named(catalogue):
-    with pytest.raises(ConfigurationError, match=r"no dataset .* has a raw file 'filmtrust/rating.txt'"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"datasets\.yaml has no raw file 'filmtrust/rating\.txt'\.",
+    ):
         catalogue.raw_file("filmtrust/rating.txt")
 
 
@@ -147,11 +150,11 @@ def changed(change):
     [
         (
             lambda e: e.pop("interactions"),
-            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+            "give 'interactions' (files to read) or 'synthetic'",
         ),
         (
             lambda e: e.update(synthetic={"seed": 1, "users": 1, "items": 1, "tastes": 1}),
-            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+            "give 'interactions' (files to read) or 'synthetic'",
         ),
         (
             lambda e: e["interactions"].update(sha256="0" * 64),
@@ -164,8 +167,14 @@ def changed(change):
         ),
         (lambda e: e["interactions"]["format"].update(separator="\n"), "no line end, no double quote"),
         (lambda e: e["interactions"]["format"].update(encoding="latin1"), "Did you mean 'latin-1'?"),
-        (lambda e: e["interactions"].pop("path"), "key 'path' is missing. It is: where the file lies"),
-        (lambda e: e["interactions"]["format"]["columns"].update(user="uid"), "position from 0"),
+        (
+            lambda e: e["interactions"].pop("path"),
+            "alpha.interactions: key 'path' is missing. Add it. Expected: where the file lies",
+        ),
+        (
+            lambda e: e["interactions"]["format"]["columns"].update(user="uid"),
+            "'uid' must be the position of a column from 0",
+        ),
         (
             lambda e: e["interactions"]["format"].update(header=True),
             "the name of a column, because the file has a header line.",
@@ -190,7 +199,7 @@ def changed(change):
         (lambda e: e["filter"].update(slice={"of": "users", "first": -1, "count": 1}), "from 0"),
         (lambda e: e.update(row_orders={"fedem": e["interactions"]}), "Add it to papers, or remove it here."),
         (lambda e: e.update(sorted_rows=["fedem"]), "Remove 'fedem' here"),
-        (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "by times of the file"),
+        (lambda e: e.update(sorted_rows=["pfedrec"], time="first_appearance"), "and the file needs times."),
     ],
 )
 def test_an_impossible_entry_is_refused(write_catalogue, change, said):
@@ -202,14 +211,11 @@ def test_an_impossible_entry_is_refused(write_catalogue, change, said):
     [
         (
             {},
-            (
-                "give 'tastes' (a small dataset with taste groups) or 'interactions' (any size, popularity only), "
-                "not both."
-            ),
+            "give 'tastes' (a small dataset with taste groups) or 'interactions'",
         ),
         (
             {"tastes": 3, "interactions": 90},
-            "give 'interactions' (files to read) or 'synthetic' (settings of the generator), not both.",
+            "give 'tastes' (a small dataset with taste groups) or 'interactions'",
         ),
         ({"interactions": 20}, "items: give at least 30"),
         ({"interactons": 90}, "Did you mean 'interactions'?"),
@@ -225,4 +231,4 @@ def test_an_impossible_made_dataset_is_refused(write_catalogue, more, said):
 def test_two_datasets_must_agree_about_a_shared_file(write_catalogue):
     other = changed(lambda e: e["interactions"].update(sources=[{"url": "https://example.org/alpha.csv"}]))
     said = refused(write_catalogue(alpha=entry("alpha.csv"), beta=other))
-    assert "beta: alpha.csv is described differently" in said
+    assert "beta: another entry describes alpha.csv differently." in said

@@ -45,12 +45,15 @@ def test_a_bounded_cause_is_taken(bound):
         ({"fits": "pfedclr[rang=5]"}, "Did you mean 'rank'"),
         (
             {"at_most": 0.1, "method": ["PFedCLR", "PFedCRL"]},
-            r"causes\[0\].method\[1\]: 'PFedCRL' is of no printed number .* Did you mean 'PFedCLR'",
+            (
+                r"reference\.causes\[0\]\.method\[1\]: 'PFedCRL' matches no printed number of this cause\. Did "
+                r"you mean 'PFedCLR'\?"
+            ),
         ),
         # Each name is printed, and never both together.
         (
             {"at_most": 0.1, "paper": ["fedrap"], "method": ["FedEM"]},
-            r"causes\[0\]: is about no printed number: its names are never printed together",
+            r"reference\.causes\[0\]: matches no printed number: its keys never occur together\.",
         ),
         # FedEM is printed by its own paper, and not by this one.
         (

@@ -89,16 +89,16 @@ def test_the_file_passes_the_linters(entries, name):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("MyMF", "'MyMF' cannot be a name: .* Did you mean 'mymf'?"),
+        ("MyMF", "'MyMF' is not a valid name\. .* Did you mean 'mymf'?"),
         ("my_mf", "Did you mean 'my-mf'?"),
         ("2mf", "Did you mean 'mf'?"),
-        ("lambda", "no word of Python."),
-        ("größe", "must begin with a small letter"),
+        ("lambda", "and no Python keyword."),
+        ("größe", "Start with a lower-case letter"),
         ("../mf", "Did you mean 'mf'?"),
         ("-", "is not a valid name."),
         ("", "is not a valid name."),
         ("a" * 41, "40 at most"),
-        ("fedmf", "there is a method 'fedmf' already, in "),
+        ("fedmf", "the method 'fedmf' exists already, in "),
         ("plgc", "'plgc' is a plug-in."),
         ("fedncf", "is missing. Write the file, or remove the entry and type the command again."),
     ],
@@ -166,7 +166,7 @@ def test_ends_of_lines_and_links_stay(project, entries):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- a\n", "the file is empty. It must contain keys and values."),
+        ("- a\n", "must contain keys and values (`key:"),
         ("a: [\n", "not valid YAML"),
         ("a: 1\n", "an entry for 'mine' cannot be added: "),
     ],
@@ -199,7 +199,11 @@ def test_a_dataset_is_an_entry_that_reads_its_file_where_it_lies(project):
 @pytest.mark.parametrize(
     ("name", "file", "said"),
     [
-        ("ml-100k", "my.csv", "has an entry 'ml-100k' already."),
+        (
+            "ml-100k",
+            "my.csv",
+            "already has an entry 'ml-100k'.",
+        ),
         ("My", "my.csv", "Did you mean 'my'?"),
         ("mine", "my data.csv", "Rename or move the file."),
     ],

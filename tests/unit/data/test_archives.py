@@ -97,7 +97,7 @@ def test_a_large_member_is_refused(tmp_path, monkeypatch, make, name):
     archive = make(tmp_path / name, {"big": b"x" * 11})
     assert read_member(archive, "big") == b"x" * 11
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 10)
-    with pytest.raises(SourceError, match="big holds 11 bytes or more, and 10 are allowed"):
+    with pytest.raises(SourceError, match="big has 11 bytes or more, but 10 are allowed"):
         read_member(archive, "big")
 
 

@@ -128,10 +128,10 @@ def test_when_nothing_works_every_attempt_is_listed_and_nothing_is_left(tmp_path
     with pytest.raises(SourceError) as error:
         fetch(raw_file(source), tmp_path / "raw/out.csv", tmp_path / "mirror")
     text = str(error.value)
-    assert "1. mirror some/file.csv: no such file in the mirror" in text
+    assert "1. mirror some/file.csv: the mirror" in text
     assert f"2. {source}: " in text
     assert said in text
-    assert f"To place it by hand: save the file (sha256 {SHA256}) as {Path.cwd()}/some/file.csv, " in text
+    assert f"To add it by hand, save the file (sha256 {SHA256}) as {Path.cwd()}/some/file.csv, " in text
     assert (
         f"as {tmp_path}/raw/out.csv, or as some/file.csv in the folder FEDREC_MIRROR. Then type the "
         "same command again."
@@ -141,7 +141,7 @@ def test_when_nothing_works_every_attempt_is_listed_and_nothing_is_left(tmp_path
 
 def test_a_damaged_mirror_is_not_trusted(tmp_path, local_mirror):
     (local_mirror / "some/file.csv").write_bytes(CONTENT[:-1])
-    with pytest.raises(SourceError, match=r"wrong content: sha256 .* \(3,999 bytes; cut short"):
+    with pytest.raises(SourceError, match=r"wrong content: its sha256 is .* \(3,999 bytes; is it cut short"):
         fetch(raw_file(), tmp_path / "out.csv", local_mirror)
     (local_mirror / "some/file.csv").write_bytes(b"")
     with pytest.raises(SourceError, match="the file is empty"):

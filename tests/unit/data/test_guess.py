@@ -104,12 +104,12 @@ def test_what_is_uncertain_is_said(tmp_path):
     assert "column 'date' is NOT read as time: line 3 holds 'yesterday', neither seconds or milli" in time
     assert time.endswith('mend the file, and write time: "date" into this entry\'s columns')
     assert (
-        "column 'stars' is NOT read as rating: line 3 holds '4,0', no number with a decimal point" in rating
+        "column 'stars' is NOT read as rating: line 3 has '4,0', not a number with a decimal point" in rating
     )
     assert user.startswith(
-        "no column is called like one of users: 'who' is a guess by its place. Mend user in"
+        "no column has a usual name for users: 'who' is a guess by its position. Correct user in"
     )
-    assert item.startswith("no column is called like one of items: 'what' is a guess by its place")
+    assert item.startswith("no column has a usual name for items: 'what' is a guess by its position")
     assert "Protocols with no_times: random (clean) hold out random rows." in no_times
 
 

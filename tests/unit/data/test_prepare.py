@@ -73,7 +73,7 @@ def test_numbering_does_not_depend_on_how_ids_look(prepared, tmp_path, write_cat
 
 
 def test_nothing_left_is_an_error(prepared):
-    with pytest.raises(DataError, match="no row is left of 6: no user has 9 rows"):
+    with pytest.raises(DataError, match="none of 6 rows is left, because no user has 9 rows"):
         prepared(filter={"min_rows": 9})
 
 
@@ -116,7 +116,9 @@ def test_a_slice_is_cut_after_users_are_filtered(prepared):
 
 def test_a_slice_beyond_the_end_is_an_error(prepared):
     part = {"of": "users", "first": 2, "count": 2}
-    with pytest.raises(DataError, match=r"2 users from place 2 are more than the 3 there are\. Lower filter"):
+    with pytest.raises(
+        DataError, match=r"2 users from position 2 are more than the 3 that exist\. Lower filter"
+    ):
         prepared(UNEVEN, filter={"min_rows": 1, "slice": part})
 
 

@@ -54,10 +54,10 @@ def test_every_error_of_the_file_system_is_said_plainly(tmp_path, number):
 
 def test_what_is_in_the_way_is_named(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StorageError, match="folder: cannot be written: there is a folder of that name"):
+    with pytest.raises(StorageError, match="folder: cannot be written: a folder has that name"):
         write_text(tmp_path / "folder", "text")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(StorageError, match=r"file is a file, where a folder is needed. Move it away"):
+    with pytest.raises(StorageError, match="file is a file, not a folder. Move it away"):
         write_text(tmp_path / "file/below/it", "text")
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -149,7 +149,9 @@ def test_a_manifest_that_does_not_fit_its_archive_is_refused(files, extracted, c
 
 def test_a_manifest_that_is_not_sealed_is_refused(files, extracted):
     data = written(files).replace(b'"version": 1', b'"version": 3')
-    with pytest.raises(StorageError, match="its manifest is damaged: its content does not fit its hash"):
+    with pytest.raises(
+        StorageError, match="its manifest is damaged: its content does not match its checksum"
+    ):
         extracted(data)
 
 

@@ -108,7 +108,7 @@ def _changed(line, **values):
         # Sealed again by hand: the line after it does not follow any more.
         (lambda lines: [_changed(lines[0], date="2027-01-01"), lines[1]], "line 2: it does not follow"),
         (lambda lines: [*lines, _changed(lines[1], number=3)], "line 3: it does not follow"),
-        (lambda lines: [_changed(lines[0], number=7), lines[1]], "line 1: it calls itself proof 7"),
+        (lambda lines: [_changed(lines[0], number=7), lines[1]], "line 1: its number is 7"),
         (lambda lines: ["{}", *lines], "line 1: it carries no hash"),
         (lambda lines: ["no json", *lines], "line 1: "),
     ],

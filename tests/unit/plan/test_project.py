@@ -425,7 +425,7 @@ def test_a_path_names_its_run_in_one_spelling(made):
     parts = {"paper": "pfedclr", "dataset": "demo", "protocol": "clean", "seed": "0"}
     assert project.run_at(**parts, method="fedmf@d-8@rounds-3").method == "fedmf[d=8][rounds=3]"
     for method, message in [
-        ("fedmf@rounds-03", "'fedmf@rounds-03' in a path is spelt 'fedmf@rounds-3'"),
+        ("fedmf@rounds-03", "write 'fedmf@rounds-03' in a path as 'fedmf@rounds-3'"),
         ("fedfm", "unknown method 'fedfm'. Did you mean 'fedmf'?"),
         ("fedmf@d", "is not the folder of a method; write fedmf+plgc@beta-0.3 for fedmf+plgc[beta=0.3]."),
     ]:
@@ -465,7 +465,7 @@ def test_a_split_whose_row_order_is_unavailable_is_left_out(made):
     assert project.protocols_of("alpha", ["published", "clean"]) == ["published-fedrap", "clean"]
     assert project.paper_of("alpha") == "fedrap"
     assert (
-        "alpha-by-pfedrec.csv is not at hand"
+        "alpha-by-pfedrec.csv is not local"
         in project.target("selected_statistics").content["unavailable"]["alpha/published-pfedrec"]
     )
     assert len(project.raw_files("alpha")) == 1
@@ -509,7 +509,7 @@ def test_what_the_reference_has_of_a_paper_is_said(with_movielens):
     table.parent.mkdir(parents=True)
     table.write_text("")
     artefact = project.artefact_named("pfedclr_table1")
-    line = "the reference has it: results/reference/tables/pfedclr_table1.md"
+    line = "in the reference runs: results/reference/tables/pfedclr_table1.md"
     assert line in list_artefacts(project, [artefact])
     assert line in artefact_text(project, artefact, cores=2)
 

@@ -271,7 +271,8 @@ def test_a_record_of_something_else_is_not_lost(evaluate, options, seed, said):
     before = read_sealed(folder / "run.json")
     with pytest.raises(
         ResultError,
-        match=rf"{folder}: holds another record, of theirs on made, which differs in {said}\. Name another folder",
+        match=rf"{folder}: contains the record of theirs on made, which differs in {said}\. Give another "
+        "folder",
     ):
         evaluate(some_scores(seed), **options)
     assert read_sealed(folder / "run.json") == before
@@ -287,9 +288,9 @@ def test_a_folder_of_a_run_of_other_files_or_of_damage_is_refused(shared, evalua
     damaged = evaluate(some_scores(), out=tmp_path / "damaged").folder
     (damaged / "run.json").write_text("{}")
     for folder, said in {
-        copied: "holds another record, of ease on made, which differs in method, code, scores",
+        copied: "contains the record of ease on made, which differs in method, code, scores",
         tmp_path / "file": "is a file, not a folder",
-        tmp_path / "notes": r"holds other files, notes\.txt for example",
+        tmp_path / "notes": r"contains other files, for example notes\.txt",
         damaged: r"this file is not whole: .* Or delete it",
     }.items():
         with pytest.raises(ResultError, match=said):
@@ -317,8 +318,8 @@ def first_row(name, value):
 
 
 FRAMES = {
-    "no column item.*'itm' is no column. Did you mean 'item'": lambda frame: frame.rename({"item": "itm"}),
-    "'rating' is no column. .*and no others": changed(rating=pl.lit(1)),
+    "no column item.*Unknown column 'itm'. Did you mean 'item'": lambda frame: frame.rename({"item": "itm"}),
+    "Unknown column 'rating'. .*and no others": changed(rating=pl.lit(1)),
     "its columns are user, item. It has no column score": lambda frame: frame.drop("score"),
     "1 user of 12 in the split has no scores: u-3. Score every user": lambda frame: frame.filter(pl.col("user") != "u-3"),
     "4 users of 12 in the split have no scores: u-0, u-1, u-10 and 1 more": lambda frame: frame.filter(~pl.col("user").str.contains("u-[01]")),
@@ -332,7 +333,7 @@ FRAMES = {
     "720 pairs of user and item have several scores: .* and 717 more": lambda frame: pl.concat([frame, frame]),
     "scores are not a number, or infinite: .* and .* more. Write finite": changed(score=pl.lit(float("nan"))),
     r"1 user of the file is not in made: u-99. Write no": first_row("user", "u-99"),
-    r"1 item of the file is not in made: 5. If they are fedrec's own numbers, say so: --ids fedrec": first_row("item", "5"),
+    "1 item of the file is not in made: 5. If they are the numbers of the split, add --ids fedrec": first_row("item", "5"),
     r"1 item of the file is not in made: 970.0. They were written as fractions": first_row("item", "970.0"),
     "1 user of the file is not in made: an empty id": first_row("user", None),
     "has no rows": lambda frame: frame[:0],
@@ -382,7 +383,7 @@ def test_a_csv_is_refused_where_it_is_wrong(data, evaluate, tmp_path, column, te
         (np.zeros((ITEMS, USERS)), r"its shape is \(60, 12\), and made has 12 users and 60 items\. It may be turned"),
         (np.zeros((USERS, ITEMS - 1)), r"its shape is \(12, 59\).*Write a row for each user of users\.parquet"),
         (np.zeros(USERS), r"its shape is \(12,\)"),
-        (np.zeros((USERS, ITEMS), complex), "holds numbers of the kind complex128. Write real numbers"),
+        (np.zeros((USERS, ITEMS), complex), "its numbers have the type complex128. Write real numbers"),
         (np.full((USERS, ITEMS), np.nan), r"scores are not a number, or infinite: user u-0, item \d+; .*and \d+ more"),
         (np.full((USERS, ITEMS), -np.inf), "scores are not a number, or infinite"),
         ([[1.0]], "a list holds no scores that fedrec can read"),
@@ -396,10 +397,11 @@ def test_matrices_that_cannot_be_ranked_are_refused(evaluate, scores, said):
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("s.parquett", r"its name ends in '\.parquett'\. Did you mean '\.parquet'\? Write scores as \.parquet or \.csv"),
+        ("s.parquett", (r"the file type '\.parquett' is unknown\. Did you mean '\.parquet'\? Write scores as \.parquet or "
+        r"\.csv")),
         ("s", ("Write scores as .parquet or .csv with the columns user, item and score, or as .npy with a row for "
         "each user.")),
-        ("absent.csv", "there is no such file"),
+        ("absent.csv", "no such file"),
         ("broken.npy", "Write it with numpy.save."),
         ("broken.parquet", "cannot be read"),
         ("broken.csv", "cannot be read .*Empty CSV"),
@@ -440,7 +442,7 @@ def test_original_ids_need_their_files(data, evaluate, tmp_path):
     copied = shutil.copytree(data, tmp_path / "made")
     more = replace(read_split(data / "clean"), users=USERS + 1)
     write_ids(copied, more)
-    with pytest.raises(FedrecError, match=r"users\.parquet: has 13 users, and the split has 12"):
+    with pytest.raises(FedrecError, match=r"users\.parquet: has 13 users, but the split has 12"):
         evaluate(frame_of(data), data=copied)
     (copied / "users.parquet").unlink()
     with pytest.raises(FedrecError, match=r"users\.parquet: no such file\. .*with --ids fedrec"):

@@ -78,7 +78,7 @@ def test_a_protocol_that_leaks_is_refused_unless_it_is_asked_for(data):
     [
         ("popularity", {}, "has no ranges for popularity"),
         ("fedmf", {"ranges": {"lr": [1]}}, "Did you mean 'rate'"),
-        ("fedmf", {"ranges": {}}, "none is given"),
+        ("fedmf", {"ranges": {}}, "the mapping is empty"),
         ("fedmf[d=8]", {"ranges": {"d": [8, 16]}}, "sets it"),
         ("fedmf", {"ranges": {"d": []}}, "the list of values is empty. Give at least one."),
         ("fedmf", {"ranges": {"d": [8, "x"]}}, "is no integer"),

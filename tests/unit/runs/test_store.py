@@ -108,7 +108,7 @@ def test_the_inside_of_a_store_is_read_by_the_paths_its_runs_would_have(record, 
     for inside in ("runs", "runs/pfedclr", record.id.folder):
         same_frame(fedrec.results(store.folder / inside), whole)
     for inside in ("tables", "runs/ml-100k"):
-        with pytest.raises(ResultError, match=f"{inside}: none of the packed runs of .* Give {store.folder}"):
+        with pytest.raises(ResultError, match=f"{inside}: contains no packed run of .* Give {store.folder}"):
             fedrec.results(store.folder / inside)
     monkeypatch.chdir(store.folder / "tables")
     with pytest.raises(ResultError, match="contains no packed run of"):
@@ -149,7 +149,7 @@ def test_a_stored_run_refuses_what_is_not_kept(record, store, ask, what):
     store.add([packed_run(record).without_exact_ranks()])
     run = store.record(record.id.folder)
     assert not run.keeps_model
-    with pytest.raises(ResultError, match=f"the store does not keep {what}. Train the run") as refused:
+    with pytest.raises(ResultError, match=f"the store does not have {what}. Train the run") as refused:
         ask(run)
     assert f"snakemake --cores 2 'results/{record.id.folder}/run.json'" in str(refused.value)
 
