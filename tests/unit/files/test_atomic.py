@@ -57,7 +57,7 @@ def test_what_is_in_the_way_is_named(tmp_path):
     with pytest.raises(StorageError, match="folder: cannot be written: a folder has that name"):
         write_text(tmp_path / "folder", "text")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(StorageError, match="file is a file, not a folder. Move it away"):
+    with pytest.raises(StorageError, match=r"file is a file, not a folder\. Move it away"):
         write_text(tmp_path / "file/below/it", "text")
     assert (tmp_path / "file").read_text() == "mine"
 

@@ -123,7 +123,7 @@ def test_a_folder_that_may_not_be_written_to_is_said_plainly(tmp_path, monkeypat
 def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("mine")
     with (
-        pytest.raises(StorageError, match="a file has that name. Move it away"),
+        pytest.raises(StorageError, match=r"a file has that name\. Move it away"),
         locked(tmp_path / "file"),
     ):
         pass

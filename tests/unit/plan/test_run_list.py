@@ -90,7 +90,7 @@ def test_a_line_that_is_wrong_is_named(listed, line, said):
 
 def test_a_file_that_is_no_list_is_told(tmp_path):
     with pytest.raises(
-        ConfigurationError, match="gone: no such file. Write one with: fedrec plan TARGET > .*gone"
+        ConfigurationError, match=r"gone: no such file\. Write one with: fedrec plan TARGET > .*gone"
     ):
         read_list(tmp_path / "gone", METHODS)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")

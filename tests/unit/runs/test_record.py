@@ -273,7 +273,7 @@ def test_a_folder_without_runs_has_no_rows_but_columns(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path):
-    with pytest.raises(ResultError, match="nowhere: no such folder. Give the folder of a finished run"):
+    with pytest.raises(ResultError, match=r"nowhere: no such folder\. Give the folder of a finished run"):
         fedrec.open_run(tmp_path / "nowhere")
     with pytest.raises(ResultError, match=r"nowhere: no such folder\. Give a folder of results\."):
         fedrec.results(tmp_path / "nowhere")

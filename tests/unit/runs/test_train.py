@@ -284,14 +284,14 @@ def test_a_run_that_was_stopped_says_what_was_kept_and_goes_on(trained, tmp_path
     trained("whole")
     go_on = stopped_after(0, KeyboardInterrupt)
     with pytest.raises(
-        StoppedError, match="no checkpoint was written yet. The same command starts from round 1"
+        StoppedError, match=r"no checkpoint was written yet\. The same command starts from round 1"
     ) as stopped:
         trained()
     assert stopped.value.status == 130
     go_on()
     go_on = stopped_after(2, KeyboardInterrupt)
     with pytest.raises(
-        StoppedError, match="checkpoint of round 2 is kept. Type the same command again to continue from it"
+        StoppedError, match=r"checkpoint of round 2 is kept\. Type the same command again to continue from it"
     ):
         trained()
     with pytest.raises(StoppedError, match="checkpoint of round 2 is kept"):
